@@ -1,0 +1,51 @@
+# Everything a contributor types. The work is in dev/up.
+
+tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
+# The client is a module of its own, so that those who import it inherit none of our dependencies.
+modules = . $(wildcard client)
+each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+run: ## the whole system in the foreground; Ctrl-C stops it
+	@dev/up run
+
+up: ## the same in the background; returns when everything answers
+	@dev/up start
+
+down: ## stop it; the data stay
+	@dev/up stop
+
+clean-dev: ## stop it and forget the data
+	@dev/up clean
+
+build: ## bin/odometer
+	go build -o bin/odometer ./cmd/odometer
+
+test: ## all tests, against servers of their own
+	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
+
+test-go:
+	$(call each,go test $(RACE) ./...)
+
+bench: ## the measured figures
+	dev/up test go run ./dev/bench
+
+generate: ## what is made from something else
+	$(call each,go generate ./...)
+
+lint: ## formatting, and what reads the code for mistakes
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
+		{ echo "Not formatted (gofmt -w them):"; echo "$$unformatted"; exit 1; }
+	$(call each,go vet ./...)
+	$(call each,$(tool) golangci-lint run)
+	$(tool) workflowcheck ./workflows/...
+	dev/up shellcheck
+
+check: lint ## what CI runs: lint, generated files up to date, tests
+	@state() { git status --porcelain; git diff; }; before=$$(state) && $(MAKE) --no-print-directory generate && \
+		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
+	@$(MAKE) --no-print-directory test
+
+.PHONY: help run up down clean-dev build test test-go bench generate lint check

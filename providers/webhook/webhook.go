@@ -1,0 +1,158 @@
+// Package webhook is the billing provider that any HTTPS endpoint can be: it
+// delivers signed messages (Standard Webhooks 1.0) and says what the answer
+// means. It decides neither when to send nor how often, and stores nothing.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// Timeout is how long one delivery may take, from the name's resolution to
+// the end of the answer. Whoever leases a message must lease it for longer.
+const Timeout = 20 * time.Second
+
+const (
+	maxAnswerBytes = 64 << 10 // read so that the connection can be used again, then forgotten
+	maxRetryAfter  = time.Hour
+	secretPrefix   = "whsec_"
+)
+
+// Client delivers messages to tenants' URLs.
+type Client struct{ http *http.Client }
+
+// New returns a client that calls what guard allows.
+func New(guard providers.Guard) *Client { return &Client{guard.Client(Timeout)} }
+
+// Answer is what a receiver said, without its body.
+type Answer struct {
+	Status     int           // 0 when none came
+	RetryAfter time.Duration // 0 when it did not ask for patience
+}
+
+// CheckSecret names the rule of Standard Webhooks that a signing secret breaks.
+func CheckSecret(location, secret string) error {
+	encoded, ok := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return metering.Invalid(location, "must be %q followed by 24 to 64 random bytes in base64", secretPrefix)
+	}
+	return nil
+}
+
+// Ping says whether url takes messages signed with secret: a signed "ping"
+// must be answered with 2xx.
+func (c *Client) Ping(ctx context.Context, url, secret string, now time.Time) error {
+	body, err := json.Marshal(struct {
+		Type      string    `json:"type"`
+		Timestamp time.Time `json:"timestamp"`
+		Data      struct{}  `json:"data"`
+	}{Type: "ping", Timestamp: metering.Instant(now)})
+	if err != nil {
+		return fmt.Errorf("make ping: %w", err)
+	}
+	_, err = c.Deliver(ctx, url, secret, uuid.NewString(), now, body)
+	return err
+}
+
+// Deliver sends one message. The same id with the same body is the same
+// message, however often it is sent. The error is CodeProviderDown where a
+// later try may succeed (the answer may say how much later) and
+// CodeProviderRefuse where somebody has to act first.
+func (c *Client) Deliver(ctx context.Context, url, secret, id string, now time.Time, body []byte) (Answer, error) {
+	signer, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return Answer{}, errors.New("sign message: the secret is not base64") // the cause may echo the secret
+	}
+	signature, err := signer.Sign(id, now, body)
+	if err != nil {
+		return Answer{}, fmt.Errorf("sign message: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, metering.Errorf(metering.CodeProviderRefuse, "the webhook's URL cannot be called; save the provider again")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Odometer")
+	request.Header.Set(standardwebhooks.HeaderWebhookID, id)
+	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	request.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Answer{}, unanswered(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswerBytes))
+	return judge(response, now)
+}
+
+// unanswered judges a call that brought no answer. The cause is kept for the
+// log without the URL, which net/http puts in front.
+func unanswered(err error) error {
+	var call *url.Error
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	if providers.Forbidden(err) {
+		return metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook's host resolves to an address that is not on the public internet; use a public one").Because(err)
+	}
+	return metering.Errorf(metering.CodeProviderDown, "the webhook did not answer").Because(err)
+}
+
+func judge(response *http.Response, now time.Time) (Answer, error) {
+	status := response.StatusCode
+	answer := Answer{Status: status, RetryAfter: retryAfter(response.Header.Get("Retry-After"), now)}
+	switch {
+	case status >= 200 && status < 300:
+		return answer, nil
+	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusConflict ||
+		status == http.StatusTooEarly || status >= 500:
+		return answer, metering.Errorf(metering.CodeProviderDown, "the webhook answered %d", status)
+	case status >= 300 && status < 400:
+		return answer, metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook answered %d, a redirect, which is never followed; save the address that it points to", status)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return answer, metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook answered %d; check that it verifies with the secret that was saved here", status)
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+		return answer, metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook answered %d; check that its URL takes POST requests", status)
+	case status == http.StatusGone:
+		return answer, metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook answered 410: it is gone for good; save another URL")
+	default:
+		return answer, metering.Errorf(metering.CodeProviderRefuse,
+			"the webhook refused the message with %d; its own log says why; sync again once that is put right", status)
+	}
+}
+
+// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3).
+func retryAfter(header string, now time.Time) time.Duration {
+	if header == "" {
+		return 0
+	}
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(header); err == nil {
+		wait = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = at.Sub(now)
+	}
+	return max(0, min(wait, maxRetryAfter))
+}

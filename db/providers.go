@@ -1,0 +1,76 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Providers are the billing providers of the tenants: one active at a time.
+type Providers struct{ pool *pgxpool.Pool }
+
+// Save makes p the tenant's active provider and retires the one before it.
+// The secret is sealed by the caller. The same account with another secret
+// goes on with its billing series; another account begins new ones.
+func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
+	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			select 1
+			from tenants
+			where id = $1
+			for no key update`, tenant); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			update billing_providers
+			set retired_at = now()
+			where tenant_id = $1
+			  and retired_at is null`, tenant); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, `
+			insert into billing_providers (tenant_id, kind, account, secret, secret_last_four, validated_at, created_by)
+			values (@tenant, @kind, @account, @secret, @last_four, @validated_at, @actor)
+			returning id, created_at`, pgx.NamedArgs{
+			"tenant": tenant, "kind": provider.Kind, "account": provider.Account, "secret": provider.SealedSecret,
+			"last_four": provider.LastFour, "validated_at": provider.ValidatedAt, "actor": actor,
+		}).Scan(&provider.ID, &provider.CreatedAt)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "provider.save", provider.ID.String())
+	})
+	if err != nil {
+		return metering.Provider{}, fmt.Errorf("save provider: %w", err)
+	}
+	return provider, nil
+}
+
+// Active returns the provider that the tenant's usage is billed with, or
+// CodeNoProvider.
+func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (metering.Provider, error) {
+	return activeProvider(ctx, p.pool, tenant)
+}
+
+func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {
+	var p metering.Provider
+	err := q.QueryRow(ctx, `
+		select id, kind, account, secret, secret_last_four, validated_at, created_at
+		from billing_providers
+		where tenant_id = $1
+		  and retired_at is null`, tenant,
+	).Scan(&p.ID, &p.Kind, &p.Account, &p.SealedSecret, &p.LastFour, &p.ValidatedAt, &p.CreatedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Provider{}, metering.Errorf(metering.CodeNoProvider,
+			"no billing provider is configured; PUT /v1/billing/provider first")
+	}
+	if err != nil {
+		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
+	}
+	return p, nil
+}

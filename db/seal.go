@@ -1,0 +1,106 @@
+package db
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Purpose names what a sealed secret is for. A secret opens only for the
+// tenant and the purpose that it was sealed for.
+type Purpose string
+
+// ProviderSecret seals the credentials of a billing provider.
+const ProviderSecret Purpose = "billing_providers.secret"
+
+// Keyring holds the key-encryption keys: the first seals, all of them open, so
+// that a key is replaced by putting the new one in front.
+type Keyring struct {
+	first string
+	keys  map[string]cipher.AEAD
+}
+
+var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// ParseKeyring reads "KEY_ID:BASE64KEY,…"; a key is 32 bytes. Its errors name
+// the place, never a key.
+func ParseKeyring(text string) (Keyring, error) {
+	ring := Keyring{keys: map[string]cipher.AEAD{}}
+	for i, item := range strings.Split(text, ",") {
+		id, encoded, ok := strings.Cut(strings.TrimSpace(item), ":")
+		if !ok || !keyIDPattern.MatchString(id) {
+			return Keyring{}, fmt.Errorf("key %d must have the form KEY_ID:BASE64KEY", i+1)
+		}
+		if _, twice := ring.keys[id]; twice {
+			return Keyring{}, fmt.Errorf("key %d has the id of an earlier one", i+1)
+		}
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(key) != 32 {
+			return Keyring{}, fmt.Errorf("key %d must be 32 bytes in base64", i+1)
+		}
+		sealer, err := newSealer(key)
+		if err != nil {
+			return Keyring{}, fmt.Errorf("key %d cannot be used", i+1)
+		}
+		if ring.first == "" {
+			ring.first = id
+		}
+		ring.keys[id] = sealer
+	}
+	return ring, nil
+}
+
+func newSealer(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. What it
+// returns names the key: length of the id, id, nonce, ciphertext.
+func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byte) ([]byte, error) {
+	sealer, ok := k.keys[k.first]
+	if !ok {
+		return nil, errors.New("seal secret: the keyring is empty")
+	}
+	sealed := append([]byte{byte(len(k.first))}, k.first...)
+	nonce := make([]byte, sealer.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, fmt.Errorf("seal secret: %w", err)
+	}
+	sealed = append(sealed, nonce...)
+	return sealer.Seal(sealed, nonce, plaintext, boundTo(tenant, purpose)), nil
+}
+
+// Open decrypts what Seal made for the same tenant and purpose.
+func (k Keyring) Open(tenant metering.TenantID, purpose Purpose, sealed []byte) ([]byte, error) {
+	if len(sealed) < 1 || len(sealed) < 1+int(sealed[0]) {
+		return nil, errors.New("open secret: it is cut short")
+	}
+	id, rest := string(sealed[1:1+sealed[0]]), sealed[1+sealed[0]:]
+	sealer, ok := k.keys[id]
+	if !ok {
+		return nil, errors.New("open secret: the keyring does not hold the key that sealed it")
+	}
+	if len(rest) < sealer.NonceSize() {
+		return nil, errors.New("open secret: it is cut short")
+	}
+	plaintext, err := sealer.Open(nil, rest[:sealer.NonceSize()], rest[sealer.NonceSize():], boundTo(tenant, purpose))
+	if err != nil {
+		return nil, errors.New("open secret: it was altered, or sealed for something else")
+	}
+	return plaintext, nil
+}
+
+func boundTo(tenant metering.TenantID, purpose Purpose) []byte {
+	return fmt.Appendf(nil, "%d|%s", tenant, purpose)
+}

@@ -1,0 +1,87 @@
+package db
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// APIKeys keeps the keyed hashes of API keys; the keys themselves are nowhere.
+type APIKeys struct{ pool *pgxpool.Pool }
+
+// Credential is what a key's hash leads to. Whether the key is live is for the
+// caller to say, who has the time.
+type Credential struct {
+	Hash   []byte
+	Key    metering.APIKey
+	Tenant metering.Tenant
+}
+
+const apiKeyColumns = `k.tenant_id, k.id, k.name, k.scope, k.last_four, k.created_at, k.expires_at, k.revoked_at, k.last_used_at`
+
+func apiKeyFields(k *metering.APIKey) []any {
+	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
+}
+
+// Create stores a key's record under the keyed hash of the key.
+func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			insert into api_keys as k (tenant_id, name, scope, hash, last_four, created_by, expires_at)
+			values ($1, $2, $3, $4, $5, $6, $7)
+			returning `+apiKeyColumns,
+			tenant, key.Name, key.Scope, hash, key.LastFour, actor, key.ExpiresAt).Scan(apiKeyFields(&created)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "api_key.create", created.ID.String())
+	})
+	return created, err
+}
+
+// Credentials returns what exists of the hashes, of any tenant and in any
+// order. It is how a request finds its tenant, so it takes none.
+func (s APIKeys) Credentials(ctx context.Context, hashes [][]byte) ([]Credential, error) {
+	rows, err := s.pool.Query(ctx, `
+		select k.hash, `+apiKeyColumns+`, `+tenantColumns+`
+		from api_keys k join tenants t on t.id = k.tenant_id
+		where k.hash = any($1)`, hashes)
+	if err != nil {
+		return nil, coded(err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Credential, err error) {
+		fields := append([]any{&c.Hash}, apiKeyFields(&c.Key)...)
+		return c, row.Scan(append(fields, tenantFields(&c.Tenant)...)...)
+	})
+	return found, coded(err)
+}
+
+// List returns the tenant's keys, newest first.
+func (s APIKeys) List(ctx context.Context, tenant metering.TenantID) ([]metering.APIKey, error) {
+	rows, err := s.pool.Query(ctx, `select `+apiKeyColumns+` from api_keys k where k.tenant_id = $1 order by k.id desc`, tenant)
+	if err != nil {
+		return nil, coded(err)
+	}
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
+		return k, row.Scan(apiKeyFields(&k)...)
+	})
+	return keys, coded(err)
+}
+
+// Revoke makes a key invalid from the moment it returns. Revoking again changes nothing.
+func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return metering.Errorf(metering.CodeNotFound, "there is no such API key")
+		}
+		return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
+	})
+}

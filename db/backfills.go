@@ -1,0 +1,154 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Backfills counts the past of a generation: the events that were ingested
+// before it was published, which carry a lower epoch.
+type Backfills struct{ pool *pgxpool.Pool }
+
+// FillingGeneration names a generation whose past is not counted yet.
+type FillingGeneration struct {
+	Tenant     metering.TenantID
+	Generation metering.GenerationID
+}
+
+// Filling returns every tenant's unfinished generations, for the worker to
+// resume after a restart.
+func (s Backfills) Filling(ctx context.Context) ([]FillingGeneration, error) {
+	rows, err := s.pool.Query(ctx, `select tenant_id, id from meter_generations where status = 'filling' order by id`)
+	if err != nil {
+		return nil, coded(err)
+	}
+	filling, err := pgx.CollectRows(rows, pgx.RowToStructByPos[FillingGeneration])
+	return filling, coded(err)
+}
+
+// Days returns the UTC days that may hold events and are not counted yet,
+// oldest first. Every event of the past is committed by the time a generation
+// can be seen, so no day is ever added.
+func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) ([]time.Time, error) {
+	rows, err := s.pool.Query(ctx, `
+		select distinct day
+		from timescaledb_information.chunks c,
+		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as day
+		where c.hypertable_schema = current_schema and c.hypertable_name = 'events'
+		  and not exists (select from backfill_days b
+		    where b.tenant_id = $1 and b.generation_id = $2 and b.day = (day at time zone 'UTC')::date)
+		order by day`, tenant, generation)
+	if err != nil {
+		return nil, coded(err)
+	}
+	days, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	return days, coded(err)
+}
+
+// CountDay adds a day's events to the generation's rollups and returns their
+// number. The day's mark is inserted first, in the same transaction, so that
+// counting a day twice adds nothing, whoever does it and whenever.
+func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day time.Time) (counted int64, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			insert into backfill_days (tenant_id, generation_id, day) values ($1, $2, $3) on conflict do nothing`,
+			tenant, generation, day)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		g, err := generationByID(ctx, tx, tenant, generation)
+		if err != nil || g.Status != metering.Filling {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		if counted, err = countPast(ctx, tx, tenant, g, day); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			update backfill_days set events = $4 where tenant_id = $1 and generation_id = $2 and day = $3`,
+			tenant, generation, day, counted)
+		return err
+	})
+	return counted, err
+}
+
+func generationByID(ctx context.Context, q querier, tenant metering.TenantID, id metering.GenerationID) (g metering.Generation, err error) {
+	err = q.QueryRow(ctx, `select `+generationColumns+` from meter_generations g where g.tenant_id = $1 and g.id = $2`,
+		tenant, id).Scan(generationFields(&g)...)
+	return g, err
+}
+
+// countPast streams the day's events, so that a day of millions fits in memory.
+func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, day time.Time) (int64, error) {
+	sums := newRollups()
+	counted, err := eachPastEvent(ctx, tx, tenant, g, day, func(e *metering.Event, late bool) error {
+		return sums.add(g, e, late)
+	})
+	if err != nil {
+		return 0, err
+	}
+	registered, err := register(ctx, tx, tenant, sums.groups)
+	if err != nil {
+		return 0, fmt.Errorf("register groups: %w", err)
+	}
+	sums.foldOthers(func(name groupName) bool { return registered[name] })
+	return counted, sums.write(ctx, tx, tenant)
+}
+
+// eachPastEvent reads the day's events that are the backfill's to count. An
+// event is late when its billing period was already frozen at its ingestion.
+func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, day time.Time, fn func(*metering.Event, bool) error) (n int64, err error) {
+	rows, err := tx.Query(ctx, `
+		select e.customer_id, e.ts, e.value, e.properties,
+		  exists (select from billing_periods p
+		    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
+		      and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)
+		from events e
+		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
+		tenant, day, day.AddDate(0, 0, 1), g.EventType, g.Epoch)
+	if err != nil {
+		return 0, err
+	}
+	var e metering.Event
+	var properties []byte
+	var late bool
+	_, err = pgx.ForEachRow(rows, []any{&e.CustomerID, &e.At, &e.Value, &properties, &late}, func() error {
+		n++
+		e.Properties = properties
+		return fn(&e, late)
+	})
+	return n, err
+}
+
+// Complete makes reads and billing switch to the generation, in one
+// transaction, once each of its days is counted. Doing so again, or for a
+// generation that another has replaced meanwhile, changes nothing.
+func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := lockTenant(ctx, tx, tenant); err != nil {
+			return err
+		}
+		g, err := generationByID(ctx, tx, tenant, generation)
+		if err != nil || g.Status != metering.Filling {
+			return err
+		}
+		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the former generation
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			update meter_generations set status = 'complete', completed_at = now() where tenant_id = $1 and id = $2`,
+			tenant, generation)
+		if err != nil {
+			return err
+		}
+		return adopt(ctx, tx, tenant, g)
+	})
+}

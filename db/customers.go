@@ -1,0 +1,134 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Customers reads and makes customers.
+type Customers struct{ pool *pgxpool.Pool }
+
+const customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at`
+
+func customerFields(c *metering.Customer) []any {
+	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt}
+}
+
+// Create makes a customer, or answers CodeConflict where its external_id is taken.
+func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer) (created metering.Customer, err error) {
+	c = withMetadata(c)
+	if err := c.Validate(); err != nil {
+		return metering.Customer{}, err
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata)
+			values ($1, $2, $3, $4, $5)
+			returning `+customerColumns,
+			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata).Scan(customerFields(&created)...)
+		if sqlState(err) == stateUniqueViolation {
+			return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "customer.create", created.ID.String())
+	})
+	return created, err
+}
+
+// Upsert makes the customer or replaces its name, billing_provider_id and
+// metadata, and says which of the two it did.
+func (s Customers) Upsert(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer) (saved metering.Customer, created bool, err error) {
+	c = withMetadata(c)
+	if err := c.Validate(); err != nil {
+		return metering.Customer{}, false, err
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata)
+			values ($1, $2, $3, $4, $5)
+			on conflict (tenant_id, external_id) do update
+			set name = excluded.name, billing_provider_id = excluded.billing_provider_id, metadata = excluded.metadata
+			returning `+customerColumns+`, xmax = 0`,
+			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata).Scan(append(customerFields(&saved), &created)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String())
+	})
+	return saved, created, err
+}
+
+func withMetadata(c metering.Customer) metering.Customer {
+	if len(c.Metadata) == 0 {
+		c.Metadata = json.RawMessage(`{}`)
+	}
+	return c
+}
+
+// Get returns the customer with that external_id, or CodeNotFound.
+func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
+	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.external_id = $2`,
+		tenant, externalID).Scan(customerFields(&c)...)
+	if coded := coded(err); metering.CodeOf(coded) == metering.CodeNotFound {
+		return c, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id").Because(err)
+	}
+	return c, coded(err)
+}
+
+// List returns up to limit customers with an id above after, in the order they were made.
+func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.Customer, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+customerColumns+` from customers c
+		where c.tenant_id = $1 and c.id > $2
+		order by c.id
+		limit $3`, tenant, after, limit)
+	if err != nil {
+		return nil, coded(err)
+	}
+	customers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c metering.Customer, err error) {
+		return c, row.Scan(customerFields(&c)...)
+	})
+	return customers, coded(err)
+}
+
+// resolve returns the ids of the external ids, making the customers that do
+// not exist yet. It is a statement of its own, sorted, so that ingest never
+// holds a lock on a customer.
+func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, externalIDs []string) (map[string]metering.CustomerID, error) {
+	slices.Sort(externalIDs)
+	ids := make(map[string]metering.CustomerID, len(externalIDs))
+	if err := s.find(ctx, tenant, externalIDs, ids); err != nil || len(ids) == len(externalIDs) {
+		return ids, err
+	}
+	missing := slices.DeleteFunc(externalIDs, func(id string) bool { _, ok := ids[id]; return ok })
+	_, err := s.pool.Exec(ctx, `
+		insert into customers (tenant_id, external_id)
+		select $1, external_id from unnest($2::text[]) as external_id order by external_id collate "C"
+		on conflict do nothing`, tenant, missing)
+	if err != nil {
+		return nil, coded(err)
+	}
+	return ids, s.find(ctx, tenant, missing, ids)
+}
+
+func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]metering.CustomerID) error {
+	rows, err := s.pool.Query(ctx, `select external_id, id from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
+	if err != nil {
+		return coded(err)
+	}
+	var externalID string
+	var id metering.CustomerID
+	_, err = pgx.ForEachRow(rows, []any{&externalID, &id}, func() error {
+		into[externalID] = id
+		return nil
+	})
+	return coded(err)
+}

@@ -1,0 +1,190 @@
+// Package db holds all SQL of the program, hand-written for pgx: one small type
+// per noun. Methods take ctx first and the tenant second; an exported method is
+// a transaction boundary. Errors that a caller can act on are metering.Errors.
+//
+// It owns what is stored and the exactness of every sum. It does not own the
+// schema (package migrations) nor any rule a billing clerk could state
+// (package metering).
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// DB is a pool of connections and the nouns that live behind it.
+type DB struct {
+	pool *pgxpool.Pool
+
+	Tenants   Tenants
+	APIKeys   APIKeys
+	Customers Customers
+	Meters    Meters
+	Prices    Prices
+	Backfills Backfills
+	Usage     Usage
+	Events    Events
+	Providers Providers
+	Ledger    Ledger
+	Syncs     Syncs
+}
+
+// querier is what a pool and a transaction have in common.
+type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Bounds on how long a statement may wait or run. The pool sets them on every
+// connection, so that no query can hold the service.
+const (
+	lockTimeout      = 5 * time.Second
+	statementTimeout = 30 * time.Second
+	idleTxTimeout    = 30 * time.Second
+)
+
+// Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
+// in it bounds the pool.
+func Open(ctx context.Context, url string) (*DB, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
+	}
+	for name, limit := range map[string]time.Duration{
+		"lock_timeout":                        lockTimeout,
+		"statement_timeout":                   statementTimeout,
+		"idle_in_transaction_session_timeout": idleTxTimeout,
+	} {
+		config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
+	}
+	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return &DB{
+		pool:      pool,
+		Tenants:   Tenants{pool},
+		APIKeys:   APIKeys{pool},
+		Customers: Customers{pool},
+		Meters:    Meters{pool},
+		Prices:    Prices{pool},
+		Backfills: Backfills{pool},
+		Usage:     Usage{pool},
+		Events:    Events{pool},
+		Providers: Providers{pool},
+		Ledger:    Ledger{pool},
+		Syncs:     Syncs{pool},
+	}, nil
+}
+
+// Close waits for the connections in use and closes all.
+func (d *DB) Close() { d.pool.Close() }
+
+// Ping says whether the database answers.
+func (d *DB) Ping(ctx context.Context) error {
+	if err := d.pool.Ping(ctx); err != nil {
+		return metering.Errorf(metering.CodeUnavailable, "the database does not answer").Because(err)
+	}
+	return nil
+}
+
+// inTx runs fn in one read-committed transaction and commits it.
+func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+	return coded(pgx.BeginFunc(ctx, pool, fn))
+}
+
+// lockTenant makes the transaction the only one that changes how the tenant's
+// events are counted: ingest holds the same lock shared. It lasts until the
+// end of the transaction.
+func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, tenant)
+	return err
+}
+
+// raiseEpoch parts the events ingested before this transaction from those
+// after it. The caller holds the tenant's lock.
+func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
+	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
+	return epoch, err
+}
+
+// audit records who changed what, in the transaction that changes it.
+func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, subject string) error {
+	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, subject) values ($1, $2, $3, $4)`,
+		tenant, actor, action, subject)
+	return err
+}
+
+// SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).
+const (
+	stateUniqueViolation     = "23505"
+	stateLockNotAvailable    = "55P03"
+	stateQueryCanceled       = "57014"
+	stateAdminShutdown       = "57P01"
+	stateCrashShutdown       = "57P02"
+	stateDeadlock            = "40P01"
+	stateSerialization       = "40001"
+	stateTooManyConnections  = "53300"
+	stateCannotConnectNow    = "57P03"
+	stateFeatureNotSupported = "0A000"
+)
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// coded turns what the driver says into the program's coded error. Coded
+// errors and nil pass through.
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
+	var already *metering.Error
+	if errors.As(err, &already) {
+		return err
+	}
+	switch sqlState(err) {
+	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:
+		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
+	case stateTooManyConnections:
+		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Errorf(metering.CodeNotFound, "not found").Because(err)
+	}
+	if disconnected(err) {
+		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
+	}
+	return err
+}
+
+// disconnected says whether err means that the connection was lost or never made.
+func disconnected(err error) bool {
+	switch sqlState(err) {
+	case stateAdminShutdown, stateCrashShutdown, stateCannotConnectNow:
+		return true
+	case "":
+		var network net.Error
+		var connect *pgconn.ConnectError
+		return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+			errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	}
+	return false
+}

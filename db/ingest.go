@@ -1,0 +1,462 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 500 * time.Millisecond
+)
+
+// persist stores the events, in as many attempts as ctx allows. An attempt is
+// repeated only when it is certain that it left nothing behind.
+func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
+	if err := w.prepare(ctx, tenant, events); err != nil {
+		return nil, err
+	}
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		attempt := &attempt{writer: w, tenant: tenant, events: events, outcomes: make([]Outcome, len(events))}
+		err := attempt.run(ctx)
+		if attempt.inDoubt {
+			committed, doubt := attempt.settle(ctx)
+			if doubt != nil {
+				return nil, metering.Errorf(metering.CodeUnavailable, "the database went away during COMMIT, so it is not known whether "+
+					"these events are stored; repeating events that have an idempotency_key is safe").Because(doubt)
+			}
+			if committed {
+				err = nil
+			}
+		}
+		if err == nil {
+			attempt.remember()
+			return attempt.outcomes, nil
+		}
+		if !repeatable(err) || wait(ctx, pause) != nil {
+			return nil, coded(err)
+		}
+	}
+}
+
+// prepare gives each event its id and its customer, and makes missing chunks.
+func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
+	instants := make([]time.Time, len(events))
+	for i := range events {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("make event id: %w", err)
+		}
+		events[i].ID = id
+		instants[i] = events[i].At
+	}
+	if err := w.resolveCustomers(ctx, tenant, events); err != nil {
+		return err
+	}
+	return w.chunks.ensure(ctx, instants)
+}
+
+func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
+	unknown := make(map[string]bool)
+	for i := range events {
+		id, ok := w.customers.Get(customerName{tenant, events[i].ExternalID})
+		if !ok {
+			unknown[events[i].ExternalID] = true
+		}
+		events[i].CustomerID = id
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(unknown))
+	for name := range unknown {
+		names = append(names, name)
+	}
+	ids, err := w.store.Customers.resolve(ctx, tenant, names)
+	if err != nil {
+		return err
+	}
+	for name, id := range ids {
+		w.customers.Add(customerName{tenant, name}, id)
+	}
+	for i := range events {
+		if id, ok := ids[events[i].ExternalID]; ok {
+			events[i].CustomerID = id
+		}
+	}
+	return nil
+}
+
+// repeatable says whether the attempt rolled back for a reason that may be gone.
+func repeatable(err error) bool {
+	state := sqlState(err)
+	return state == stateDeadlock || state == stateSerialization || disconnected(err)
+}
+
+func wait(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+// attempt is one try at the transaction that stores a group of events.
+type attempt struct {
+	writer   *Writer
+	tenant   metering.TenantID
+	events   []metering.Event
+	outcomes []Outcome
+
+	backend backend
+	meters  generations
+	frozen  map[metering.CustomerID]metering.Range // usage within is late
+	fresh   []*metering.Event                      // what is stored: new keys and keyless events
+	types   []string                               // seen for the first time
+	inDoubt bool                                   // COMMIT was sent and not answered
+	witness *metering.Event                        // its presence tells that an attempt in doubt was committed
+	groups  map[groupName]bool                     // registered by this attempt
+}
+
+// backend identifies the server process that runs the attempt.
+type backend struct {
+	pid uint32
+	at  time.Time // of the server's clock, after the process had started
+}
+
+func (a *attempt) run(ctx context.Context) error {
+	return a.writer.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		err := a.transaction(ctx, conn)
+		if err != nil && !conn.Conn().IsClosed() && !a.inDoubt {
+			_, rollback := conn.Exec(ctx, `rollback`)
+			return errors.Join(err, rollback)
+		}
+		return err
+	})
+}
+
+func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
+	if err := a.begin(ctx, conn); err != nil {
+		return fmt.Errorf("claim keys: %w", err)
+	}
+	sums, err := a.sum(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return a.finish(ctx, conn, sums)
+}
+
+// begin takes the tenant's lock, reads its epoch in a statement after it, and
+// claims the keys, all in one round trip.
+func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
+	a.backend.pid = conn.Conn().PgConn().PID()
+	var epoch int64
+	keyed := a.firstOfEachKey()
+	claimed := make(map[string]bool, len(keyed))
+
+	var batch pgx.Batch
+	batch.Queue(`begin`)
+	batch.Queue(`select pg_advisory_xact_lock_shared($1)`, a.tenant)
+	batch.Queue(`select epoch, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&epoch, &a.backend.at)
+	})
+	a.queueFrozen(&batch)
+	if len(keyed) > 0 {
+		queueClaims(&batch, a.tenant, keyed, claimed)
+	}
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return err
+	}
+	if err := a.loadMeters(ctx, conn, epoch); err != nil {
+		return err
+	}
+	return a.separate(ctx, conn, claimed)
+}
+
+// firstOfEachKey returns the keyed events in the order of their keys; of two
+// with the same key in one group, the first.
+func (a *attempt) firstOfEachKey() []*metering.Event {
+	first := make(map[string]*metering.Event)
+	var keyed []*metering.Event
+	for i := range a.events {
+		e := &a.events[i]
+		if e.IdempotencyKey == "" || first[e.IdempotencyKey] != nil {
+			continue
+		}
+		first[e.IdempotencyKey] = e
+		keyed = append(keyed, e)
+	}
+	slices.SortFunc(keyed, func(a, b *metering.Event) int {
+		return bytes.Compare([]byte(a.IdempotencyKey), []byte(b.IdempotencyKey))
+	})
+	return keyed
+}
+
+func queueClaims(batch *pgx.Batch, tenant metering.TenantID, keyed []*metering.Event, claimed map[string]bool) {
+	keys, hashes := make([]string, len(keyed)), make([][]byte, len(keyed))
+	for i, e := range keyed {
+		keys[i], hashes[i] = e.IdempotencyKey, e.Hash[:]
+	}
+	batch.Queue(`
+		insert into event_keys (tenant_id, key, hash)
+		select $1, key, hash from unnest($2::text[], $3::bytea[]) as sent (key, hash)
+		on conflict do nothing
+		returning key`, tenant, keys, hashes).Query(func(rows pgx.Rows) error {
+		var key string
+		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
+			claimed[key] = true
+			return nil
+		})
+		return err
+	})
+}
+
+func (a *attempt) queueFrozen(batch *pgx.Batch) {
+	seen := make(map[metering.CustomerID]bool)
+	var customers []int64
+	for i := range a.events {
+		if id := a.events[i].CustomerID; !seen[id] {
+			seen[id] = true
+			customers = append(customers, int64(id))
+		}
+	}
+	a.frozen = make(map[metering.CustomerID]metering.Range)
+	batch.Queue(`
+		select id, frozen_from, frozen_until from customers
+		where tenant_id = $1 and id = any($2) and frozen_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
+		var id metering.CustomerID
+		var frozen metering.Range
+		_, err := pgx.ForEachRow(rows, []any{&id, &frozen.Start, &frozen.End}, func() error {
+			a.frozen[id] = frozen
+			return nil
+		})
+		return err
+	})
+}
+
+// loadMeters uses the ways of counting as of the epoch. The shared lock keeps
+// the epoch from moving until COMMIT.
+func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int64) error {
+	cached, ok := a.writer.meters.Get(a.tenant)
+	if ok && cached.epoch == epoch {
+		a.meters = cached
+		return nil
+	}
+	rows, err := conn.Query(ctx, `
+		select `+generationColumns+` from meter_generations g
+		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
+	if err != nil {
+		return fmt.Errorf("load meters: %w", err)
+	}
+	a.meters = generations{epoch: epoch, byType: make(map[string][]metering.Generation)}
+	var g metering.Generation
+	_, err = pgx.ForEachRow(rows, generationFields(&g), func() error {
+		a.meters.byType[g.EventType] = append(a.meters.byType[g.EventType], g)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("load meters: %w", err)
+	}
+	a.writer.meters.Add(a.tenant, a.meters)
+	return nil
+}
+
+// separate parts the fresh events from the repeats, and tells repeats with
+// other content.
+func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[string]bool) error {
+	first := make(map[string]*metering.Event)
+	var repeats []int
+	var strangers []string // keys claimed by an earlier transaction
+	for i := range a.events {
+		e := &a.events[i]
+		a.outcomes[i].Unmetered = len(a.meters.byType[e.EventType]) == 0
+		if e.IdempotencyKey == "" {
+			a.fresh = append(a.fresh, e)
+			continue
+		}
+		if first[e.IdempotencyKey] == nil {
+			first[e.IdempotencyKey] = e
+			if claimed[e.IdempotencyKey] {
+				a.fresh = append(a.fresh, e)
+				continue
+			}
+			strangers = append(strangers, e.IdempotencyKey)
+		}
+		a.outcomes[i].Duplicate = true
+		repeats = append(repeats, i)
+	}
+	hashes, err := a.hashesOf(ctx, conn, strangers)
+	if err != nil {
+		return fmt.Errorf("compare repeats: %w", err)
+	}
+	for _, i := range repeats {
+		e := &a.events[i]
+		known, ok := hashes[e.IdempotencyKey]
+		if !ok {
+			known = first[e.IdempotencyKey].Hash[:]
+		}
+		a.outcomes[i].Conflict = !bytes.Equal(known, e.Hash[:])
+	}
+	return nil
+}
+
+func (a *attempt) hashesOf(ctx context.Context, conn *pgxpool.Conn, keys []string) (map[string][]byte, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := conn.Query(ctx, `select key, hash from event_keys where tenant_id = $1 and key = any($2)`, a.tenant, keys)
+	if err != nil {
+		return nil, err
+	}
+	hashes := make(map[string][]byte, len(keys))
+	var key string
+	var hash []byte
+	_, err = pgx.ForEachRow(rows, []any{&key, &hash}, func() error {
+		hashes[key] = bytes.Clone(hash)
+		return nil
+	})
+	return hashes, err
+}
+
+// sum works out what the fresh events add to every rollup, and registers the
+// groups that this process has not seen yet.
+func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error) {
+	sums := newRollups()
+	for _, e := range a.fresh {
+		for _, g := range a.meters.byType[e.EventType] {
+			if err := sums.add(g, e, a.frozen[e.CustomerID].Contains(e.At)); err != nil {
+				return nil, err
+			}
+		}
+		if !a.writer.types.Contains(typeName{a.tenant, e.EventType}) && !slices.Contains(a.types, e.EventType) {
+			a.types = append(a.types, e.EventType)
+		}
+	}
+	slices.Sort(a.types)
+	unseen := make(map[groupName]metering.Group)
+	for name, group := range sums.groups {
+		if !a.writer.groups.Contains(name) {
+			unseen[name] = group
+		}
+	}
+	registered, err := register(ctx, conn, a.tenant, unseen)
+	if err != nil {
+		return nil, fmt.Errorf("register groups: %w", err)
+	}
+	a.groups = registered
+	sums.foldOthers(func(name groupName) bool {
+		_, asked := unseen[name]
+		return !asked || registered[name]
+	})
+	return sums, nil
+}
+
+const insertEvents = `
+	insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, idempotency_key, ingested_at, epoch)
+	select $1, customer, ts, id, type, value::numeric, properties::jsonb, key, now(), $2
+	from unnest($3::bigint[], $4::timestamptz[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[])
+	  as fresh (customer, ts, id, type, value, properties, key)`
+
+// finish writes everything and commits, in one round trip.
+func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
+	var batch pgx.Batch
+	if len(a.types) > 0 {
+		batch.Queue(`insert into event_types (tenant_id, event_type) select $1, unnest($2::text[]) on conflict do nothing`, a.tenant, a.types)
+	}
+	if len(a.fresh) > 0 {
+		a.witness = a.fresh[0]
+		batch.Queue(insertEvents, a.eventArrays()...)
+	}
+	sums.queue(&batch, a.tenant)
+	committed := false
+	batch.Queue(`commit`).Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return fmt.Errorf("the transaction ended with %s", tag)
+		}
+		committed = true
+		return nil
+	})
+	err := conn.SendBatch(ctx, &batch).Close()
+	if committed {
+		return nil
+	}
+	// An error that the server reported in words ended the transaction; a lost
+	// connection leaves open whether COMMIT was carried out.
+	a.inDoubt = a.witness != nil && (sqlState(err) == "" || disconnected(err))
+	return fmt.Errorf("insert events: %w", err)
+}
+
+func (a *attempt) eventArrays() []any {
+	n := len(a.fresh)
+	customers, instants, ids := make([]int64, n), make([]time.Time, n), make([][16]byte, n)
+	types, values := make([]string, n), make([]string, n)
+	properties, keys := make([]*string, n), make([]*string, n)
+	for i, e := range a.fresh {
+		customers[i], instants[i], ids[i], types[i], values[i] = int64(e.CustomerID), e.At, e.ID, e.EventType, e.Value.String()
+		if e.Properties != nil {
+			text := string(e.Properties)
+			properties[i] = &text
+		}
+		if e.IdempotencyKey != "" {
+			keys[i] = &e.IdempotencyKey
+		}
+	}
+	return []any{a.tenant, a.meters.epoch, customers, instants, ids, types, values, properties, keys}
+}
+
+// remember fills the caches with what COMMIT has made true.
+func (a *attempt) remember() {
+	for _, eventType := range a.types {
+		a.writer.types.Add(typeName{a.tenant, eventType}, struct{}{})
+	}
+	for name := range a.groups {
+		a.writer.groups.Add(name, struct{}{})
+	}
+}
+
+// settle finds out whether an attempt in doubt was committed: once its backend
+// is gone, its first event is there or it is not. It never asks by transaction
+// id, because after a crash the server gives out the same ids again.
+func (a *attempt) settle(ctx context.Context) (committed bool, err error) {
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		committed, err = a.look(ctx)
+		if err == nil {
+			return committed, nil
+		}
+		if waited := wait(ctx, pause); waited != nil {
+			return false, errors.Join(err, waited)
+		}
+	}
+}
+
+var errBackendLives = errors.New("the backend in doubt is still there")
+
+func (a *attempt) look(ctx context.Context) (committed bool, err error) {
+	var lives bool
+	err = a.writer.store.pool.QueryRow(ctx, `
+		select coalesce(bool_or(pg_terminate_backend(pid)), false)
+		from pg_stat_activity where pid = $1 and backend_start <= $2`, a.backend.pid, a.backend.at).Scan(&lives)
+	if err != nil {
+		return false, err
+	}
+	if lives {
+		return false, errBackendLives
+	}
+	e := a.witness
+	err = a.writer.store.pool.QueryRow(ctx, `
+		select exists (select from events where tenant_id = $1 and customer_id = $2 and ts = $3 and id = $4)`,
+		a.tenant, e.CustomerID, e.At, e.ID).Scan(&committed)
+	return committed, err
+}

@@ -1,0 +1,258 @@
+package db
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Meters reads and makes meters and their generations.
+type Meters struct{ pool *pgxpool.Pool }
+
+const (
+	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status`
+	selectMeters      = `
+		select m.id, m.slug, m.event_type, m.name, m.created_at, ` + generationColumns + `
+		from meters m join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+		where m.tenant_id = $1 `
+)
+
+func generationFields(g *metering.Generation) []any {
+	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Zone, &g.Epoch, &g.Status}
+}
+
+func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
+	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.CreatedAt}
+	return m, row.Scan(append(fields, generationFields(&m.Generation)...)...)
+}
+
+func collectMeters(ctx context.Context, q querier, where string, args ...any) ([]metering.Meter, error) {
+	rows, err := q.Query(ctx, selectMeters+where, args...)
+	if err != nil {
+		return nil, coded(err)
+	}
+	meters, err := pgx.CollectRows(rows, scanMeter)
+	return meters, coded(err)
+}
+
+// Get returns the meter with that slug, or CodeNotFound.
+func (s Meters) Get(ctx context.Context, tenant metering.TenantID, slug string) (metering.Meter, error) {
+	return meterBySlug(ctx, s.pool, tenant, slug)
+}
+
+func meterBySlug(ctx context.Context, q querier, tenant metering.TenantID, slug string) (metering.Meter, error) {
+	meters, err := collectMeters(ctx, q, `and m.slug = $2`, tenant, slug)
+	if err == nil && len(meters) == 0 {
+		err = metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
+	}
+	if err != nil {
+		return metering.Meter{}, err
+	}
+	return meters[0], nil
+}
+
+// List returns up to limit meters with an id above after, in the order they were made.
+func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int) ([]metering.Meter, error) {
+	return collectMeters(ctx, s.pool, `and m.id > $2 order by m.id limit $3`, tenant, after, limit)
+}
+
+// Create makes a meter and publishes its first generation. Where events of its
+// type exist, the generation is Filling and the caller starts its backfill;
+// else it is complete.
+func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Meter) (created metering.Meter, err error) {
+	m.Generation.EventType = m.EventType
+	if err := m.Validate(); err != nil {
+		return metering.Meter{}, err
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := lockTenant(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := roomForMeter(ctx, tx, tenant, m.EventType); err != nil {
+			return err
+		}
+		// The meter names its generation and the generation its meter; the keys
+		// are checked at COMMIT.
+		var id metering.MeterID
+		err := tx.QueryRow(ctx, `
+			insert into meters (tenant_id, slug, event_type, name, generation_id) values ($1, $2, $3, $4, 0)
+			returning id`, tenant, m.Slug, m.EventType, m.Name).Scan(&id)
+		if sqlState(err) == stateUniqueViolation {
+			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
+		}
+		if err != nil {
+			return err
+		}
+		m.Generation.MeterID = id
+		generation, err := publish(ctx, tx, tenant, m.Generation)
+		if err != nil {
+			return err
+		}
+		if err := adopt(ctx, tx, tenant, generation); err != nil {
+			return err
+		}
+		if err := audit(ctx, tx, tenant, actor, "meter.create", id.String()); err != nil {
+			return err
+		}
+		created, err = meterBySlug(ctx, tx, tenant, m.Slug)
+		return err
+	})
+	return created, err
+}
+
+func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string) error {
+	var n int
+	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2`, tenant, eventType).Scan(&n)
+	if err == nil && n >= metering.MaxMetersPerEventType {
+		return metering.Invalid("body.event_type", "has %d meters already, which is the most", n)
+	}
+	return err
+}
+
+// publish makes a generation that ingest feeds from this transaction's COMMIT
+// on. Events ingested before it have a lower epoch: those are the backfill's.
+// The caller holds the tenant's lock.
+func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) (metering.Generation, error) {
+	epoch, err := raiseEpoch(ctx, tx, tenant)
+	if err != nil {
+		return metering.Generation{}, err
+	}
+	var published metering.Generation
+	err = tx.QueryRow(ctx, `
+		insert into meter_generations as g
+		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, zone, epoch, status, completed_at)
+		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.zone, @epoch,
+		  case when past.found then 'filling' else 'complete' end,
+		  case when past.found then null else now() end
+		from tenants t,
+		  lateral (select exists (select from event_types e where e.tenant_id = t.id and e.event_type = @event_type)) past (found)
+		where t.id = @tenant
+		returning `+generationColumns,
+		pgx.NamedArgs{
+			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
+			"value_property": g.ValueProperty, "group_by": textArray(g.GroupBy), "epoch": epoch,
+		}).Scan(generationFields(&published)...)
+	return published, err
+}
+
+// adopt makes reads and billing use a generation, and retires every other one
+// of its meter.
+func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) error {
+	_, err := tx.Exec(ctx, `update meters set generation_id = $3 where tenant_id = $1 and id = $2`, tenant, g.MeterID, g.ID)
+	if err != nil {
+		return err
+	}
+	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
+}
+
+func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.GenerationID) error {
+	_, err := tx.Exec(ctx, `
+		update meter_generations set status = 'retired'
+		where tenant_id = $1 and meter_id = $2 and id <> all($3) and status <> 'retired'`, tenant, meter, keep)
+	return err
+}
+
+// MeterChange is what a client may change of a meter; nil leaves it as it is.
+type MeterChange struct {
+	Name        *string
+	Aggregation *metering.Aggregation
+	GroupBy     *[]string
+}
+
+// Update changes a meter. A new way of counting makes a new generation; where
+// it has a past to count, it comes back as filling, the caller starts its
+// backfill, and reads stay on the former generation until it is complete.
+func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, filling *metering.Generation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		filling = nil
+		if err := lockTenant(ctx, tx, tenant); err != nil {
+			return err
+		}
+		m, err := meterBySlug(ctx, tx, tenant, slug)
+		if err != nil {
+			return err
+		}
+		latest, err := latestGeneration(ctx, tx, tenant, m.ID)
+		if err != nil {
+			return err
+		}
+		next := applied(change, latest)
+		if change.Name != nil {
+			m.Name = *change.Name
+		}
+		m.Generation = next
+		if err := m.Validate(); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `update meters set name = $3 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name); err != nil {
+			return err
+		}
+		if !next.SameCounting(latest) {
+			if filling, err = regroup(ctx, tx, tenant, next); err != nil {
+				return err
+			}
+		}
+		if err := audit(ctx, tx, tenant, actor, "meter.update", m.ID.String()); err != nil {
+			return err
+		}
+		updated, err = meterBySlug(ctx, tx, tenant, slug)
+		return err
+	})
+	return updated, filling, err
+}
+
+func applied(change MeterChange, g metering.Generation) metering.Generation {
+	if change.Aggregation != nil {
+		g.Aggregation = *change.Aggregation
+	}
+	if change.GroupBy != nil {
+		g.GroupBy = *change.GroupBy
+	}
+	return g
+}
+
+// latestGeneration is the one a change starts from: the newest, which may
+// still be filling behind the one that is read.
+func latestGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) (g metering.Generation, err error) {
+	err = tx.QueryRow(ctx, `
+		select `+generationColumns+` from meter_generations g
+		where g.tenant_id = $1 and g.meter_id = $2
+		order by g.id desc limit 1`, tenant, meter).Scan(generationFields(&g)...)
+	return g, err
+}
+
+// regroup publishes next. Only the generation that is read stays beside it: a
+// former one that was still filling will never be read.
+func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.Generation) (*metering.Generation, error) {
+	published, err := publish(ctx, tx, tenant, next)
+	if err != nil {
+		return nil, err
+	}
+	if published.Status == metering.Complete {
+		return nil, adopt(ctx, tx, tenant, published)
+	}
+	var read metering.GenerationID
+	var unread bool // nobody reads a first generation that never was complete
+	err = tx.QueryRow(ctx, `
+		select g.id, g.status = 'filling' from meters m
+		join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+		where m.tenant_id = $1 and m.id = $2`, tenant, published.MeterID).Scan(&read, &unread)
+	if err != nil {
+		return nil, err
+	}
+	if unread {
+		return &published, adopt(ctx, tx, tenant, published)
+	}
+	return &published, retireOthers(ctx, tx, tenant, published.MeterID, read, published.ID)
+}
+
+// textArray keeps an empty list from becoming NULL.
+func textArray(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

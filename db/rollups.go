@@ -1,0 +1,188 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// rollups collects what a set of events adds to the hourly and monthly rows.
+// Ingest and backfill share it, so both count alike.
+type rollups struct {
+	hours, months map[bucket]*tally
+	groups        map[groupName]metering.Group
+	zones         map[string]*zoneClock
+}
+
+// bucket is the key of a rollup row.
+type bucket struct {
+	customer   metering.CustomerID
+	generation metering.GenerationID
+	group      metering.GroupID
+	start      time.Time
+}
+
+// tally is what is added to one row. Late usage is kept apart, so that a frozen
+// window never changes.
+type tally struct {
+	sum, lateSum     metering.Decimal
+	count, lateCount int64
+}
+
+func newRollups() *rollups {
+	return &rollups{
+		hours: make(map[bucket]*tally), months: make(map[bucket]*tally),
+		groups: make(map[groupName]metering.Group), zones: make(map[string]*zoneClock),
+	}
+}
+
+// add counts an event for its customer and for the whole tenant.
+func (r *rollups) add(g metering.Generation, e *metering.Event, late bool) error {
+	group, err := g.GroupOf(e.Properties)
+	if err != nil {
+		return fmt.Errorf("group event: %w", err)
+	}
+	r.groups[groupName{g.ID, group.ID}] = group
+	clock, ok := r.zones[g.Zone]
+	if !ok {
+		clock = &zoneClock{zone: metering.Location(g.Zone)}
+		r.zones[g.Zone] = clock
+	}
+	hour, month := clock.buckets(e.At)
+	for _, customer := range []metering.CustomerID{e.CustomerID, metering.WholeTenant} {
+		addTo(r.hours, bucket{customer, g.ID, group.ID, hour}, e.Value, late)
+		addTo(r.months, bucket{customer, g.ID, group.ID, month}, e.Value, late)
+	}
+	return nil
+}
+
+// foldOthers moves what belongs to groups beyond the bound to OtherGroup.
+func (r *rollups) foldOthers(known func(groupName) bool) {
+	for _, rows := range []map[bucket]*tally{r.hours, r.months} {
+		for key, t := range rows {
+			if key.group == metering.OtherGroup.ID || known(groupName{key.generation, key.group}) {
+				continue
+			}
+			delete(rows, key)
+			key.group = metering.OtherGroup.ID
+			if other, ok := rows[key]; ok {
+				other.merge(t)
+			} else {
+				rows[key] = t
+			}
+		}
+	}
+}
+
+func (t *tally) merge(o *tally) {
+	t.sum, t.lateSum = t.sum.Add(o.sum), t.lateSum.Add(o.lateSum)
+	t.count, t.lateCount = t.count+o.count, t.lateCount+o.lateCount
+}
+
+func addTo(rows map[bucket]*tally, key bucket, value metering.Decimal, late bool) {
+	t, ok := rows[key]
+	if !ok {
+		t = new(tally)
+		rows[key] = t
+	}
+	if late {
+		t.lateSum, t.lateCount = t.lateSum.Add(value), t.lateCount+1
+		return
+	}
+	t.sum, t.count = t.sum.Add(value), t.count+1
+}
+
+// zoneClock finds the local hour and month of an instant, remembering the last
+// ones: events mostly come in order.
+type zoneClock struct {
+	zone        *time.Location
+	hour, month metering.Range
+}
+
+func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
+	if !c.hour.Contains(t) {
+		c.hour = metering.WindowOf(t, metering.Hour, c.zone)
+	}
+	if !c.month.Contains(t) {
+		c.month = metering.WindowOf(t, metering.Month, c.zone)
+	}
+	return c.hour.Start, c.month.Start
+}
+
+const (
+	addHours = `
+		insert into usage_hourly as u (tenant_id, customer_id, generation_id, group_id, hour, sum, count, late_sum, late_count)
+		select $1, a, b, c, d, e::numeric, f, g::numeric, h
+		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+		  as rows (a, b, c, d, e, f, g, h)
+		on conflict (tenant_id, customer_id, generation_id, group_id, hour) do update
+		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
+		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
+	addMonths = `
+		insert into usage_monthly as u (tenant_id, customer_id, generation_id, group_id, month, sum, count, late_sum, late_count)
+		select $1, a, b, c, d, e::numeric, f, g::numeric, h
+		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+		  as rows (a, b, c, d, e, f, g, h)
+		on conflict (tenant_id, customer_id, generation_id, group_id, month) do update
+		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
+		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
+)
+
+// queue puts the additions into a batch, in the one order that every
+// transaction uses, so that two of them never wait for each other in a circle.
+func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
+	if len(r.hours) == 0 {
+		return
+	}
+	batch.Queue(addHours, rollupArrays(tenant, r.hours)...)
+	batch.Queue(addMonths, rollupArrays(tenant, r.months)...)
+}
+
+// write adds everything in the transaction.
+func (r *rollups) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	var batch pgx.Batch
+	r.queue(&batch, tenant)
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+func rollupArrays(tenant metering.TenantID, rows map[bucket]*tally) []any {
+	keys := make([]bucket, 0, len(rows))
+	for key := range rows {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, inLockOrder)
+	n := len(keys)
+	customers, generations, groups, starts := make([]int64, n), make([]int64, n), make([][16]byte, n), make([]time.Time, n)
+	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
+	for i, key := range keys {
+		t := rows[key]
+		customers[i], generations[i], groups[i], starts[i] = int64(key.customer), int64(key.generation), key.group, key.start
+		sums[i], counts[i], lateSums[i], lateCounts[i] = t.sum.String(), t.count, t.lateSum.String(), t.lateCount
+	}
+	return []any{tenant, customers, generations, groups, starts, sums, counts, lateSums, lateCounts}
+}
+
+// inLockOrder puts the tenant's own rows, which every transaction wants, last:
+// they are locked for the shortest time.
+func inLockOrder(a, b bucket) int {
+	whole := func(k bucket) int {
+		if k.customer == metering.WholeTenant {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(whole(a), whole(b)),
+		a.start.Compare(b.start),
+		cmp.Compare(a.customer, b.customer),
+		cmp.Compare(a.generation, b.generation),
+		bytes.Compare(a.group[:], b.group[:]),
+	)
+}

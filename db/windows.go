@@ -1,0 +1,293 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// windowRead answers one WindowQuery.
+type windowRead struct {
+	WindowQuery
+	tenant metering.TenantID
+	q      querier
+	zone   *time.Location
+
+	groups map[metering.GroupID]json.RawMessage // those that the query asks for
+	edges  []windowPart                         // raw events at ragged ends, summed by group
+	frozen metering.Range
+}
+
+// windowPart is what one rollup row, or one ragged edge, adds to a window.
+type windowPart struct {
+	group           metering.GroupID
+	start           time.Time
+	sum, lateSum    metering.Decimal
+	count, lateHits int64
+}
+
+func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
+	if err := r.loadGroups(ctx); err != nil {
+		return WindowPage{}, fmt.Errorf("read groups: %w", err)
+	}
+	if err := r.loadEdges(ctx); err != nil {
+		return WindowPage{}, fmt.Errorf("read edges: %w", err)
+	}
+	err := r.q.QueryRow(ctx, `
+		select coalesce(frozen_from, timestamptz '0001-01-01'), coalesce(frozen_until, timestamptz '0001-01-01')
+		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.frozen.Start, &r.frozen.End)
+	if err != nil {
+		return WindowPage{}, fmt.Errorf("read frozen periods: %w", err)
+	}
+	var page WindowPage
+	if page.Windows, page.More, err = r.windows(ctx); err != nil {
+		return WindowPage{}, fmt.Errorf("read windows: %w", err)
+	}
+	if page.Groups, page.Total, err = r.totals(ctx); err != nil {
+		return WindowPage{}, fmt.Errorf("read subtotals: %w", err)
+	}
+	return page, nil
+}
+
+func (r *windowRead) loadGroups(ctx context.Context) error {
+	names, values := make([]string, 0, len(r.Groups)), make([]string, 0, len(r.Groups))
+	for name, value := range r.Groups {
+		names, values = append(names, name), append(values, value)
+	}
+	rows, err := r.q.Query(ctx, `
+		select group_id, group_key from usage_groups
+		where tenant_id = $1 and generation_id = $2
+		  and not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)`,
+		r.tenant, r.Meter.Generation.ID, names, values)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	r.groups = make(map[metering.GroupID]json.RawMessage)
+	for rows.Next() {
+		var id metering.GroupID
+		var key json.RawMessage
+		if err := rows.Scan((*[16]byte)(&id), &key); err != nil {
+			return err
+		}
+		r.groups[id] = key
+	}
+	return rows.Err()
+}
+
+// loadEdges sums the raw events of the hours that the range cuts in half, by
+// the same rule as ingest.
+func (r *windowRead) loadEdges(ctx context.Context) error {
+	for _, edge := range metering.Split(r.Range, r.zone).Ragged {
+		sums := make(map[metering.GroupID]*windowPart)
+		rows, err := r.q.Query(ctx, `
+			select value, properties from events
+			where tenant_id = $1 and customer_id = $2 and ts >= $3 and ts < $4 and event_type = $5`,
+			r.tenant, r.Customer, edge.Start, edge.End, r.Meter.EventType)
+		if err != nil {
+			return err
+		}
+		var value metering.Decimal
+		var properties []byte
+		_, err = pgx.ForEachRow(rows, []any{&value, &properties}, func() error {
+			group, err := r.Meter.Generation.GroupOf(properties)
+			if err != nil {
+				return err
+			}
+			id := group.ID
+			if _, known := r.groups[id]; !known {
+				if id = metering.OtherGroup.ID; r.groups[id] == nil {
+					return nil // not asked for
+				}
+			}
+			part, ok := sums[id]
+			if !ok {
+				part = &windowPart{group: id, start: edge.Start}
+				sums[id] = part
+			}
+			part.sum, part.count = part.sum.Add(value), part.count+1
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, part := range sums {
+			r.edges = append(r.edges, *part)
+		}
+	}
+	slices.SortFunc(r.edges, func(a, b windowPart) int {
+		return cmp.Or(bytes.Compare(a.group[:], b.group[:]), a.start.Compare(b.start))
+	})
+	return nil
+}
+
+// windows folds rows, which come by group and time, into at most Limit windows.
+func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, err error) {
+	rows, err := r.rows(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	edges := r.edges
+	add := func(part windowPart) (full bool) {
+		span := r.windowOf(part.start)
+		if r.After != nil && !after(*r.After, part.group, span.Start) {
+			return false
+		}
+		last := len(windows) - 1
+		if last < 0 || windows[last].GroupID != part.group || !windows[last].Start.Equal(span.Start) {
+			if len(windows) == r.Limit {
+				return true
+			}
+			windows = append(windows, Window{
+				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
+				Final: !span.Start.Before(r.frozen.Start) && !span.End.After(r.frozen.End),
+			})
+			last++
+		}
+		aggregation := r.Meter.Generation.Aggregation
+		windows[last].Value = windows[last].Value.Add(aggregation.Usage(part.sum, part.count))
+		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateHits))
+		return false
+	}
+	for rows.Next() {
+		var part windowPart
+		if err := rows.Scan((*[16]byte)(&part.group), &part.start, &part.sum, &part.count, &part.lateSum, &part.lateHits); err != nil {
+			return nil, false, err
+		}
+		for len(edges) > 0 && before(edges[0], part) {
+			if add(edges[0]) {
+				return windows, true, nil
+			}
+			edges = edges[1:]
+		}
+		if add(part) {
+			return windows, true, nil
+		}
+	}
+	for _, edge := range edges {
+		if add(edge) {
+			return windows, true, nil
+		}
+	}
+	return windows, false, rows.Err()
+}
+
+func before(a, b windowPart) bool {
+	return cmp.Or(bytes.Compare(a.group[:], b.group[:]), a.start.Compare(b.start)) < 0
+}
+
+func after(cursor WindowCursor, group metering.GroupID, start time.Time) bool {
+	return cmp.Or(bytes.Compare(group[:], cursor.GroupID[:]), start.Compare(cursor.Start)) > 0
+}
+
+// windowOf is the window that t lies in, cut to the range that was asked for.
+func (r *windowRead) windowOf(t time.Time) metering.Range {
+	w := metering.WindowOf(t, r.Granularity, r.zone)
+	if w.Start.Before(r.Range.Start) {
+		w.Start = r.Range.Start
+	}
+	if w.End.After(r.Range.End) {
+		w.End = r.Range.End
+	}
+	return w
+}
+
+func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	span := metering.Split(r.Range, r.zone)
+	if r.Granularity == metering.Month && !span.Months.Empty() {
+		query.months(span.Months)
+		for _, hours := range span.Hours {
+			query.hours(hours)
+		}
+	} else if hours := wholeHours(span); !hours.Empty() {
+		query.hours(hours)
+	}
+	tail := "where " + r.restrict(query.args)
+	if r.After != nil {
+		tail += " and (group_id, start) >= (@after_group, @after_start)"
+		query.args["after_group"], query.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
+	}
+	return query.run(ctx, r.q, "select group_id, start, sum, count, late_sum, late_count from", tail+" order by group_id, start")
+}
+
+// wholeHours joins the months and hours of a span, which follow one another.
+func wholeHours(span metering.Span) metering.Range {
+	var all metering.Range
+	for _, r := range append(span.Hours, span.Months) {
+		if r.Empty() {
+			continue
+		}
+		if all.Empty() {
+			all = r
+			continue
+		}
+		if r.Start.Before(all.Start) {
+			all.Start = r.Start
+		}
+		if r.End.After(all.End) {
+			all.End = r.End
+		}
+	}
+	return all
+}
+
+// restrict limits the rows to the groups that the query asks for.
+func (r *windowRead) restrict(args pgx.NamedArgs) string {
+	if len(r.Groups) == 0 {
+		return "true"
+	}
+	wanted := make([][16]byte, 0, len(r.groups))
+	for id := range r.groups {
+		wanted = append(wanted, id)
+	}
+	args["groups"] = wanted
+	return "group_id = any(@groups)"
+}
+
+// totals sums the whole range by group.
+func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	span := metering.Split(r.Range, r.zone)
+	if !span.Months.Empty() {
+		query.months(span.Months)
+	}
+	for _, hours := range span.Hours {
+		query.hours(hours)
+	}
+	rows, err := query.run(ctx, r.q, "select group_id, sum(sum + late_sum), sum(count + late_count)::bigint from", "where "+r.restrict(query.args)+" group by 1")
+	if err != nil {
+		return nil, metering.Decimal{}, err
+	}
+	defer rows.Close()
+	sums := make(map[metering.GroupID]metering.Decimal)
+	aggregation := r.Meter.Generation.Aggregation
+	for rows.Next() {
+		var id metering.GroupID
+		var sum metering.Decimal
+		var count int64
+		if err := rows.Scan((*[16]byte)(&id), &sum, &count); err != nil {
+			return nil, metering.Decimal{}, err
+		}
+		sums[id] = aggregation.Usage(sum, count)
+	}
+	for _, edge := range r.edges {
+		sums[edge.group] = sums[edge.group].Add(aggregation.Usage(edge.sum, edge.count))
+	}
+	groups, total := make([]GroupTotal, 0, len(sums)), metering.Decimal{}
+	for id, sum := range sums {
+		groups = append(groups, GroupTotal{id, r.groups[id], sum})
+		total = total.Add(sum)
+	}
+	slices.SortFunc(groups, func(a, b GroupTotal) int { return bytes.Compare(a.GroupID[:], b.GroupID[:]) })
+	return groups, total, rows.Err()
+}

@@ -1,0 +1,236 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Writer stores events. One transaction holds the claims on their keys, the
+// events and what they add to every rollup; Ingest returns after COMMIT.
+// Requests of one tenant that arrive while a transaction runs become its next
+// one, without a timer: single events get the speed of batches.
+type Writer struct {
+	store   *DB
+	options WriterOptions
+	chunks  *chunks
+
+	customers *lru.Cache[customerName, metering.CustomerID]
+	types     *lru.Cache[typeName, struct{}]
+	groups    *lru.Cache[groupName, struct{}]
+	meters    *lru.Cache[metering.TenantID, generations]
+
+	admitted atomic.Int64
+	mu       sync.Mutex
+	lanes    map[metering.TenantID]*lane
+	closed   bool
+	running  sync.WaitGroup
+}
+
+// WriterOptions bounds a Writer. Zero values take the defaults.
+type WriterOptions struct {
+	Bytes       int64         // of request bodies in the process at once; 32 MiB
+	GroupEvents int           // in one transaction; 5,000
+	Lanes       int           // transactions of one tenant at once; 2
+	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
+	Uncoalesced bool          // one transaction per request: the baseline of the benchmark
+}
+
+func (o WriterOptions) withDefaults() WriterOptions {
+	o.Bytes = cmp.Or(o.Bytes, 32<<20)
+	o.GroupEvents = cmp.Or(o.GroupEvents, 5000)
+	o.Lanes = cmp.Or(o.Lanes, 2)
+	o.Deadline = cmp.Or(o.Deadline, 20*time.Second)
+	return o
+}
+
+// Entries of the caches, each some hundred bytes.
+const (
+	cachedCustomers = 100_000
+	cachedTypes     = 10_000
+	cachedGroups    = 100_000
+	cachedTenants   = 1_000
+)
+
+type (
+	customerName struct {
+		tenant     metering.TenantID
+		externalID string
+	}
+	typeName struct {
+		tenant    metering.TenantID
+		eventType string
+	}
+	// generations are the ways of counting that ingest feeds, by event type, as
+	// of one epoch of the tenant.
+	generations struct {
+		epoch  int64
+		byType map[string][]metering.Generation
+	}
+)
+
+// lane is a tenant's queue in this process.
+type lane struct {
+	queue []*request
+	busy  int
+}
+
+type request struct {
+	events   []metering.Event
+	outcomes []Outcome
+	err      error
+	done     chan struct{}
+}
+
+// Outcome is what became of one event. Its zero value: stored and counted.
+type Outcome struct {
+	Duplicate bool // its key was known: it adds nothing
+	Conflict  bool // … and came with other content
+	Unmetered bool // no meter counts its type yet
+}
+
+// NewWriter makes a Writer over store.
+func NewWriter(store *DB, options WriterOptions) *Writer {
+	return &Writer{
+		store:     store,
+		options:   options.withDefaults(),
+		chunks:    newChunks(store.pool),
+		customers: newCache[customerName, metering.CustomerID](cachedCustomers),
+		types:     newCache[typeName, struct{}](cachedTypes),
+		groups:    newCache[groupName, struct{}](cachedGroups),
+		meters:    newCache[metering.TenantID, generations](cachedTenants),
+		lanes:     make(map[metering.TenantID]*lane),
+	}
+}
+
+func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
+	cache, err := lru.New[K, V](size)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return cache
+}
+
+var errFull = metering.Errorf(metering.CodeOverloaded, "too many events are waiting to be stored; try again")
+
+// minimumCharge is what even a tiny request costs while it waits.
+const minimumCharge = 4 << 10
+
+// Admit makes room for a request body of so many bytes, before it is read, or
+// answers CodeOverloaded. The caller releases it when the request is answered.
+func (w *Writer) Admit(bytes int64) (release func(), err error) {
+	bytes = max(bytes, minimumCharge)
+	if w.admitted.Add(bytes) > w.options.Bytes {
+		w.admitted.Add(-bytes)
+		return nil, errFull
+	}
+	return func() { w.admitted.Add(-bytes) }, nil
+}
+
+// Ingest stores the tenant's events and returns one outcome per event, after
+// COMMIT. On an error nothing was stored, but for CodeUnavailable with a lost
+// COMMIT, whose message says so. When ctx ends first, the events may still be
+// stored.
+func (w *Writer) Ingest(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
+	r := &request{events: events, done: make(chan struct{})}
+	if err := w.enqueue(tenant, r); err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.done:
+		return r.outcomes, r.err
+	case <-ctx.Done():
+		return nil, metering.Errorf(metering.CodeUnavailable, "the request ended before its events were stored").Because(ctx.Err())
+	}
+}
+
+// Close waits until every accepted request is answered.
+func (w *Writer) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.running.Wait()
+}
+
+func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return metering.Errorf(metering.CodeUnavailable, "the service is stopping; try again")
+	}
+	l, ok := w.lanes[tenant]
+	if !ok {
+		l = new(lane)
+		w.lanes[tenant] = l
+	}
+	l.queue = append(l.queue, r)
+	if l.busy < w.options.Lanes || w.options.Uncoalesced {
+		l.busy++
+		w.running.Add(1)
+		go w.drain(tenant, l)
+	}
+	return nil
+}
+
+// drain stores group after group until the lane is empty.
+func (w *Writer) drain(tenant metering.TenantID, l *lane) {
+	defer w.running.Done()
+	for {
+		group := w.next(tenant, l)
+		if group == nil {
+			return
+		}
+		w.storeGroup(tenant, group)
+	}
+}
+
+func (w *Writer) next(tenant metering.TenantID, l *lane) []*request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, events := 0, 0
+	for n < len(l.queue) && (n == 0 || !w.options.Uncoalesced && events+len(l.queue[n].events) <= w.options.GroupEvents) {
+		events += len(l.queue[n].events)
+		n++
+	}
+	if n == 0 {
+		if l.busy--; l.busy == 0 {
+			delete(w.lanes, tenant)
+		}
+		return nil
+	}
+	group := slices.Clone(l.queue[:n])
+	l.queue = slices.Delete(l.queue, 0, n)
+	return group
+}
+
+// storeGroup answers every request of a group. A group that fails for a reason
+// of its content is run again one request per transaction, so that a poisoned
+// request harms nobody else.
+func (w *Writer) storeGroup(tenant metering.TenantID, group []*request) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.options.Deadline)
+	defer cancel()
+	var events []metering.Event
+	for _, r := range group {
+		events = append(events, r.events...)
+	}
+	outcomes, err := w.persist(ctx, tenant, events)
+	if err != nil && len(group) > 1 && metering.CodeOf(err) == metering.CodeInternal {
+		for _, r := range group {
+			w.storeGroup(tenant, []*request{r})
+		}
+		return
+	}
+	for _, r := range group {
+		if r.err = err; err == nil {
+			r.outcomes, outcomes = outcomes[:len(r.events)], outcomes[len(r.events):]
+		}
+		close(r.done)
+	}
+}

@@ -1,0 +1,148 @@
+package metering
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+
+	"github.com/shopspring/decimal"
+)
+
+// Bounds of a quantity or an amount that a client may send.
+const (
+	MaxIntegerDigits  = 18 // |value| < 10^18
+	MaxFractionDigits = 12
+	maxLiteral        = 64 // bytes; no legal value needs more
+)
+
+// Decimal is an exact decimal number. Its zero value is 0. Sums may grow past
+// the bounds that ParseDecimal puts on input; they stay exact.
+type Decimal struct{ d decimal.Decimal }
+
+var limit = decimal.New(1, MaxIntegerDigits)
+
+// ParseDecimal reads a JSON number literal, exponents included, with
+// |value| < 10^18 and at most 12 decimals. Trailing zeros count as nothing:
+// 1.0000000000000 is 1.
+func ParseDecimal(literal string) (Decimal, error) {
+	if len(literal) > maxLiteral {
+		return Decimal{}, fmt.Errorf("must have at most %d characters", maxLiteral)
+	}
+	if !isJSONNumber(literal) {
+		return Decimal{}, fmt.Errorf("must be a JSON number")
+	}
+	if mantissa, exponent, ok := strings.Cut(strings.ToLower(literal), "e"); ok {
+		if len(strings.TrimLeft(exponent, "+-0")) > 2 {
+			if strings.Trim(mantissa, "-0.") == "" {
+				return Decimal{}, nil
+			}
+			return Decimal{}, fmt.Errorf("must have an exponent of at most two digits")
+		}
+	}
+	d, err := decimal.NewFromString(literal)
+	if err != nil {
+		return Decimal{}, fmt.Errorf("must be a JSON number")
+	}
+	if d.Abs().Cmp(limit) >= 0 {
+		return Decimal{}, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
+	}
+	if d.Exponent() < -MaxFractionDigits {
+		if !d.Truncate(MaxFractionDigits).Equal(d) {
+			return Decimal{}, fmt.Errorf("must have at most %d decimals", MaxFractionDigits)
+		}
+		d = d.Truncate(MaxFractionDigits)
+	}
+	return Decimal{d}, nil
+}
+
+// isJSONNumber is the grammar of RFC 8259 §6, which is stricter than the
+// decimal library: no leading plus, no bare point, no leading zeros.
+func isJSONNumber(s string) bool {
+	s = strings.TrimPrefix(s, "-")
+	digits := func() int {
+		n := 0
+		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+			n++
+		}
+		return n
+	}
+	n := digits()
+	if n == 0 || (n > 1 && s[0] == '0') {
+		return false
+	}
+	s = s[n:]
+	if strings.HasPrefix(s, ".") {
+		s = s[1:]
+		if n = digits(); n == 0 {
+			return false
+		}
+		s = s[n:]
+	}
+	if s == "" {
+		return true
+	}
+	if s[0] != 'e' && s[0] != 'E' {
+		return false
+	}
+	s = s[1:]
+	if s != "" && (s[0] == '+' || s[0] == '-') {
+		s = s[1:]
+	}
+	return digits() == len(s) && s != ""
+}
+
+// Whole returns n as a Decimal.
+func Whole(n int64) Decimal { return Decimal{decimal.NewFromInt(n)} }
+
+// MustDecimal is ParseDecimal for literals in source code; it panics on a bad one.
+func MustDecimal(literal string) Decimal {
+	d, err := ParseDecimal(literal)
+	if err != nil {
+		panic(fmt.Sprintf("decimal %q: %v", literal, err))
+	}
+	return d
+}
+
+func (x Decimal) Add(y Decimal) Decimal { return Decimal{x.d.Add(y.d)} }
+func (x Decimal) Sub(y Decimal) Decimal { return Decimal{x.d.Sub(y.d)} }
+func (x Decimal) Mul(y Decimal) Decimal { return Decimal{x.d.Mul(y.d)} }
+func (x Decimal) Cmp(y Decimal) int     { return x.d.Cmp(y.d) }
+func (x Decimal) Equal(y Decimal) bool  { return x.d.Equal(y.d) }
+func (x Decimal) IsZero() bool          { return x.d.IsZero() }
+func (x Decimal) IsNegative() bool      { return x.d.IsNegative() }
+
+// Round rounds to places decimals, half to even.
+func (x Decimal) Round(places int32) Decimal { return Decimal{x.d.RoundBank(places)} }
+
+// percentOf returns x / of × 100 with two decimals, rounded half away from zero.
+func (x Decimal) percentOf(of Decimal) Decimal {
+	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(of.d, 2)}
+}
+
+// String is plain notation without trailing zeros: "100000", "-0.1".
+func (x Decimal) String() string { return x.d.String() }
+
+// MarshalJSON writes a JSON number in plain notation.
+func (x Decimal) MarshalJSON() ([]byte, error) { return []byte(x.String()), nil }
+
+// UnmarshalJSON reads a JSON number within the bounds of ParseDecimal.
+func (x *Decimal) UnmarshalJSON(literal []byte) error {
+	parsed, err := ParseDecimal(string(bytes.TrimSpace(literal)))
+	if err != nil {
+		return err
+	}
+	*x = parsed
+	return nil
+}
+
+// Value gives the database the exact text.
+func (x Decimal) Value() (driver.Value, error) { return x.String(), nil }
+
+// Scan reads a numeric column, of any size.
+func (x *Decimal) Scan(source any) error {
+	if err := x.d.Scan(source); err != nil {
+		return fmt.Errorf("scan decimal: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package metering
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+)
+
+// Bounds of one event.
+const (
+	maxTextBytes       = 255 // event_type, customer_id, idempotency_key, names
+	MaxPropertiesBytes = 16 << 10
+	maxPropertiesDepth = 32
+	maxNumberBytes     = 128 // of a number within properties
+	MaxEventAge        = 5 * 365 * 24 * time.Hour
+	MaxEventLead       = time.Hour
+)
+
+// SentEvent is an event as a client sent it: absent fields are nil or "".
+type SentEvent struct {
+	EventType      string          `json:"event_type"`
+	CustomerID     string          `json:"customer_id"` // the customer's external_id
+	Timestamp      *string         `json:"timestamp"`
+	Value          json.RawMessage `json:"value"`
+	Properties     json.RawMessage `json:"properties"`
+	IdempotencyKey *string         `json:"idempotency_key"`
+}
+
+// Event is a judged event, ready to be stored.
+type Event struct {
+	ID             uuid.UUID // version 7, made at ingest
+	CustomerID     CustomerID
+	ExternalID     string
+	EventType      string
+	At             time.Time
+	Value          Decimal
+	Properties     json.RawMessage // a JSON object, or nil
+	IdempotencyKey string          // "" when none was sent
+	Hash           [32]byte        // of the event as it was sent; zero without a key
+}
+
+// Rejection says why one event of a request was not accepted.
+type Rejection struct {
+	Index   int
+	Code    string // "invalid_value", "timestamp_too_old", …
+	Field   string
+	Message string
+}
+
+func (r *Rejection) Error() string { return r.Field + " " + r.Message }
+
+func reject(code, field, format string, args ...any) *Rejection {
+	return &Rejection{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// Judge turns a sent event into one that can be stored, or says which rule it
+// breaks. An absent timestamp becomes now, an absent value 1.
+func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
+	event := Event{EventType: s.EventType, ExternalID: s.CustomerID, At: Instant(now), Value: Whole(1)}
+	if rule := textRule(s.EventType); rule != "" {
+		return Event{}, reject("invalid_event_type", "event_type", "%s", rule)
+	}
+	if rule := textRule(s.CustomerID); rule != "" {
+		return Event{}, reject("invalid_customer_id", "customer_id", "%s", rule)
+	}
+	if s.IdempotencyKey != nil {
+		if rule := textRule(*s.IdempotencyKey); rule != "" {
+			return Event{}, reject("invalid_idempotency_key", "idempotency_key", "%s", rule)
+		}
+		event.IdempotencyKey = *s.IdempotencyKey
+		event.Hash = s.hash()
+	}
+	if s.Timestamp != nil {
+		at, rejection := judgeTimestamp(*s.Timestamp, now)
+		if rejection != nil {
+			return Event{}, rejection
+		}
+		event.At = at
+	}
+	if given(s.Value) {
+		value, err := ParseDecimal(string(s.Value))
+		if err != nil {
+			return Event{}, reject("invalid_value", "value", "%s", err)
+		}
+		event.Value = value
+	}
+	if given(s.Properties) {
+		properties, rejection := judgeProperties(s.Properties)
+		if rejection != nil {
+			return Event{}, rejection
+		}
+		event.Properties = properties
+	}
+	return event, nil
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+
+func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
+	at, err := ParseTime(text)
+	if err != nil {
+		return time.Time{}, reject("invalid_timestamp", "timestamp", "%s", err)
+	}
+	if at.Before(now.Add(-MaxEventAge)) {
+		return time.Time{}, reject("timestamp_too_old", "timestamp", "must not be more than five years back")
+	}
+	if at.After(now.Add(MaxEventLead)) {
+		return time.Time{}, reject("timestamp_in_future", "timestamp", "must not be more than one hour ahead")
+	}
+	return at, nil
+}
+
+// ParseTime reads an ISO 8601 instant with an offset or Z; a bare date is that
+// day's first instant in UTC.
+func ParseTime(text string) (time.Time, error) {
+	if len(text) > 40 {
+		return time.Time{}, fmt.Errorf("must be an ISO 8601 instant such as 2026-01-31T09:30:00Z")
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return Instant(t), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("must be an ISO 8601 instant such as 2026-01-31T09:30:00Z")
+}
+
+// hash covers what the client sent, so that a repeat without a timestamp is
+// the same event whenever it comes.
+func (s SentEvent) hash() [32]byte {
+	h := sha256.New()
+	part := func(present bool, text []byte) {
+		if !present {
+			h.Write([]byte{0})
+			return
+		}
+		fmt.Fprintf(h, "%d:", len(text))
+		h.Write(text)
+	}
+	part(true, []byte(s.EventType))
+	part(true, []byte(s.CustomerID))
+	part(s.Timestamp != nil, optional(s.Timestamp))
+	part(given(s.Value), []byte(canonicalNumber(string(s.Value))))
+	part(given(s.Properties), compact(s.Properties))
+	return [32]byte(h.Sum(nil))
+}
+
+func optional(text *string) []byte {
+	if text == nil {
+		return nil
+	}
+	return []byte(*text)
+}
+
+func compact(raw json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
+}
+
+// judgeProperties accepts a JSON object that the database can hold as it is:
+// jsonb refuses NUL and lone surrogates, and expands exponents.
+func judgeProperties(raw json.RawMessage) (json.RawMessage, *Rejection) {
+	const code, field = "invalid_properties", "properties"
+	if raw[0] != '{' {
+		return nil, reject(code, field, "must be an object")
+	}
+	if len(raw) > MaxPropertiesBytes {
+		return nil, reject("properties_too_large", field, "must have at most %d bytes", MaxPropertiesBytes)
+	}
+	if !utf8.Valid(raw) {
+		return nil, reject(code, field, "must be UTF-8")
+	}
+	escaped, rule := scanJSON(raw)
+	if rule != "" {
+		return nil, reject(code, field, "%s", rule)
+	}
+	if !escaped {
+		return raw, nil
+	}
+	var tree any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, reject(code, field, "must be an object")
+	}
+	clean, err := json.Marshal(tree)
+	if err != nil || bytes.Contains(clean, []byte(`\u0000`)) {
+		return nil, reject(code, field, "must not contain NUL")
+	}
+	if len(clean) > MaxPropertiesBytes {
+		return nil, reject("properties_too_large", field, "must have at most %d bytes", MaxPropertiesBytes)
+	}
+	return clean, nil
+}
+
+// scanJSON walks valid JSON once and reports whether a string has a \u escape,
+// and the first bound that is broken.
+func scanJSON(raw []byte) (escaped bool, rule string) {
+	depth, number := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; c {
+		case '"':
+			number = 0
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+					escaped = escaped || (i < len(raw) && raw[i] == 'u')
+				}
+			}
+		case '{', '[':
+			if depth++; depth > maxPropertiesDepth {
+				return escaped, fmt.Sprintf("must nest at most %d deep", maxPropertiesDepth)
+			}
+			number = 0
+		case '}', ']':
+			depth--
+			number = 0
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '-', '.':
+			if number++; number > maxNumberBytes {
+				return escaped, fmt.Sprintf("must have numbers of at most %d characters", maxNumberBytes)
+			}
+		case 'e', 'E':
+			if number > 0 && longExponent(raw[i+1:]) {
+				return escaped, "must have exponents of at most two digits"
+			}
+		default:
+			number = 0
+		}
+	}
+	return escaped, ""
+}
+
+func longExponent(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, "+-")
+	n := 0
+	for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
+		n++
+	}
+	return n > 2
+}
+
+// canonicalNumber is the plain decimal form of a JSON number, without trailing
+// zeros. What is no number stays as it is.
+func canonicalNumber(literal string) string {
+	if len(literal) > maxNumberBytes+4 || !isJSONNumber(literal) || longExponentIn(literal) {
+		return literal
+	}
+	d, err := decimal.NewFromString(literal)
+	if err != nil {
+		return literal
+	}
+	return d.String()
+}
+
+func longExponentIn(literal string) bool {
+	i := strings.IndexAny(literal, "eE")
+	return i >= 0 && longExponent([]byte(literal[i+1:]))
+}
+
+// textRule returns the rule that an identifier-like text breaks, or "".
+func textRule(text string) string {
+	switch {
+	case text == "":
+		return "is required"
+	case len(text) > maxTextBytes:
+		return fmt.Sprintf("must have at most %d bytes", maxTextBytes)
+	case strings.ContainsRune(text, 0):
+		return "must not contain NUL"
+	case !utf8.ValidString(text):
+		return "must be UTF-8"
+	}
+	return ""
+}
+
+func validText(location, text string) error {
+	if rule := textRule(text); rule != "" {
+		return Invalid(location, "%s", rule)
+	}
+	return nil
+}

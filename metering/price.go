@@ -1,0 +1,84 @@
+package metering
+
+import "time"
+
+// Price is what one meter costs in one currency. A meter's first price holds
+// from the beginning; each later one from its EffectiveFrom.
+type Price struct {
+	MeterID       MeterID
+	Version       int
+	BasePrice     Decimal // per billing period, in Currency
+	IncludedUnits Decimal // covered by the base price
+	OverageRate   Decimal // per unit beyond the included ones
+	Currency      string  // ISO 4217
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+}
+
+// Validate checks what a client may choose.
+func (p Price) Validate() error {
+	for _, amount := range []struct {
+		field string
+		value Decimal
+	}{{"base_price", p.BasePrice}, {"included_units", p.IncludedUnits}, {"overage_rate", p.OverageRate}} {
+		if amount.value.IsNegative() {
+			return Invalid("body."+amount.field, "must not be negative")
+		}
+	}
+	return ValidCurrency("body.currency", p.Currency)
+}
+
+// Charge is base_price + max(0, usage − included_units) × overage_rate, exact.
+func (p Price) Charge(usage Decimal) Decimal {
+	over := usage.Sub(p.IncludedUnits)
+	if over.IsNegative() {
+		return p.BasePrice
+	}
+	return p.BasePrice.Add(over.Mul(p.OverageRate))
+}
+
+// PriceAt returns the price in force at t: the last version whose
+// EffectiveFrom is not after t. ok is false where there is none.
+func PriceAt(versions []Price, t time.Time) (in Price, ok bool) {
+	for _, p := range versions {
+		if p.EffectiveFrom.After(t) {
+			continue
+		}
+		if !ok || !p.EffectiveFrom.Before(in.EffectiveFrom) && p.Version > in.Version {
+			in, ok = p, true
+		}
+	}
+	return in, ok
+}
+
+// minorDigits lists the ISO 4217 currencies whose minor unit is not a
+// hundredth (ISO 4217:2015, table A.1).
+var minorDigits = map[string]int32{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0,
+	"RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
+	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
+}
+
+// RoundMoney rounds an amount that leaves for a provider to the currency's
+// minor unit, half to even. It is applied once per meter line; totals add
+// rounded lines.
+func RoundMoney(amount Decimal, currency string) Decimal {
+	digits, ok := minorDigits[currency]
+	if !ok {
+		digits = 2
+	}
+	return amount.Round(digits)
+}
+
+// ValidCurrency checks the form of an ISO 4217 code.
+func ValidCurrency(location, code string) error {
+	if len(code) != 3 {
+		return Invalid(location, "must be a three-letter ISO 4217 code such as USD")
+	}
+	for _, c := range code {
+		if c < 'A' || c > 'Z' {
+			return Invalid(location, "must be a three-letter ISO 4217 code such as USD")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package metering
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// LatePolicy is what happens to usage that arrives for a frozen period.
+type LatePolicy string
+
+const (
+	AdjustLate LatePolicy = "adjust" // billed as an adjustment at the closed period's prices
+	ReportLate LatePolicy = "report" // shown, never billed
+)
+
+// Tenant is one customer of the service: the owner of everything else.
+type Tenant struct {
+	ID              TenantID
+	Name            string
+	Zone            string        // IANA name; days, months and periods are its local ones
+	Currency        string        // ISO 4217; the default of its prices
+	Grace           time.Duration // after a period's end, until it is frozen
+	LatePolicy      LatePolicy
+	EventsPerMinute int // requests a minute to the Events API
+	CreatedAt       time.Time
+}
+
+// Validate checks what an operator may choose.
+func (t Tenant) Validate() error {
+	if err := validText("name", t.Name); err != nil {
+		return err
+	}
+	if _, err := time.LoadLocation(t.Zone); err != nil || t.Zone == "Local" || t.Zone == "" {
+		return Invalid("zone", "must be an IANA time zone such as Europe/Zurich")
+	}
+	return ValidCurrency("currency", t.Currency)
+}
+
+// Location is the tenant's time zone. An unknown one, which Validate does not
+// let in, reads as UTC.
+func (t Tenant) Location() *time.Location { return Location(t.Zone) }
+
+// Location loads a zone that was validated when it was stored.
+func Location(zone string) *time.Location {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return time.UTC
+	}
+	return location
+}
+
+// Customer is a party whose usage is tracked, named by its tenant's ExternalID.
+type Customer struct {
+	ID                CustomerID
+	TenantID          TenantID
+	ExternalID        string
+	Name              string
+	BillingProviderID *string // the customer at the billing provider
+	Metadata          json.RawMessage
+	CreatedAt         time.Time
+}
+
+// MaxMetadataBytes bounds a customer's metadata.
+const MaxMetadataBytes = 16 << 10
+
+// Validate checks what a client may choose.
+func (c Customer) Validate() error {
+	if err := validText("body.external_id", c.ExternalID); err != nil {
+		return err
+	}
+	if len(c.Name) > maxTextBytes || strings.ContainsRune(c.Name, 0) || !utf8.ValidString(c.Name) {
+		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
+	}
+	if c.BillingProviderID != nil {
+		if err := validText("body.billing_provider_id", *c.BillingProviderID); err != nil {
+			return err
+		}
+	}
+	if _, rejection := judgeProperties(c.Metadata); rejection != nil {
+		return Invalid("body.metadata", "%s", rejection.Message)
+	}
+	return nil
+}
+
+// Scope is what an API key was made for.
+type Scope string
+
+const (
+	ScopeAdmin      Scope = "admin"
+	ScopeReadWrite  Scope = "read_write"
+	ScopeReadOnly   Scope = "read_only"
+	ScopeIngestOnly Scope = "ingest_only"
+)
+
+// Actor is who asked for a change: "key_12", or "operator" at the command line.
+type Actor string
+
+// Operator is whoever runs the odometer command itself.
+const Operator Actor = "operator"
+
+// APIKey is a credential's record; the key itself is shown once and not kept.
+type APIKey struct {
+	ID         KeyID
+	TenantID   TenantID
+	Name       string
+	Scope      Scope
+	LastFour   string
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+}
+
+// Live says whether the key is accepted at now.
+func (k APIKey) Live(now time.Time) bool {
+	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
+}

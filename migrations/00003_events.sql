@@ -1,0 +1,42 @@
+-- +goose Up
+
+-- What makes a repeat a repeat. A unique index on a hypertable must contain the
+-- time, and a retry's timestamp may have defaulted to another second, so the
+-- keys live in a table of their own, claimed in the events' transaction.
+create table event_keys (
+  tenant_id bigint not null,
+  key       text collate "C" not null,
+  hash      bytea not null, -- SHA-256 of the event as it was sent
+  primary key (tenant_id, key)
+) partition by hash (tenant_id, key);
+
+-- +goose StatementBegin
+do $$
+begin
+  for i in 0..7 loop
+    execute format('create table event_keys_%s partition of event_keys for values with (modulus 8, remainder %s)', i, i);
+  end loop;
+end
+$$;
+-- +goose StatementEnd
+
+-- Append only: no unique index, no foreign key and no trigger, because each of
+-- them deadlocks or slows the creation of chunks under load.
+create table events (
+  tenant_id       bigint not null,
+  customer_id     bigint not null,
+  ts              timestamptz not null,
+  id              uuid not null, -- version 7
+  event_type      text collate "C" not null,
+  value           numeric not null,
+  properties      jsonb,
+  idempotency_key text collate "C",
+  ingested_at     timestamptz not null,
+  epoch           bigint not null -- the tenant's when it was ingested
+);
+select create_hypertable('events', by_range('ts', interval '7 days'), create_default_indexes => false);
+create index events_customer_ts on events (tenant_id, customer_id, ts, id);
+
+-- +goose Down
+drop table events;
+drop table event_keys;

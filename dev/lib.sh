@@ -15,7 +15,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/odometer
 if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 	cache=$repo/.dev/cache
-	mkdir -p "$cache"
+	mkdir -p "$cache" || die "Neither the home folder nor this clone can be written: there is no place to set anything up."
 fi
 tools=$cache/tools
 PATH=$PATH:$tools/usr/bin

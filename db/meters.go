@@ -87,7 +87,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 			return err
 		}
 		m.Generation.MeterID = id
-		generation, err := publish(ctx, tx, tenant, m.Generation)
+		generation, err := publishGeneration(ctx, tx, tenant, m.Generation)
 		if err != nil {
 			return err
 		}
@@ -112,10 +112,10 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	return err
 }
 
-// publish makes a generation that ingest feeds from this transaction's COMMIT
+// publishGeneration makes a generation that ingest feeds from this transaction's COMMIT
 // on. Events ingested before it have a lower epoch: those are the backfill's.
 // The caller holds the tenant's lock.
-func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) (metering.Generation, error) {
+func publishGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) (metering.Generation, error) {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return metering.Generation{}, err
@@ -227,7 +227,7 @@ func latestGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 // regroup publishes next. Only the generation that is read stays beside it: a
 // former one that was still filling will never be read.
 func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.Generation) (*metering.Generation, error) {
-	published, err := publish(ctx, tx, tenant, next)
+	published, err := publishGeneration(ctx, tx, tenant, next)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,182 @@
+// Package dbtest gives tests a real TimescaleDB: one migrated database for each
+// test binary, and a fresh tenant for each test.
+package dbtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+var shared struct {
+	sync.Mutex
+	store *db.DB
+	url   string
+}
+
+// Open returns the test binary's database. Without TEST_DATABASE_URL it fails:
+// these tests mean nothing without a database.
+func Open(t testing.TB) *db.DB {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.store == nil {
+		shared.url = create(t, ServerURL(t))
+		store, err := db.Open(context.Background(), shared.url)
+		require.NoError(t, err)
+		require.NoError(t, store.Migrate(context.Background()))
+		shared.store = store
+	}
+	return shared.store
+}
+
+// URL is the address of the database that Open returns.
+func URL(t testing.TB) string {
+	Open(t)
+	return shared.url
+}
+
+// ServerURL is the server on which tests make their databases.
+func ServerURL(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("TEST_DATABASE_URL")
+	if server == "" {
+		t.Fatal("TEST_DATABASE_URL is not set: run make test, or dev/up test go test ./...")
+	}
+	return server
+}
+
+// create makes an empty database on the server and returns its URL. The server
+// is the test run's own and goes with everything in it.
+func create(t testing.TB, server string) string {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, server)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
+	_, err = conn.Exec(ctx, "create database "+name)
+	require.NoError(t, err)
+	address, err := url.Parse(server)
+	require.NoError(t, err)
+	address.Path = "/" + name
+	return address.String()
+}
+
+// Fresh returns a migrated database of the test's own, dropped at its end.
+func Fresh(t testing.TB) (*db.DB, string) {
+	t.Helper()
+	server := ServerURL(t)
+	address := create(t, server)
+	store, err := db.Open(t.Context(), address)
+	require.NoError(t, err)
+	require.NoError(t, store.Migrate(t.Context()))
+	t.Cleanup(func() {
+		store.Close()
+		Drop(t, server, address)
+	})
+	return store, address
+}
+
+// Drop removes a database, whoever is still connected.
+func Drop(t testing.TB, server, address string) {
+	t.Helper()
+	target, err := url.Parse(address)
+	require.NoError(t, err)
+	conn, err := pgx.Connect(context.Background(), server)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(context.Background(), "drop database if exists "+strings.TrimPrefix(target.Path, "/")+" with (force)")
+	require.NoError(t, err)
+}
+
+// Conn returns a bare connection to the database that Open returns, for tests
+// that recount with SQL of their own.
+func Conn(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), URL(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// Tenant makes a tenant of the test's own, in UTC unless a zone is given.
+func Tenant(t testing.TB, store *db.DB, zone ...string) metering.Tenant {
+	t.Helper()
+	tenant := metering.Tenant{Name: t.Name(), Zone: "UTC", Currency: "USD"}
+	if len(tenant.Name) > 200 {
+		tenant.Name = tenant.Name[:200]
+	}
+	if len(zone) > 0 {
+		tenant.Zone = zone[0]
+	}
+	tenant, err := store.Tenants.Create(t.Context(), metering.Operator, tenant)
+	require.NoError(t, err)
+	return tenant
+}
+
+// Customer makes a customer.
+func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID string) metering.Customer {
+	t.Helper()
+	c, err := store.Customers.Create(t.Context(), tenant, metering.Operator, metering.Customer{ExternalID: externalID})
+	require.NoError(t, err)
+	return c
+}
+
+// Meter makes a meter that sums.
+func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType string, groupBy ...string) metering.Meter {
+	t.Helper()
+	m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
+		Slug: slug, EventType: eventType, Generation: metering.Generation{Aggregation: metering.Sum, GroupBy: groupBy},
+	})
+	require.NoError(t, err)
+	return m
+}
+
+// Event judges an event as the API would; key and properties may be "".
+func Event(t testing.TB, eventType, customer string, at time.Time, value, key, properties string) metering.Event {
+	t.Helper()
+	stamp := at.Format(time.RFC3339Nano)
+	sent := metering.SentEvent{EventType: eventType, CustomerID: customer, Timestamp: &stamp, Value: json.RawMessage(value)}
+	if key != "" {
+		sent.IdempotencyKey = &key
+	}
+	if properties != "" {
+		sent.Properties = json.RawMessage(properties)
+	}
+	event, rejection := sent.Judge(time.Now())
+	if rejection != nil {
+		t.Fatalf("event was rejected: %v", rejection)
+	}
+	return event
+}
+
+// Eventually calls check until it returns nil, and fails with its last error
+// when the deadline has passed.
+func Eventually(t testing.TB, deadline time.Duration, check func() error) {
+	t.Helper()
+	end := time.After(deadline)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-end:
+			t.Fatalf("not within %s: %v", deadline, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -63,7 +63,7 @@ install() {
 
 # free_port NAME PORT VARIABLE: a taken port is a message, never a kill.
 free_port() {
-	! listening "$2" || die "Port $2, for $1, is taken by another program. Stop that, or choose another port with $3."
+	! listening "$2" || die "Port $2, for $1, is taken by another program. Stop that, or choose another port with $3=…"
 }
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 

@@ -1,0 +1,414 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Prepared is what there is to tell the provider about a customer.
+type Prepared struct {
+	Send     *Snapshot   // nil: nothing
+	UpToDate []uuid.UUID // acknowledged snapshots that still hold
+	Skipped  []metering.SkippedMeter
+}
+
+// Snapshot is one stored message to the provider.
+type Snapshot struct {
+	ID       uuid.UUID
+	Sequence int64
+	Period   metering.Range
+	Deadline time.Time // until when it is worth trying
+	Body     []byte
+}
+
+// PrepareSnapshot returns the customer's unsettled snapshot or makes the next
+// one, for the oldest unfrozen period that changed since its last acknowledged
+// one. Snapshots with a sequence above after belong to the caller's own pass:
+// a period that has one is up to date, however its usage has grown since.
+// Everything is read at one instant.
+func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time) (prepared Prepared, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		p, err := lockPayer(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now)}
+		prepared, err = b.prepare(after)
+		return err
+	})
+	if err != nil {
+		return Prepared{}, fmt.Errorf("prepare snapshot: %w", err)
+	}
+	return prepared, nil
+}
+
+// bill is one customer's ledger, read at one instant under a lock.
+type bill struct {
+	ctx     context.Context
+	tx      pgx.Tx
+	tenant  metering.TenantID
+	payer   payer
+	now     time.Time
+	account string // the destination
+	prices  map[metering.MeterID][]metering.Price
+}
+
+func (b *bill) prepare(after int64) (Prepared, error) {
+	provider, err := activeProvider(b.ctx, b.tx, b.tenant)
+	if err != nil {
+		return Prepared{}, err
+	}
+	b.account = provider.Account
+	waiting, err := b.unsettled()
+	if err != nil || waiting != nil {
+		return Prepared{Send: waiting}, err
+	}
+	chain, err := extendPeriods(b.ctx, b.tx, b.tenant, b.payer, b.now)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if b.prices, err = allPrices(b.ctx, b.tx, b.tenant); err != nil {
+		return Prepared{}, err
+	}
+	var result Prepared
+	for _, period := range chain {
+		if period.FrozenAt != nil {
+			continue
+		}
+		latest, err := b.latest(period)
+		if err != nil {
+			return Prepared{}, err
+		}
+		lines, skipped, err := b.lines(period)
+		if err != nil {
+			return Prepared{}, err
+		}
+		result.Skipped = skipped
+		if len(lines) == 0 {
+			continue
+		}
+		if latest.acknowledged() && (latest.sequence > after || sameLines(latest.lines, lines)) {
+			result.UpToDate = append(result.UpToDate, latest.id)
+			continue
+		}
+		result.Send, err = b.store(period, provider.ID, lines)
+		return result, err
+	}
+	return result, nil
+}
+
+// unsettled returns the snapshot that has to be settled before another is
+// made. One for an account that has been replaced is given up once nobody is
+// sending it: it may or may not have arrived there, and counts as if it had
+// not until the receiver's answer turns up.
+func (b *bill) unsettled() (*Snapshot, error) {
+	var (
+		s          Snapshot
+		account    string
+		leaseUntil *time.Time
+	)
+	err := b.tx.QueryRow(b.ctx, `
+		select s.id, s.sequence, s.body, s.lease_until, r.account, p.starts_at, p.ends_at
+		from billing_snapshots s
+		join billing_providers r on r.tenant_id = s.tenant_id and r.id = s.provider_id
+		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
+		where s.tenant_id = $1
+		  and s.customer_id = $2
+		  and s.status in ('prepared', 'sent')`, b.tenant, b.payer.id,
+	).Scan(&s.ID, &s.Sequence, &s.Body, &leaseUntil, &account, &s.Period.Start, &s.Period.End)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Deadline = s.Period.End.Add(b.payer.grace)
+	if account == b.account || leaseUntil != nil && leaseUntil.After(b.now) {
+		return &s, nil
+	}
+	return nil, settle(b.ctx, b.tx, b.tenant, s.ID, Rejected, "given up: the provider was replaced", b.now)
+}
+
+// told is the last snapshot of a period that was made for the account.
+type told struct {
+	id       uuid.UUID
+	sequence int64
+	status   SnapshotStatus
+	lines    []line
+}
+
+func (t told) acknowledged() bool { return t.status == Acknowledged }
+
+func (b *bill) latest(period metering.Period) (told, error) {
+	var t told
+	err := b.tx.QueryRow(b.ctx, `
+		select s.id, s.sequence, s.status
+		from billing_snapshots s
+		join billing_providers r on r.tenant_id = s.tenant_id and r.id = s.provider_id
+		where s.tenant_id = $1
+		  and s.period_id = $2
+		  and r.account = $3
+		order by s.sequence desc
+		limit 1`, b.tenant, period.ID, b.account).Scan(&t.id, &t.sequence, &t.status)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return told{}, nil
+	}
+	if err != nil {
+		return told{}, err
+	}
+	rows, err := b.tx.Query(b.ctx, `
+		select r.meter_id, e.cumulative_total, e.event_count, e.value, e.price_version, e.unit_price, e.charge, e.amount, e.currency
+		from billing_entries e
+		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		where e.tenant_id = $1
+		  and e.snapshot_id = $2
+		order by r.meter_id`, b.tenant, t.id)
+	if err != nil {
+		return told{}, err
+	}
+	t.lines, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l line, err error) {
+		err = row.Scan(&l.meter, &l.cumulative, &l.events, &l.value, &l.priceVersion, &l.unitPrice, &l.charge, &l.amount, &l.currency)
+		return l, err
+	})
+	return t, err
+}
+
+// line is one meter of a snapshot.
+type line struct {
+	meter        metering.MeterID
+	slug         string
+	cumulative   metering.Decimal
+	events       int64
+	value        metering.Decimal // cumulative less what other accounts have billed
+	priceVersion int
+	unitPrice    metering.Decimal
+	charge       metering.Decimal
+	amount       metering.Decimal // charge less what other accounts have billed
+	currency     string
+}
+
+func sameLines(a, b []line) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		same := a[i].meter == b[i].meter && a[i].events == b[i].events && a[i].priceVersion == b[i].priceVersion &&
+			a[i].currency == b[i].currency && a[i].cumulative.Equal(b[i].cumulative) && a[i].value.Equal(b[i].value) &&
+			a[i].unitPrice.Equal(b[i].unitPrice) && a[i].charge.Equal(b[i].charge) && a[i].amount.Equal(b[i].amount)
+		if !same {
+			return false
+		}
+	}
+	return true
+}
+
+// Why a sync leaves a meter out.
+const (
+	skippedFilling  = "its past is still being counted; it is billed as soon as that is done"
+	skippedCurrency = "its price is in another currency than the customer's other meters"
+)
+
+// lines works out what the period's snapshot has to say now.
+func (b *bill) lines(period metering.Period) ([]line, []metering.SkippedMeter, error) {
+	totals, err := Usage{b.tx}.MeterTotals(b.ctx, b.tenant, b.payer.id, period.Range)
+	if err != nil {
+		return nil, nil, err
+	}
+	elsewhere, err := b.billedElsewhere(period)
+	if err != nil {
+		return nil, nil, err
+	}
+	currency := b.currency(totals, period)
+	var (
+		lines   []line
+		skipped []metering.SkippedMeter
+	)
+	for _, t := range totals {
+		if t.Filling {
+			skipped = append(skipped, metering.SkippedMeter{MeterID: t.Meter.ID, MeterSlug: t.Meter.Slug, Reason: skippedFilling})
+			continue
+		}
+		price, priced := metering.PriceAt(b.prices[t.Meter.ID], period.Start)
+		if priced && price.Currency != currency {
+			skipped = append(skipped, metering.SkippedMeter{MeterID: t.Meter.ID, MeterSlug: t.Meter.Slug, Reason: skippedCurrency})
+			continue
+		}
+		charge := metering.RoundMoney(price.Charge(t.Usage), currency)
+		other := elsewhere[t.Meter.ID]
+		lines = append(lines, line{
+			meter: t.Meter.ID, slug: t.Meter.Slug, cumulative: t.Usage, events: t.Count, value: t.Usage.Sub(other.value),
+			priceVersion: price.Version, unitPrice: price.OverageRate, charge: charge, amount: charge.Sub(other.amountIn(currency)),
+			currency: currency,
+		})
+	}
+	return lines, skipped, nil
+}
+
+// currency is what a snapshot, which can have only one, is in: that of the
+// meters' prices where they agree, else the tenant's.
+func (b *bill) currency(totals []MeterTotal, period metering.Period) string {
+	common := ""
+	for _, t := range totals {
+		price, priced := metering.PriceAt(b.prices[t.Meter.ID], period.Start)
+		if !priced || t.Filling {
+			continue
+		}
+		if common != "" && price.Currency != common {
+			return b.payer.currency
+		}
+		common = price.Currency
+	}
+	if common == "" {
+		return b.payer.currency
+	}
+	return common
+}
+
+type billed struct {
+	value    metering.Decimal
+	amount   metering.Decimal
+	currency string
+}
+
+func (b billed) amountIn(currency string) metering.Decimal {
+	if b.currency != currency {
+		return metering.Decimal{}
+	}
+	return b.amount
+}
+
+// billedElsewhere is what accounts other than the active one have acknowledged
+// for the period, so that no usage is billed at two of them.
+func (b *bill) billedElsewhere(period metering.Period) (map[metering.MeterID]billed, error) {
+	rows, err := b.tx.Query(b.ctx, `
+		select r.meter_id, sum(last.value), sum(last.amount), max(last.currency)
+		from billing_series r
+		cross join lateral (
+		  select value, amount, currency
+		  from billing_entries e
+		  where e.tenant_id = r.tenant_id
+		    and e.series_id = r.id
+		    and e.status in ('acknowledged', 'confirmed')
+		  order by e.version desc
+		  limit 1) last
+		where r.tenant_id = $1
+		  and r.customer_id = $2
+		  and r.period_id = $3
+		  and r.provider_account <> $4
+		group by r.meter_id`, b.tenant, b.payer.id, period.ID, b.account)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := make(map[metering.MeterID]billed)
+	var (
+		meter metering.MeterID
+		each  billed
+	)
+	_, err = pgx.ForEachRow(rows, []any{&meter, &each.value, &each.amount, &each.currency}, func() error {
+		elsewhere[meter] = each
+		return nil
+	})
+	return elsewhere, err
+}
+
+// store keeps the period's next snapshot with its entries, before anyone is told.
+func (b *bill) store(period metering.Period, provider metering.ProviderID, lines []line) (*Snapshot, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	s := Snapshot{ID: id, Period: period.Range, Deadline: period.Deadline(b.payer.grace)}
+	if s.Sequence, err = lastSequence(b.ctx, b.tx, b.tenant, b.payer.id); err != nil {
+		return nil, err
+	}
+	s.Sequence++
+	if s.Body, err = b.message(s, lines); err != nil {
+		return nil, err
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		insert into billing_snapshots (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at)
+		values (@tenant, @id, @customer, @sequence, @provider, @period, @body, @now)`, pgx.NamedArgs{
+		"tenant": b.tenant, "id": s.ID, "customer": b.payer.id, "sequence": s.Sequence, "provider": provider,
+		"period": period.ID, "body": s.Body, "now": b.now,
+	})
+	for _, l := range lines {
+		if err := b.queueEntry(&batch, s, period, l); err != nil {
+			return nil, err
+		}
+	}
+	return &s, b.tx.SendBatch(b.ctx, &batch).Close()
+}
+
+func (b *bill) message(s Snapshot, lines []line) ([]byte, error) {
+	snapshot := metering.Snapshot{
+		TenantID: b.tenant.String(), CustomerExternalID: b.payer.externalID,
+		Period:   metering.SnapshotPeriod{Start: s.Period.Start.UTC(), End: s.Period.End.UTC()},
+		Sequence: s.Sequence, Currency: lines[0].currency,
+	}
+	for _, l := range lines {
+		snapshot.Meters = append(snapshot.Meters, metering.SnapshotLine{
+			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount,
+		})
+	}
+	return snapshot.Message(b.now)
+}
+
+func (b *bill) queueEntry(batch *pgx.Batch, s Snapshot, period metering.Period, l line) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	args := pgx.NamedArgs{
+		"tenant": b.tenant, "customer": b.payer.id, "meter": l.meter, "account": b.account,
+		"period": period.ID, "start": period.Start, "end": period.End,
+		"id": id, "cumulative": l.cumulative, "events": l.events, "value": l.value, "price_version": l.priceVersion,
+		"unit_price": l.unitPrice, "charge": l.charge, "amount": l.amount, "currency": l.currency,
+		"identifier": s.ID.String(), "snapshot": s.ID, "now": b.now,
+	}
+	batch.Queue(`
+		insert into billing_series
+		  (tenant_id, customer_id, meter_id, provider_account, mechanism, period_id, window_start, window_end)
+		values (@tenant, @customer, @meter, @account, 'snapshot', @period, @start, @end)
+		on conflict (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start)
+		do nothing`, args)
+	batch.Queue(`
+		insert into billing_entries
+		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, price_version, unit_price,
+		   charge, amount, currency, identifier, snapshot_id, status, prepared_at)
+		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @price_version, @unit_price,
+		  @charge, @amount, @currency, @identifier, @snapshot, 'prepared', @now
+		from billing_series r
+		left join lateral (
+		  select max(e.version) as version
+		  from billing_entries e
+		  where e.tenant_id = r.tenant_id
+		    and e.series_id = r.id) former on true
+		where r.tenant_id = @tenant
+		  and r.customer_id = @customer
+		  and r.meter_id = @meter
+		  and r.period_id = @period
+		  and r.provider_account = @account
+		  and r.provider_customer = ''
+		  and r.item = ''
+		  and r.mechanism = 'snapshot'
+		  and r.window_start = @start`, args)
+	return nil
+}
+
+// lastSequence is the highest sequence that the customer's snapshots have used.
+func lastSequence(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (sequence int64, err error) {
+	err = q.QueryRow(ctx, `
+		select coalesce(max(sequence), 0)
+		from billing_snapshots
+		where tenant_id = $1
+		  and customer_id = $2`, tenant, customer).Scan(&sequence)
+	return sequence, err
+}

@@ -1,0 +1,241 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Syncs are the requests to bring customers' usage to the billing provider.
+// A pass takes all the requests of a customer, reads its totals after that,
+// and answers them.
+type Syncs struct{ pool *pgxpool.Pool }
+
+// Request asks for a sync. The row is committed before anyone is told of it.
+func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return metering.Sync{}, fmt.Errorf("request sync: %w", err)
+	}
+	sync := metering.Sync{
+		ID: id, CustomerID: customer, Trigger: trigger, Status: metering.SyncRequested, RequestedAt: metering.Instant(now),
+	}
+	if _, err := activeProvider(ctx, s.pool, tenant); err != nil {
+		return metering.Sync{}, err
+	}
+	_, err = s.pool.Exec(ctx, `
+		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
+		values (@tenant, @id, @customer, @trigger, @actor, @now)`, pgx.NamedArgs{
+		"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": sync.RequestedAt,
+	})
+	if err != nil {
+		return metering.Sync{}, fmt.Errorf("request sync: %w", coded(err))
+	}
+	return sync, nil
+}
+
+// Withdraw takes back a request that nobody could be told of. One that a pass
+// has taken already stays.
+func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) error {
+	_, err := s.pool.Exec(ctx, `
+		delete from billing_syncs
+		where tenant_id = $1
+		  and id = $2
+		  and status = 'requested'`, tenant, sync)
+	if err != nil {
+		return fmt.Errorf("withdraw sync: %w", coded(err))
+	}
+	return nil
+}
+
+// Pass is one reading of a customer's totals, and the requests that it answers.
+type Pass struct {
+	Syncs []uuid.UUID
+	After int64 // the last sequence that was used before it
+}
+
+// Begin takes all open requests of the customer: new ones, and those of a pass
+// that was cut short. Totals read after it has returned answer them.
+func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (p Pass, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			update billing_syncs
+			set status = 'running', started_at = coalesce(started_at, $3)
+			where tenant_id = $1
+			  and customer_id = $2
+			  and status in ('requested', 'running')
+			returning id`, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		if p.Syncs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
+			return err
+		}
+		p.After, err = lastSequence(ctx, tx, tenant, customer)
+		return err
+	})
+	if err != nil {
+		return Pass{}, fmt.Errorf("begin sync: %w", err)
+	}
+	return p, nil
+}
+
+// Answer is how a pass ended.
+type Answer struct {
+	Syncs     []uuid.UUID
+	Problem   string      // what the operator should do; "" when all went well
+	Snapshots []uuid.UUID // those that were sent, refused, or found up to date
+	Skipped   []metering.SkippedMeter
+}
+
+// Finish answers the requests of a pass. More says that others have come since
+// it began.
+func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, now time.Time) (more bool, err error) {
+	status := metering.SyncSucceeded
+	if a.Problem != "" {
+		status = metering.SyncFailed
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			update billing_syncs
+			set status = @status, problem = @problem, finished_at = @now
+			where tenant_id = @tenant
+			  and customer_id = @customer
+			  and id = any(@syncs)
+			  and status = 'running'`, pgx.NamedArgs{
+			"tenant": tenant, "customer": customer, "syncs": a.Syncs, "status": status, "problem": a.Problem, "now": now,
+		}); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			insert into billing_sync_entries (tenant_id, sync_id, entry_id)
+			select e.tenant_id, s.id, e.id
+			from billing_entries e
+			cross join unnest($3::uuid[]) s (id)
+			where e.tenant_id = $1
+			  and e.snapshot_id = any($2)
+			on conflict do nothing`, tenant, a.Snapshots, a.Syncs); err != nil {
+			return err
+		}
+		for _, skipped := range a.Skipped {
+			if _, err := tx.Exec(ctx, `
+				insert into billing_sync_skips (tenant_id, sync_id, meter_id, reason)
+				select $1, s.id, $3, $4
+				from unnest($2::uuid[]) s (id)
+				on conflict do nothing`, tenant, a.Syncs, skipped.MeterID, skipped.Reason); err != nil {
+				return err
+			}
+		}
+		return tx.QueryRow(ctx, `
+			select exists (
+			  select
+			  from billing_syncs
+			  where tenant_id = $1
+			    and customer_id = $2
+			    and status = 'requested')`, tenant, customer).Scan(&more)
+	})
+	if err != nil {
+		return false, fmt.Errorf("finish sync: %w", err)
+	}
+	return more, nil
+}
+
+const syncColumns = `id, customer_id, trigger, status, problem, requested_at, started_at, finished_at`
+
+func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {
+	err = row.Scan(&s.ID, &s.CustomerID, &s.Trigger, &s.Status, &s.Problem, &s.RequestedAt, &s.StartedAt, &s.FinishedAt)
+	return s, err
+}
+
+// Get returns a sync with its entries, or CodeNotFound.
+func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) (metering.Sync, error) {
+	rows, err := s.pool.Query(ctx, `select `+syncColumns+` from billing_syncs where tenant_id = $1 and id = $2`, tenant, id)
+	if err != nil {
+		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
+	}
+	sync, err := pgx.CollectExactlyOneRow(rows, scanSync)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Sync{}, metering.Errorf(metering.CodeNotFound, "there is no such sync")
+	}
+	if err != nil {
+		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
+	}
+	if sync.Entries, err = s.entries(ctx, tenant, id); err != nil {
+		return metering.Sync{}, fmt.Errorf("read sync entries: %w", coded(err))
+	}
+	if sync.Skipped, err = s.skipped(ctx, tenant, id); err != nil {
+		return metering.Sync{}, fmt.Errorf("read skipped meters: %w", coded(err))
+	}
+	return sync, nil
+}
+
+func (s Syncs) entries(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncEntry, error) {
+	rows, err := s.pool.Query(ctx, `
+		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, e.charge, e.currency, e.status, n.sequence
+		from billing_sync_entries x
+		join billing_entries e on e.tenant_id = x.tenant_id and e.id = x.entry_id
+		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
+		join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
+		join billing_snapshots n on n.tenant_id = e.tenant_id and n.id = e.snapshot_id
+		where x.tenant_id = $1
+		  and x.sync_id = $2
+		order by p.starts_at, n.sequence, m.id`, tenant, sync)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.SyncEntry, err error) {
+		err = row.Scan(&e.MeterID, &e.MeterSlug, &e.Period.Start, &e.Period.End, &e.Usage, &e.UnitPrice, &e.Amount,
+			&e.Currency, &e.Status, &e.Sequence)
+		return e, err
+	})
+}
+
+func (s Syncs) skipped(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SkippedMeter, error) {
+	rows, err := s.pool.Query(ctx, `
+		select m.id, m.slug, x.reason
+		from billing_sync_skips x
+		join meters m on m.tenant_id = x.tenant_id and m.id = x.meter_id
+		where x.tenant_id = $1
+		  and x.sync_id = $2
+		order by m.id`, tenant, sync)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.SkippedMeter, err error) {
+		err = row.Scan(&k.MeterID, &k.MeterSlug, &k.Reason)
+		return k, err
+	})
+}
+
+// OpenSyncs is a customer with requests that nobody has answered.
+type OpenSyncs struct {
+	Tenant   metering.TenantID
+	Customer metering.CustomerID
+}
+
+// Open lists, over all tenants, the customers with a request from before
+// `before` that is not answered.
+func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) {
+	rows, err := s.pool.Query(ctx, `
+		select distinct tenant_id, customer_id
+		from billing_syncs
+		where status in ('requested', 'running')
+		  and requested_at < $1
+		order by tenant_id, customer_id`, before)
+	if err != nil {
+		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+	}
+	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenSyncs])
+	if err != nil {
+		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+	}
+	return open, nil
+}

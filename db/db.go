@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,9 @@ const (
 	idleTxTimeout    = 30 * time.Second
 )
 
+// defaultConnections of a process's pool, where the URL does not say.
+const defaultConnections = 16
+
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
 // in it bounds the pool.
 func Open(ctx context.Context, url string) (*DB, error) {
@@ -67,6 +71,9 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleTxTimeout,
 	} {
 		config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = defaultConnections
 	}
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
@@ -168,6 +175,9 @@ func coded(err error) error {
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "not found").Because(err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return metering.Errorf(metering.CodeUnavailable, "the database did not answer in time; try again").Because(err)
 	}
 	if disconnected(err) {
 		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)

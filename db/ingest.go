@@ -430,6 +430,8 @@ func (a *attempt) remember() {
 // is gone, its first event is there or it is not. It never asks by transaction
 // id, because after a crash the server gives out the same ids again.
 func (a *attempt) settle(ctx context.Context) (committed bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.writer.options.Deadline)
+	defer cancel()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		committed, err = a.look(ctx)
 		if err == nil {

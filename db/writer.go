@@ -37,10 +37,9 @@ type Writer struct {
 // WriterOptions bounds a Writer. Zero values take the defaults.
 type WriterOptions struct {
 	Bytes       int64         // of request bodies in the process at once; 32 MiB
-	GroupEvents int           // in one transaction; 5,000
+	GroupEvents int           // in one transaction; 5,000. With 1, every request has a transaction of its own
 	Lanes       int           // transactions of one tenant at once; 2
 	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
-	Uncoalesced bool          // one transaction per request: the baseline of the benchmark
 }
 
 func (o WriterOptions) withDefaults() WriterOptions {
@@ -171,7 +170,7 @@ func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 		w.lanes[tenant] = l
 	}
 	l.queue = append(l.queue, r)
-	if l.busy < w.options.Lanes || w.options.Uncoalesced {
+	if l.busy < w.options.Lanes {
 		l.busy++
 		w.running.Add(1)
 		go w.drain(tenant, l)
@@ -195,7 +194,7 @@ func (w *Writer) next(tenant metering.TenantID, l *lane) []*request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, events := 0, 0
-	for n < len(l.queue) && (n == 0 || !w.options.Uncoalesced && events+len(l.queue[n].events) <= w.options.GroupEvents) {
+	for n < len(l.queue) && (n == 0 || events+len(l.queue[n].events) <= w.options.GroupEvents) {
 		events += len(l.queue[n].events)
 		n++
 	}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// APIKey is a key without the key itself.
+type APIKey struct {
+	ID         string         `json:"id" example:"key_12"`
+	Prefix     string         `json:"prefix" example:"svc_adm_"`
+	Scope      metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
+	Name       string         `json:"name"`
+	LastFour   string         `json:"last_four"`
+	CreatedAt  time.Time      `json:"created_at"`
+	ExpiresAt  *time.Time     `json:"expires_at"`
+	RevokedAt  *time.Time     `json:"revoked_at"`
+	LastUsedAt *time.Time     `json:"last_used_at"`
+}
+
+func (s *server) showAPIKey(k metering.APIKey) APIKey {
+	return APIKey{
+		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
+		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+	}
+}
+
+type createAPIKeyInput struct {
+	Body struct {
+		Name      string         `json:"name" minLength:"1" maxLength:"255"`
+		Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
+		ExpiresAt *time.Time     `json:"expires_at,omitempty"`
+	}
+}
+
+type createAPIKeyOutput struct{ Body createdAPIKey }
+
+type createdAPIKey struct {
+	Key string `json:"key" doc:"The whole key. It is shown this once and cannot be shown again"`
+	APIKey
+}
+
+func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*createAPIKeyOutput, error) {
+	who := principalOf(ctx)
+	if !within(in.Body.Scope, who.Scope) {
+		return nil, metering.Errorf(metering.CodeForbidden, "a key cannot make one that may do more than itself")
+	}
+	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(s.Now()) {
+		return nil, metering.Invalid("body.expires_at", "must lie in the future")
+	}
+	if !storable(in.Body.Name) {
+		return nil, metering.Invalid("body.name", "must be UTF-8 without NUL")
+	}
+	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
+	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt}
+	record, err := s.Store.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash)
+	if err != nil {
+		return nil, err
+	}
+	return &createAPIKeyOutput{createdAPIKey{key, s.showAPIKey(record)}}, nil
+}
+
+type listAPIKeysOutput struct{ Body List[APIKey] }
+
+func (s *server) listAPIKeys(ctx context.Context, _ *struct{}) (*listAPIKeysOutput, error) {
+	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &listAPIKeysOutput{List[APIKey]{Data: []APIKey{}}}
+	for _, k := range keys {
+		out.Body.Data = append(out.Body.Data, s.showAPIKey(k))
+	}
+	return out, nil
+}
+
+type revokeAPIKeyInput struct {
+	ID string `path:"id" example:"key_12"`
+}
+
+type revokeAPIKeyOutput struct {
+	Body struct {
+		ID      string `json:"id"`
+		Revoked bool   `json:"revoked"`
+	}
+}
+
+func (s *server) revokeAPIKey(ctx context.Context, in *revokeAPIKeyInput) (*revokeAPIKeyOutput, error) {
+	who := principalOf(ctx)
+	id, ok := parseKeyID(in.ID)
+	if !ok {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such API key")
+	}
+	if err := s.Store.APIKeys.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+		return nil, err
+	}
+	out := new(revokeAPIKeyOutput)
+	out.Body.ID, out.Body.Revoked = id.String(), true
+	return out, nil
+}
+
+func parseKeyID(text string) (metering.KeyID, bool) {
+	n, err := strconv.ParseInt(strings.TrimPrefix(text, "key_"), 10, 64)
+	id := metering.KeyID(n)
+	return id, err == nil && n > 0 && id.String() == text
+}

@@ -1,0 +1,161 @@
+package api_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// bundle is a server with a tenant of the test's own.
+type bundle struct {
+	store     *db.DB
+	writer    *db.Writer
+	keys      api.Keys
+	tenant    metering.Tenant
+	key       string // an admin key
+	url       string
+	client    *client.ClientWithResponses
+	workflows *fakeWorkflows
+	ahead     atomic.Int64 // how far the server's clock is ahead of ours
+}
+
+// fakeWorkflows notes what was started, or is a Temporal that does not answer.
+type fakeWorkflows struct {
+	down    atomic.Bool
+	started chan string
+}
+
+var errDown = errors.New("connection refused")
+
+func (f *fakeWorkflows) StartBackfillMeter(_ context.Context, _ metering.TenantID, _ metering.GenerationID) error {
+	return f.start("backfill")
+}
+
+func (f *fakeWorkflows) StartSyncCustomer(_ context.Context, _ metering.TenantID, _ metering.CustomerID) error {
+	return f.start("sync")
+}
+
+func (f *fakeWorkflows) start(name string) error {
+	if f.down.Load() {
+		return errDown
+	}
+	f.started <- name
+	return nil
+}
+
+func (f *fakeWorkflows) Reachable(context.Context) error {
+	if f.down.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func setup(t testing.TB, zone ...string) *bundle {
+	t.Helper()
+	store := dbtest.Open(t)
+	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), workflows: &fakeWorkflows{started: make(chan string, 100)}}
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	var err error
+	b.keys, err = api.NewKeys("svc", secret)
+	require.NoError(t, err)
+	b.key = b.newKey(t, metering.ScopeAdmin)
+	b.writer = db.NewWriter(store, db.WriterOptions{})
+	t.Cleanup(b.writer.Close)
+	ring, err := db.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	require.NoError(t, err)
+	guard := providers.Guard{AllowLoopback: true}
+	handler, err := api.New(api.Deps{
+		Store: store, Writer: b.writer, Workflows: b.workflows, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
+		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
+	})
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	b.url = server.URL
+	b.client, err = client.NewClientWithResponses(b.url, client.WithRequestEditorFn(b.authorized))
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bundle) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+
+func (b *bundle) authorized(_ context.Context, r *http.Request) error {
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	return nil
+}
+
+func (b *bundle) newKey(t testing.TB, scope metering.Scope) string {
+	t.Helper()
+	key, hash, lastFour := b.keys.Make(scope)
+	record := metering.APIKey{Name: string(scope), Scope: scope, LastFour: lastFour}
+	_, err := b.store.APIKeys.Create(t.Context(), b.tenant.ID, metering.Operator, record, hash)
+	require.NoError(t, err)
+	return key
+}
+
+// answer is a response with its body read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes a request with the bundle's admin key; headers are "Name: value".
+func (b *bundle) send(t testing.TB, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// problem requires that an answer is a complete problem of that kind.
+func (a answer) problem(t testing.TB, status int, code string) api.Problem {
+	t.Helper()
+	require.Equal(t, status, a.status, a.body)
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"), a.body)
+	var p api.Problem
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+	require.Equal(t, "https://errors.example.com/"+code, p.Type)
+	require.Equal(t, status, p.Status)
+	require.Equal(t, code, string(p.Code))
+	require.NotEmpty(t, p.Title)
+	require.NotEmpty(t, p.Detail)
+	require.NotNil(t, p.Errors)
+	require.Equal(t, a.header.Get("X-Request-Id"), p.RequestID)
+	return p
+}

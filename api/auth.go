@@ -1,0 +1,210 @@
+package api
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Principal is who is asking.
+type Principal struct {
+	Tenant metering.Tenant
+	Actor  metering.Actor
+	Scope  metering.Scope
+}
+
+// scopePrefixes is how a key names its scope.
+var scopePrefixes = map[metering.Scope]string{
+	metering.ScopeAdmin:      "adm",
+	metering.ScopeReadWrite:  "rw",
+	metering.ScopeReadOnly:   "ro",
+	metering.ScopeIngestOnly: "ink",
+}
+
+const (
+	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	randomLength = 32
+)
+
+// Keys makes API keys and their hashes. Whoever holds the database alone can
+// neither recognise a key nor make one.
+type Keys struct {
+	prefix string
+	pepper []byte
+}
+
+// NewKeys derives the hash key from the service's secret.
+func NewKeys(prefix string, secret []byte) (Keys, error) {
+	pepper, err := derive(secret, "api-keys")
+	return Keys{prefix, pepper}, err
+}
+
+func derive(secret []byte, purpose string) ([]byte, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, "odometer/"+purpose, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive key for %s: %w", purpose, err)
+	}
+	return key, nil
+}
+
+// Make returns a new key, the hash to keep of it, and its last four characters.
+func (k Keys) Make(scope metering.Scope) (key string, hash []byte, lastFour string) {
+	random := make([]byte, 0, randomLength)
+	for len(random) < randomLength {
+		var b [1]byte
+		rand.Read(b[:]) // never fails, or ends the program
+		if n := int(b[0]); n < 4*len(base62) {
+			random = append(random, base62[n%len(base62)])
+		}
+	}
+	key = k.Prefix(scope) + string(random)
+	return key, k.hash(key), string(random[randomLength-4:])
+}
+
+// Prefix is how every key of a scope begins.
+func (k Keys) Prefix(scope metering.Scope) string {
+	return k.prefix + "_" + scopePrefixes[scope] + "_"
+}
+
+func (k Keys) hash(key string) []byte {
+	mac := hmac.New(sha256.New, k.pepper)
+	mac.Write([]byte(key))
+	return mac.Sum(nil)
+}
+
+// wellFormed spares the database texts that cannot be keys.
+func (k Keys) wellFormed(key string) bool {
+	for scope := range scopePrefixes {
+		if random, ok := strings.CutPrefix(key, k.Prefix(scope)); ok {
+			return len(random) == randomLength && strings.Trim(random, base62) == ""
+		}
+	}
+	return false
+}
+
+var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credentials are missing or not valid")
+
+// authorize lets an operation run only for those who have its permission.
+func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
+	permission, _ := ctx.Operation().Metadata["permission"].(Permission)
+	if permission == Public {
+		next(ctx)
+		return
+	}
+	principal, err := s.authenticate(ctx)
+	if err == nil && !permission.allows(principal.Scope) {
+		err = metering.Errorf(metering.CodeForbidden, "a %s key may not do this: it needs %s", principal.Scope, permission)
+	}
+	if err != nil {
+		huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err)
+		return
+	}
+	exchangeOf(ctx.Context()).principal = principal
+	next(ctx)
+}
+
+func (s *server) authenticate(ctx huma.Context) (Principal, error) {
+	scheme, key, _ := strings.Cut(ctx.Header("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || !s.Keys.wellFormed(key) {
+		return Principal{}, errUnauthorized
+	}
+	found, err := s.credentials.find(ctx.Context(), s.Keys.hash(key))
+	if err != nil {
+		return Principal{}, err
+	}
+	if found == nil || !found.Key.Live(s.Now()) {
+		return Principal{}, errUnauthorized
+	}
+	return Principal{found.Tenant, metering.Actor(found.Key.ID.String()), found.Key.Scope}, nil
+}
+
+// credentials looks keys up in the database, for many requests at once. A
+// request that arrives while a lookup is under way shares the next one, so
+// that every lookup begins after the requests it answers, and a revocation
+// holds from the moment it is stored.
+type credentials struct {
+	read    func(ctx context.Context, hashes [][]byte) ([]db.Credential, error)
+	timeout time.Duration
+
+	mu     sync.Mutex
+	flying bool
+	next   *lookup
+}
+
+type lookup struct {
+	hashes map[string]bool
+	done   chan struct{}
+	found  map[string]*db.Credential
+	err    error
+}
+
+// find returns the credential with that hash, or nil.
+func (c *credentials) find(ctx context.Context, hash []byte) (*db.Credential, error) {
+	l := c.board(ctx, string(hash))
+	select {
+	case <-l.done:
+		return l.found[string(hash)], l.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *credentials) board(ctx context.Context, hash string) *lookup {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = &lookup{hashes: make(map[string]bool), done: make(chan struct{})}
+	}
+	c.next.hashes[hash] = true
+	if !c.flying {
+		c.flying = true
+		go c.fly(context.WithoutCancel(ctx)) // it serves others than the request that began it
+	}
+	return c.next
+}
+
+// fly makes lookups until nobody waits for one.
+func (c *credentials) fly(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		l := c.next
+		c.next = nil
+		c.flying = l != nil
+		c.mu.Unlock()
+		if l == nil {
+			return
+		}
+		c.answer(ctx, l)
+	}
+}
+
+func (c *credentials) answer(ctx context.Context, l *lookup) {
+	defer close(l.done)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	hashes := make([][]byte, 0, len(l.hashes))
+	for hash := range l.hashes {
+		hashes = append(hashes, []byte(hash))
+	}
+	found, err := c.read(ctx, hashes)
+	if err != nil {
+		l.err = metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(err)
+		return
+	}
+	l.found = make(map[string]*db.Credential, len(found))
+	for i := range found {
+		l.found[string(found[i].Hash)] = &found[i]
+	}
+}

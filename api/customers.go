@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type customer struct {
+	ID                string          `json:"id" example:"cus_42"`
+	TenantID          string          `json:"tenant_id" example:"ten_1"`
+	ExternalID        string          `json:"external_id"`
+	Name              string          `json:"name"`
+	BillingProviderID *string         `json:"billing_provider_id" doc:"The customer at the billing provider"`
+	Metadata          json.RawMessage `json:"metadata"`
+	CreatedAt         time.Time       `json:"created_at"`
+}
+
+func showCustomer(c metering.Customer) customer {
+	return customer{
+		ID: c.ID.String(), TenantID: c.TenantID.String(), ExternalID: c.ExternalID, Name: c.Name,
+		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(),
+	}
+}
+
+// CustomerFields are what a client may say about a customer besides its external ID.
+type CustomerFields struct {
+	Name              string          `json:"name,omitempty" maxLength:"255"`
+	BillingProviderID *string         `json:"billing_provider_id,omitempty" maxLength:"255" doc:"The customer at the billing provider"`
+	Metadata          json.RawMessage `json:"metadata,omitempty"`
+}
+
+func (f CustomerFields) customer(externalID string) metering.Customer {
+	return metering.Customer{ExternalID: externalID, Name: f.Name, BillingProviderID: f.BillingProviderID, Metadata: f.Metadata}
+}
+
+type customerOutput struct {
+	Status int
+	Body   customer
+}
+
+type listCustomersOutput struct{ Body List[customer] }
+
+func (s *server) listCustomers(ctx context.Context, in *struct{ Paging }) (*listCustomersOutput, error) {
+	var after metering.CustomerID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(c metering.Customer) metering.CustomerID { return c.ID }
+	return &listCustomersOutput{listOf(ctx, s, customers, in.PageSize, showCustomer, cursorOf)}, nil
+}
+
+type createCustomerInput struct {
+	Body struct {
+		ExternalID string `json:"external_id" minLength:"1" maxLength:"255" doc:"Your name for the customer"`
+		CustomerFields
+	}
+}
+
+func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
+	who := principalOf(ctx)
+	c, err := s.Store.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID))
+	if err != nil {
+		return nil, err
+	}
+	return &customerOutput{http.StatusCreated, showCustomer(c)}, nil
+}
+
+type customerByExternalIDInput struct {
+	ExternalID string `query:"external_id" required:"true" maxLength:"255"`
+}
+
+func (s *server) customerByExternalID(ctx context.Context, in *customerByExternalIDInput) (*customerOutput, error) {
+	c, err := s.customer(ctx, in.ExternalID)
+	if err != nil {
+		return nil, err
+	}
+	return &customerOutput{http.StatusOK, showCustomer(c)}, nil
+}
+
+type getCustomerInput struct {
+	ExternalID string `path:"external_id" maxLength:"255"`
+}
+
+func (s *server) getCustomer(ctx context.Context, in *getCustomerInput) (*customerOutput, error) {
+	return s.customerByExternalID(ctx, &customerByExternalIDInput{in.ExternalID})
+}
+
+// customer returns the tenant's customer of that name. Names that none can
+// have are spared the database, which refuses NUL.
+func (s *server) customer(ctx context.Context, externalID string) (metering.Customer, error) {
+	if !storable(externalID) {
+		return metering.Customer{}, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
+	}
+	return s.Store.Customers.Get(ctx, principalOf(ctx).Tenant.ID, externalID)
+}
+
+type upsertCustomerInput struct {
+	ExternalID string `path:"external_id" maxLength:"255"`
+	Body       CustomerFields
+}
+
+func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
+	who := principalOf(ctx)
+	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.ExternalID))
+	if err != nil {
+		return nil, err
+	}
+	out := &customerOutput{http.StatusOK, showCustomer(c)}
+	if made {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}

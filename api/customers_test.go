@@ -1,0 +1,86 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+func TestACustomerIsCreatedOnceAndFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	provider := "cus_stripe"
+	created, err := b.client.CreateCustomerWithResponse(t.Context(), client.CreateCustomer{
+		ExternalId: "acme", Name: new("Acme"), BillingProviderId: &provider, Metadata: &map[string]any{"plan": "gold"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, created.StatusCode(), string(created.Body))
+	require.Equal(t, "acme", created.JSON201.ExternalId)
+	require.Equal(t, b.tenant.ID.String(), created.JSON201.TenantId)
+	require.Equal(t, map[string]any{"plan": "gold"}, created.JSON201.Metadata)
+
+	found, err := b.client.GetCustomerWithResponse(t.Context(), "acme")
+	require.NoError(t, err)
+	require.Equal(t, created.JSON201, found.JSON200)
+
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`).problem(t, 409, "conflict")
+	b.send(t, "GET", "/v1/customers/nobody", "").problem(t, 404, "not_found")
+}
+
+func TestAnUnsafeExternalIDIsFoundByQueryAndByPath(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const name = "a/b ?#%&../é"
+	created, err := b.client.CreateCustomerWithResponse(t.Context(), client.CreateCustomer{ExternalId: name})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, created.StatusCode(), string(created.Body))
+	byQuery, err := b.client.GetCustomerByExternalIdWithResponse(t.Context(), &client.GetCustomerByExternalIdParams{ExternalId: name})
+	require.NoError(t, err)
+	require.Equal(t, created.JSON201, byQuery.JSON200)
+	byPath, err := b.client.GetCustomerWithResponse(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, created.JSON201, byPath.JSON200)
+}
+
+func TestUpsertCreatesThenReplaces(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", client.CustomerFields{Name: new("Acme")})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, first.StatusCode(), string(first.Body))
+	second, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", client.CustomerFields{Name: new("Acme Inc.")})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, second.StatusCode())
+	require.Equal(t, first.JSON201.Id, second.JSON200.Id)
+	require.Equal(t, "Acme Inc.", second.JSON200.Name)
+}
+
+func TestPagesShowEveryCustomerOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 7 {
+		b.send(t, "POST", "/v1/customers", fmt.Sprintf(`{"external_id":"c%d"}`, i))
+	}
+	var seen []string
+	var token *string
+	for {
+		page, err := b.client.ListCustomersWithResponse(t.Context(), &client.ListCustomersParams{PageSize: new(int64(3)), PageToken: token})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, page.StatusCode(), string(page.Body))
+		for _, c := range page.JSON200.Data {
+			seen = append(seen, c.ExternalId)
+		}
+		require.Equal(t, page.JSON200.HasMore, page.JSON200.NextPageToken != nil)
+		if token = page.JSON200.NextPageToken; token == nil {
+			break
+		}
+	}
+	require.Equal(t, []string{"c0", "c1", "c2", "c3", "c4", "c5", "c6"}, seen)
+
+	empty := setup(t).send(t, "GET", "/v1/customers", "")
+	require.JSONEq(t, `{"data":[],"has_more":false,"next_page_token":null}`, empty.body)
+}

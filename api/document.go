@@ -1,0 +1,82 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// document is the OpenAPI document before any operation is in it.
+func document() huma.Config {
+	huma.DefaultArrayNullable = false
+	config := huma.DefaultConfig("Odometer", "1")
+	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC."
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.CreateHooks = nil // no $schema in answers
+	config.DocsPath = ""
+	config.SchemasPath = ""
+	config.OpenAPIPath = ""
+	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Decimal](), reflect.TypeFor[decimalSchema]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"apiKey": {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
+	}
+	return config
+}
+
+// schemaName names the body of createMeterInput CreateMeter, and that of
+// totalOutput Total.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for _, suffix := range []string{"InputBody", "OutputBody"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
+type decimalSchema struct{}
+
+func (decimalSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeNumber, Format: "decimal", Description: "An exact decimal number"}
+}
+
+type objectSchema struct{}
+
+func (objectSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+// unmarshal is json.Unmarshal with errors that do not repeat what was sent.
+func unmarshal(data []byte, into any) error {
+	err := json.Unmarshal(data, into)
+	if err == nil {
+		return nil
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("is not JSON at byte %d", syntax.Offset)
+	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return fmt.Errorf("has a value of the wrong kind at byte %d", mismatch.Offset)
+	}
+	return err // a decimal's own rule
+}
+
+// describeStatus documents that a POST or PUT also answers with status.
+func (s *server) describeStatus(path, status, description string) {
+	item := s.api.OpenAPI().Paths[path]
+	op := item.Post
+	if op == nil {
+		op = item.Put
+	}
+	op.Responses[status] = &huma.Response{Description: description, Content: op.Responses["200"].Content}
+}

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Codes that only HTTP knows.
+const (
+	codeMalformed     metering.Code = "malformed"
+	codeMethod        metering.Code = "method_not_allowed"
+	codeMediaType     metering.Code = "unsupported_media_type"
+	codeNotAcceptable metering.Code = "not_acceptable"
+	codeTimeout       metering.Code = "request_timeout"
+)
+
+// kind is what the API makes of an error code.
+type kind struct {
+	status     int
+	title      string
+	advice     string // shown on the page behind the problem's type
+	retryAfter int    // seconds; 0: trying again unchanged does not help
+}
+
+// kinds is the one table from code to HTTP status.
+var kinds = map[metering.Code]kind{
+	metering.CodeInvalid:        {422, "The request breaks a rule", "Each item of errors names a place of the request and the rule that it breaks.", 0},
+	codeMalformed:               {400, "The request cannot be read", "The body is not the JSON that its Content-Type promises; detail names the place.", 0},
+	metering.CodeUnauthorized:   {401, "No valid credentials", "Send Authorization: Bearer with a live API key. A revoked or expired key is not valid.", 0},
+	metering.CodeForbidden:      {403, "Insufficient permissions", "The credentials are valid, but their scope or role does not include this operation.", 0},
+	metering.CodeNotFound:       {404, "Not found", "Nothing with this name exists in your tenant, or the path does not exist.", 0},
+	codeMethod:                  {405, "Method not allowed", "The Allow header lists the methods of this path.", 0},
+	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
+	codeTimeout:                 {408, "The request took too long to arrive", "Send the whole body within the time limit.", 0},
+	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
+	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
+	metering.CodeTooLarge:       {413, "The request is too large", "Send less at once. Nothing was stored.", 0},
+	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json.", 0},
+	metering.CodeProviderRefuse: {422, "The billing provider refused", "The provider said no. Nothing was saved; check what detail names.", 0},
+	metering.CodeInternal:       {500, "Internal error", "Something went wrong on our side. Tell the operator the request_id.", 0},
+	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Send the same request again after the seconds in Retry-After.", 1},
+	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
+	metering.CodeBackfilling:    {503, "The meter's past is still being counted", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
+	metering.CodeProviderDown:   {503, "The billing provider does not answer", "The provider did not answer, or asked for patience. Try again after the seconds in Retry-After.", 10},
+}
+
+// codes maps the statuses that the framework decides on its own.
+var codes = map[int]metering.Code{
+	http.StatusBadRequest:            codeMalformed,
+	http.StatusNotFound:              metering.CodeNotFound,
+	http.StatusMethodNotAllowed:      codeMethod,
+	http.StatusNotAcceptable:         codeNotAcceptable,
+	http.StatusRequestTimeout:        codeTimeout,
+	http.StatusRequestEntityTooLarge: metering.CodeTooLarge,
+	http.StatusUnsupportedMediaType:  codeMediaType,
+	http.StatusUnprocessableEntity:   metering.CodeInvalid,
+}
+
+// Problem is an error as RFC 9457 (formerly 7807) describes it.
+type Problem struct {
+	Type      string         `json:"type" format:"uri" doc:"Where this kind of problem is explained"`
+	Title     string         `json:"title" doc:"The kind of problem in words"`
+	Status    int            `json:"status" doc:"The HTTP status"`
+	Detail    string         `json:"detail" doc:"What went wrong this time"`
+	Code      metering.Code  `json:"code" doc:"The kind of problem, for programs"`
+	RequestID string         `json:"request_id" doc:"What to tell the operator; also in X-Request-Id"`
+	Errors    []FieldProblem `json:"errors" doc:"The rules that were broken, one by one"`
+
+	retryAfter int
+}
+
+// FieldProblem is one broken rule. It never repeats the offending value.
+type FieldProblem struct {
+	Location string `json:"location" doc:"Such as body.slug or query.start"`
+	Message  string `json:"message"`
+}
+
+func (p *Problem) Error() string             { return p.Detail }
+func (p *Problem) GetStatus() int            { return p.Status }
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// problemOf says what the caller may know about err.
+func problemOf(err error) *Problem {
+	code := metering.CodeOf(err)
+	k, known := kinds[code]
+	if !known {
+		code, k = metering.CodeInternal, kinds[metering.CodeInternal]
+	}
+	p := &Problem{Title: k.title, Status: k.status, Code: code, Detail: k.title, Errors: []FieldProblem{}, retryAfter: k.retryAfter}
+	var coded *metering.Error
+	if code == metering.CodeInternal || !errors.As(err, &coded) {
+		return p
+	}
+	p.Detail = coded.Message
+	for _, f := range coded.Fields {
+		p.Errors = append(p.Errors, FieldProblem(f))
+	}
+	return p
+}
+
+// frameworkProblem turns what huma found into a problem. Its texts may repeat
+// what was sent, so only those about a rule pass.
+func frameworkProblem(status int, errs []error) *Problem {
+	if status == http.StatusInternalServerError && len(errs) > 0 {
+		return problemOf(errs[0])
+	}
+	code, known := codes[status]
+	if !known {
+		code = metering.CodeInternal
+	}
+	found := metering.Error{Code: code, Message: kinds[code].title}
+	for _, err := range errs {
+		var detail *huma.ErrorDetail
+		if errors.As(err, &detail) && known {
+			found.Fields = append(found.Fields, metering.Field{Location: shortened(detail.Location), Message: detail.Message})
+		}
+	}
+	if len(found.Fields) > 0 {
+		found.Message = found.Fields[0].Location + ": " + found.Fields[0].Message
+	}
+	return problemOf(&found)
+}
+
+// shortened bounds a location, which may contain a property name of the caller's.
+func shortened(location string) string {
+	const most = 120
+	if len(location) <= most {
+		return location
+	}
+	return strings.ToValidUTF8(location[:most], "") + "…"
+}
+
+// useProblems makes huma answer with our problems. Its hook is global to the process.
+var useProblems = sync.OnceFunc(func() {
+	huma.NewError = func(status int, _ string, errs ...error) huma.StatusError {
+		return frameworkProblem(status, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		x := exchangeOf(ctx.Context())
+		if message == "cannot read request body" {
+			status = http.StatusBadRequest // the client went away
+		}
+		if status == http.StatusInternalServerError {
+			x.err = errors.Join(errs...) // those of validation may repeat what was sent
+		}
+		p := frameworkProblem(status, errs)
+		x.address(p, ctx.SetHeader)
+		return p
+	}
+})
+
+// address fills in what belongs to this exchange, and the headers that go with it.
+func (x *exchange) address(p *Problem, setHeader func(name, value string)) {
+	p.Type = x.errorDocs + "/" + string(p.Code)
+	p.RequestID = x.id
+	if p.retryAfter > 0 {
+		setHeader("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		setHeader("WWW-Authenticate", "Bearer")
+	}
+}
+
+var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{.Title}}</title>
+<h1>{{.Title}}</h1>
+<p>Code <code>{{.Code}}</code>, status {{.Status}}.</p>
+<p>{{.Advice}}</p>
+</html>
+`))
+
+// explainError is the page behind a problem's type.
+func (s *server) explainError(w http.ResponseWriter, r *http.Request) {
+	code := metering.Code(r.PathValue("code"))
+	k, ok := kinds[code]
+	if !ok {
+		s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such kind of problem"))
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	err := errorPage.Execute(w, map[string]any{"Title": k.title, "Code": code, "Status": k.status, "Advice": k.advice})
+	if err != nil {
+		exchangeOf(r.Context()).err = fmt.Errorf("write error page: %w", err)
+	}
+}

@@ -1,0 +1,336 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of a request with events.
+const (
+	maxBatch         = 1_000
+	maxEventsBody    = 8 << 20
+	eventsBodyLimit  = 30 * time.Second // for a body to arrive: it holds a place in the byte budget meanwhile
+	maxSkippedFields = 100
+)
+
+type ingestResult struct {
+	Accepted   int           `json:"accepted" doc:"Events stored now or earlier under the same key"`
+	Rejected   int           `json:"rejected" doc:"Events that break a rule; errors names each"`
+	Duplicates int           `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
+	Warnings   []string      `json:"warnings" doc:"What is worth knowing but stops nothing"`
+	Errors     []ingestError `json:"errors"`
+}
+
+type ingestError struct {
+	Index   int    `json:"index" doc:"The event's place in the request, from 0"`
+	Code    string `json:"code" example:"timestamp_too_old"`
+	Message string `json:"message"`
+}
+
+type ingestOutput struct{ Body ingestResult }
+
+// ingestEvent stores one event; a rejection is the whole request's.
+func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
+	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
+		decoder := json.NewDecoder(body)
+		sent, err := decodeEvent(decoder)
+		if err != nil && sent.rejection == nil {
+			return ingestResult{}, malformed(decoder, err)
+		}
+		if err := atEnd(decoder); err != nil {
+			return ingestResult{}, err
+		}
+		event, rejection := sent.judge(s.Now())
+		if rejection != nil {
+			s.metrics.events.WithLabelValues("rejected").Inc()
+			return ingestResult{}, metering.Invalid("body."+rejection.Field, "%s", rejection.Message)
+		}
+		return s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
+	})
+}
+
+// ingestEvents stores the events of a batch that break no rule.
+func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
+	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
+		batch, err := decodeBatch(body)
+		if err != nil {
+			return ingestResult{}, err
+		}
+		if len(batch) == 0 {
+			return ingestResult{}, metering.Invalid("body.events", "must hold at least one event")
+		}
+		now := s.Now()
+		events, indexes := make([]metering.Event, 0, len(batch)), make([]int, 0, len(batch))
+		var rejections []metering.Rejection
+		for i, sent := range batch {
+			event, rejection := sent.judge(now)
+			if rejection != nil {
+				rejection.Index = i
+				rejections = append(rejections, *rejection)
+				continue
+			}
+			events, indexes = append(events, event), append(indexes, i)
+		}
+		return s.ingest(ctx, events, indexes, rejections)
+	})
+}
+
+// withEventsBody makes room for the body before any of it is read, and keeps
+// the room until its events are stored.
+func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
+	x := exchangeOf(ctx)
+	length := x.request.ContentLength
+	if length > maxEventsBody {
+		return nil, errEventsBody
+	}
+	if length < 0 {
+		length = maxEventsBody
+	}
+	release, err := s.Writer.Admit(length)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := eventsMediaType(x.request.Header.Get("Content-Type")); err != nil {
+		return nil, err
+	}
+	connection := http.NewResponseController(x.writer)
+	_ = connection.SetReadDeadline(time.Now().Add(eventsBodyLimit)) // tests have no connection
+	result, err := store(http.MaxBytesReader(x.writer, x.request.Body, maxEventsBody))
+	_ = connection.SetReadDeadline(time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return &ingestOutput{result}, nil
+}
+
+var errEventsBody = metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", maxEventsBody)
+
+func eventsMediaType(header string) error {
+	media, _, _ := strings.Cut(header, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if media == "" || media == "application/json" || strings.HasSuffix(media, "+json") {
+		return nil
+	}
+	return metering.Errorf(codeMediaType, "events are sent as application/json")
+}
+
+// ingest stores what was judged good and reports on everything. indexes are
+// the events' places in the request.
+func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []int, rejections []metering.Rejection) (ingestResult, error) {
+	var outcomes []db.Outcome
+	if len(events) > 0 {
+		var err error
+		// The events keep their memory until they are stored, whether or not the
+		// client still waits; the writer has a deadline of its own.
+		outcomes, err = s.Writer.Ingest(context.WithoutCancel(ctx), principalOf(ctx).Tenant.ID, events)
+		if err != nil {
+			return ingestResult{}, err
+		}
+	}
+	result := report(events, indexes, outcomes, rejections)
+	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
+	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates))
+	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
+	return result, nil
+}
+
+func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
+	result := ingestResult{Accepted: len(events), Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}}
+	for _, r := range rejections {
+		message := r.Field + " " + r.Message
+		result.Errors = append(result.Errors, ingestError{r.Index, r.Code, message})
+		result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] is rejected: %s", r.Index, message))
+	}
+	warned := make(map[string]bool)
+	for i, outcome := range outcomes {
+		if outcome.Duplicate {
+			result.Duplicates++
+		}
+		if outcome.Conflict {
+			result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] repeats an idempotency_key with other content; the first event stands", indexes[i]))
+		}
+		if eventType := events[i].EventType; outcome.Unmetered && !warned[eventType] {
+			warned[eventType] = true
+			result.Warnings = append(result.Warnings, fmt.Sprintf("unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType))
+		}
+	}
+	return result
+}
+
+// sentEvent is an event as it was decoded, or the rule that its form breaks.
+type sentEvent struct {
+	metering.SentEvent
+	rejection *metering.Rejection
+}
+
+func (e sentEvent) judge(now time.Time) (metering.Event, *metering.Rejection) {
+	if e.rejection != nil {
+		return metering.Event{}, e.rejection
+	}
+	return e.SentEvent.Judge(now)
+}
+
+// decodeEvent reads the next JSON value. A value of the wrong kind somewhere
+// in it rejects that event only; err then is nil.
+func decodeEvent(decoder *json.Decoder) (e sentEvent, err error) {
+	err = decoder.Decode(&e.SentEvent)
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		field, kind := mismatch.Field, "a string"
+		if field == "" {
+			field, kind = "event", "an object"
+		}
+		e.rejection = &metering.Rejection{Code: "invalid_" + field, Field: field, Message: "must be " + kind}
+		err = nil
+	}
+	return e, err
+}
+
+// decodeBatch reads {"events": […]} without holding the body, and stops at
+// the first event too many. Other fields are ignored.
+func decodeBatch(body io.Reader) ([]sentEvent, error) {
+	decoder := json.NewDecoder(body)
+	if token, err := decoder.Token(); err != nil {
+		return nil, malformed(decoder, err)
+	} else if token != json.Delim('{') {
+		return nil, metering.Invalid("body", "must be an object with events")
+	}
+	var batch []sentEvent
+	for fields := 0; decoder.More(); fields++ {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, malformed(decoder, err)
+		}
+		if name == "events" {
+			if batch, err = decodeEvents(decoder); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var ignored json.RawMessage
+		if err := decoder.Decode(&ignored); err != nil {
+			return nil, malformed(decoder, err)
+		}
+		if fields > maxSkippedFields {
+			return nil, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, malformed(decoder, err)
+	}
+	return batch, atEnd(decoder)
+}
+
+func decodeEvents(decoder *json.Decoder) ([]sentEvent, error) {
+	if token, err := decoder.Token(); err != nil {
+		return nil, malformed(decoder, err)
+	} else if token != json.Delim('[') {
+		return nil, metering.Invalid("body.events", "must be an array")
+	}
+	var events []sentEvent
+	for decoder.More() {
+		if len(events) == maxBatch {
+			return nil, metering.Invalid("body.events", "must hold at most %d events", maxBatch)
+		}
+		e, err := decodeEvent(decoder)
+		if err != nil {
+			return nil, malformed(decoder, err)
+		}
+		events = append(events, e)
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, malformed(decoder, err)
+	}
+	return events, nil
+}
+
+func atEnd(decoder *json.Decoder) error {
+	_, err := decoder.Token()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("more than one value")
+	}
+	return malformed(decoder, err)
+}
+
+// malformed says why a body could not be read, by place alone.
+func malformed(decoder *json.Decoder, err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return errEventsBody
+	}
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
+		return metering.Errorf(codeTimeout, "the body did not arrive within %s", eventsBodyLimit)
+	}
+	return metering.Errorf(codeMalformed, "the body is not JSON: it ends or breaks after byte %d", decoder.InputOffset())
+}
+
+// describeEvents attaches the schemas that huma would derive from a Body
+// field: the bodies of these operations are read by hand.
+func (s *server) describeEvents() {
+	schemas := s.api.OpenAPI().Components.Schemas.Map()
+	schemas["Event"], schemas["EventBatch"] = eventSchema(), batchSchema()
+	s.describeBody("/v1/events", "Event")
+	s.describeBody("/v1/events/batch", "EventBatch")
+}
+
+func (s *server) describeBody(path, schema string) {
+	reference := &huma.Schema{Ref: "#/components/schemas/" + schema}
+	s.api.OpenAPI().Paths[path].Post.RequestBody = &huma.RequestBody{
+		Required: true,
+		Content:  map[string]*huma.MediaType{"application/json": {Schema: reference}},
+	}
+}
+
+func batchSchema() *huma.Schema {
+	least, most := 1, maxBatch
+	return &huma.Schema{
+		Type:                 huma.TypeObject,
+		Required:             []string{"events"},
+		AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{
+			"events": {Type: huma.TypeArray, MinItems: &least, MaxItems: &most, Items: &huma.Schema{Ref: "#/components/schemas/Event"}},
+		},
+	}
+}
+
+func eventSchema() *huma.Schema {
+	short := func(doc string) *huma.Schema {
+		least, most := 1, 255
+		return &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Description: doc}
+	}
+	decimal := decimalSchema{}.Schema(nil)
+	decimal.Description = "Less than 10^18 in absolute value, with at most 12 decimals"
+	decimal.Default = 1
+	properties := objectSchema{}.Schema(nil)
+	properties.Description = "Anything, in at most 16 KiB; its keys can be a meter's group_by"
+	return &huma.Schema{
+		Type:                 huma.TypeObject,
+		Required:             []string{"event_type", "customer_id"},
+		AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{
+			"event_type":      short("What happened; meters count events by it"),
+			"customer_id":     short("The customer's external ID; an unknown one makes a new customer"),
+			"timestamp":       {Type: huma.TypeString, Format: "date-time", Description: "When it happened; now when absent. At most five years back and one hour ahead"},
+			"value":           decimal,
+			"properties":      properties,
+			"idempotency_key": short("A repeat of the key is accepted and adds nothing"),
+		},
+	}
+}

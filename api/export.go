@@ -1,0 +1,271 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	exportWindow = 30 * 24 * time.Hour
+	exportChunk  = 2_000 // rows read at once; no connection is held while they are written
+	exportFlush  = 30 * time.Second
+)
+
+type exportInput struct {
+	Customer  string    `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Format    string    `query:"format" enum:"json,csv" default:"json"`
+	Start     time.Time `query:"start" doc:"The first instant; 30 days before the end when absent"`
+	End       time.Time `query:"end" doc:"The instant after the last; now when absent"`
+	PageSize  int       `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Events per page"`
+	PageToken string    `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+}
+
+type exportCursor struct {
+	Range metering.Range
+	After *db.EventCursor
+}
+
+type exportedEvent struct {
+	ID             string           `json:"id"`
+	EventType      string           `json:"event_type"`
+	CustomerID     string           `json:"customer_id" doc:"The customer's external ID"`
+	Timestamp      time.Time        `json:"timestamp"`
+	Value          metering.Decimal `json:"value"`
+	IdempotencyKey *string          `json:"idempotency_key"`
+	Properties     json.RawMessage  `json:"properties"`
+}
+
+func showEvent(e metering.Event, c metering.Customer) exportedEvent {
+	shown := exportedEvent{
+		ID: e.ID.String(), EventType: e.EventType, CustomerID: c.ExternalID, Timestamp: e.At.UTC(),
+		Value: e.Value, Properties: e.Properties,
+	}
+	if e.IdempotencyKey != "" {
+		shown.IdempotencyKey = &e.IdempotencyKey
+	}
+	if len(shown.Properties) == 0 {
+		shown.Properties = json.RawMessage("{}")
+	}
+	return shown
+}
+
+// export is one page of events on its way to the client.
+type export struct {
+	server   *server
+	customer metering.Customer
+	at       exportCursor
+	rows     int              // left to write
+	next     *db.EventCursor  // where the page after this one begins; nil on the last
+	first    []metering.Event // read before the answer began, so that a failure still is a problem
+}
+
+func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	e := &export{server: s, customer: c, rows: in.PageSize}
+	if e.at.Range, err = exportRange(in, s.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
+		return nil, err
+	}
+	tenant := principalOf(ctx).Tenant.ID
+	if e.next, err = s.Store.Events.Boundary(ctx, tenant, c.ID, e.at.Range, e.at.After, in.PageSize); err != nil {
+		return nil, err
+	}
+	if e.first, err = e.read(ctx); err != nil {
+		return nil, err
+	}
+	write := e.writeJSON
+	if in.Format == "csv" {
+		write = e.writeCSV
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) { e.stream(ctx, hc, write) }}, nil
+}
+
+// exportRange defaults to the 30 days before the end, and the end to now with
+// the lead that an event may have.
+func exportRange(in *exportInput, now time.Time) (metering.Range, error) {
+	end := metering.Instant(now.Add(metering.MaxEventLead))
+	if !in.End.IsZero() {
+		end = metering.Instant(in.End)
+	}
+	return Span{in.Start, in.End}.within(metering.Range{Start: end.Add(-exportWindow), End: end})
+}
+
+// read returns the next rows of the page.
+func (e *export) read(ctx context.Context) ([]metering.Event, error) {
+	limit := min(e.rows, exportChunk)
+	if limit == 0 {
+		return nil, nil
+	}
+	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer.ID, e.at.Range, e.at.After, limit)
+	if err != nil {
+		return nil, err
+	}
+	e.rows -= len(events)
+	if len(events) < limit {
+		e.rows = 0
+	}
+	if len(events) > 0 {
+		last := events[len(events)-1]
+		e.at.After = &db.EventCursor{At: last.At, ID: last.ID}
+	}
+	return events, nil
+}
+
+// each calls write for every event of the page.
+func (e *export) each(ctx context.Context, flush func() error, write func(exportedEvent) error) error {
+	for events := e.first; len(events) > 0; {
+		for _, event := range events {
+			if err := write(showEvent(event, e.customer)); err != nil {
+				return fmt.Errorf("write event: %w", err)
+			}
+		}
+		if err := flush(); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+		var err error
+		if events, err = e.read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream writes the page. Once it has begun, a failure can only be told by
+// cutting the connection.
+func (e *export) stream(ctx context.Context, hc huma.Context, write func(context.Context, huma.Context, *bufio.Writer, func() error) error) {
+	buffered := bufio.NewWriterSize(hc.BodyWriter(), 64<<10)
+	connection := http.NewResponseController(exchangeOf(ctx).writer)
+	flush := func() error {
+		_ = connection.SetWriteDeadline(time.Now().Add(exportFlush)) // tests have no connection
+		return buffered.Flush()
+	}
+	if err := write(ctx, hc, buffered, flush); err != nil {
+		exchangeOf(ctx).err = fmt.Errorf("export: %w", err)
+		panic(http.ErrAbortHandler)
+	}
+	_ = connection.SetWriteDeadline(time.Time{})
+}
+
+func (e *export) token(ctx context.Context) *string {
+	if e.next == nil {
+		return nil
+	}
+	token := e.server.pageToken(ctx, exportCursor{e.at.Range, e.next})
+	return &token
+}
+
+func (e *export) writeJSON(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
+	hc.SetHeader("Content-Type", "application/json")
+	hc.SetStatus(http.StatusOK)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	separator := `{"data":[`
+	err := e.each(ctx, flush, func(event exportedEvent) error {
+		_, err := io.WriteString(out, separator)
+		separator = ","
+		if err != nil {
+			return err
+		}
+		return encoder.Encode(event)
+	})
+	if err != nil {
+		return err
+	}
+	if separator != "," {
+		_, _ = io.WriteString(out, separator) // bufio keeps the error for Flush
+	}
+	token, err := json.Marshal(e.token(ctx))
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "],\"has_more\":%t,\"next_page_token\":%s}\n", e.next != nil, token)
+	return flush()
+}
+
+func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
+	hc.SetHeader("Content-Type", "text/csv; charset=utf-8")
+	hc.SetHeader("Content-Disposition", `attachment; filename="usage-export.csv"`)
+	if token := e.token(ctx); token != nil {
+		hc.SetHeader("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextPage(ctx, *token)))
+	}
+	hc.SetStatus(http.StatusOK)
+	rows := csv.NewWriter(out)
+	flushRows := func() error {
+		if rows.Flush(); rows.Error() != nil {
+			return rows.Error()
+		}
+		return flush()
+	}
+	header := []string{"id", "event_type", "customer_id", "timestamp", "value", "idempotency_key", "properties"}
+	if err := rows.Write(header); err != nil {
+		return err
+	}
+	err := e.each(ctx, flushRows, func(event exportedEvent) error {
+		key := ""
+		if event.IdempotencyKey != nil {
+			key = *event.IdempotencyKey
+		}
+		return rows.Write([]string{
+			event.ID, textCell(event.EventType), textCell(event.CustomerID), event.Timestamp.Format(time.RFC3339Nano),
+			event.Value.String(), textCell(key), string(event.Properties),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return flushRows()
+}
+
+// textCell keeps a spreadsheet from running a text as a formula
+// (https://owasp.org/www-community/attacks/CSV_Injection).
+func textCell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+// nextPage is this request's own path and query with another page token.
+func nextPage(ctx context.Context, token string) string {
+	u := *exchangeOf(ctx).request.URL
+	query := u.Query()
+	query.Set("page_token", token)
+	u.RawQuery = query.Encode()
+	return u.RequestURI()
+}
+
+// describeExport documents what the operation streams.
+func (s *server) describeExport() {
+	schemas := s.api.OpenAPI().Components.Schemas
+	op := s.api.OpenAPI().Paths["/v1/usage/export"].Get
+	page := huma.SchemaFromType(schemas, reflect.TypeFor[List[exportedEvent]]())
+	op.Responses["200"] = &huma.Response{
+		Description: "A page of events",
+		Headers: map[string]*huma.Param{
+			"Link":                {Description: "The next page of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Content-Disposition": {Description: "Set on a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: page},
+			"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+	}
+}

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type meter struct {
+	ID          string                    `json:"id" example:"mtr_7"`
+	Slug        string                    `json:"slug"`
+	EventType   string                    `json:"event_type"`
+	Name        string                    `json:"name"`
+	Aggregation metering.Aggregation      `json:"aggregation" enum:"sum,count"`
+	GroupBy     []string                  `json:"group_by" doc:"The event properties that usage is grouped by"`
+	Status      metering.GenerationStatus `json:"status" enum:"filling,complete" doc:"filling while earlier events are being counted; usage answers 503 until then"`
+	CreatedAt   time.Time                 `json:"created_at"`
+}
+
+func showMeter(m metering.Meter) meter {
+	return meter{
+		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
+		Aggregation: m.Generation.Aggregation, GroupBy: append([]string{}, m.Generation.GroupBy...),
+		Status: m.Generation.Status, CreatedAt: m.CreatedAt.UTC(),
+	}
+}
+
+type meterOutput struct{ Body meter }
+
+type listMetersOutput struct{ Body List[meter] }
+
+func (s *server) listMeters(ctx context.Context, in *struct{ Paging }) (*listMetersOutput, error) {
+	var after metering.MeterID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	meters, err := s.Store.Meters.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(m metering.Meter) metering.MeterID { return m.ID }
+	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, showMeter, cursorOf)}, nil
+}
+
+type createMeterInput struct {
+	Body struct {
+		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
+		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
+		Name        string               `json:"name,omitempty" maxLength:"255"`
+		Aggregation metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count" default:"sum" doc:"sum adds the events' values, count counts the events"`
+		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
+	}
+}
+
+func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterOutput, error) {
+	who := principalOf(ctx)
+	m, err := s.Store.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
+		Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name,
+		Generation: metering.Generation{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.Generation.Status == metering.Filling {
+		s.startBackfill(ctx, m.Generation.ID)
+	}
+	return &meterOutput{showMeter(m)}, nil
+}
+
+// startBackfill is a convenience: the worker starts what stays filling.
+func (s *server) startBackfill(ctx context.Context, generation metering.GenerationID) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := s.Workflows.StartBackfillMeter(ctx, principalOf(ctx).Tenant.ID, generation); err != nil {
+		s.Log.WarnContext(ctx, "start backfill", "generation", generation, "error", err)
+	}
+}
+
+type meterSlug struct {
+	Slug string `path:"slug" maxLength:"64"`
+}
+
+func (s *server) getMeter(ctx context.Context, in *meterSlug) (*meterOutput, error) {
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return &meterOutput{showMeter(m)}, nil
+}
+
+// meter returns the tenant's meter of that slug.
+func (s *server) meter(ctx context.Context, slug string) (metering.Meter, error) {
+	if !storable(slug) {
+		return metering.Meter{}, metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
+	}
+	return s.Store.Meters.Get(ctx, principalOf(ctx).Tenant.ID, slug)
+}
+
+// storable says whether the database can hold, and so compare, a text.
+func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+type updateMeterInput struct {
+	Slug string `path:"slug" maxLength:"64"`
+	Body struct {
+		Name        *string               `json:"name,omitempty" maxLength:"255"`
+		Aggregation *metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count"`
+		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5"`
+	}
+}
+
+// updateMeter changes a meter. Another way of counting takes effect when the
+// past has been counted in the new way; until then the former one answers.
+func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterOutput, error) {
+	who := principalOf(ctx)
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	change := db.MeterChange{Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy}
+	m, filling, err := s.Store.Meters.Update(ctx, who.Tenant.ID, who.Actor, m.Slug, change)
+	if err != nil {
+		return nil, err
+	}
+	if filling != nil {
+		s.startBackfill(ctx, filling.ID)
+	}
+	return &meterOutput{showMeter(m)}, nil
+}

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	events   *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer) metrics {
+	m := metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_http_requests_total", Help: "Requests by route and status.",
+		}, []string{"route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "odometer_http_request_duration_seconds", Help: "Time from the request's headers to the end of its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
+		}, []string{"route"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_events_total", Help: "Events by what became of them: stored, duplicate or rejected.",
+		}, []string{"outcome"}),
+	}
+	if registry != nil {
+		registry.MustRegister(m.requests, m.duration, m.events)
+	}
+	return m
+}
+
+func (m metrics) observe(route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(took.Seconds())
+}

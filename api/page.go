@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of a page.
+const (
+	defaultPageSize = 50
+	maxPageSize     = 1_000
+)
+
+// Paging is how a client walks through a list.
+type Paging struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Items per page"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+}
+
+// List is one page of a list.
+type List[T any] struct {
+	Data          []T     `json:"data"`
+	HasMore       bool    `json:"has_more" doc:"Whether another page follows"`
+	NextPageToken *string `json:"next_page_token" doc:"The page_token of the next page; null on the last one"`
+}
+
+// listOf makes a page of what was read with one item more than the page
+// holds. cursorOf says where the page after an item begins.
+func listOf[Row, Item, Cursor any](ctx context.Context, s *server, rows []Row, size int, show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
+	list := List[Item]{Data: make([]Item, 0, min(len(rows), size)), HasMore: len(rows) > size}
+	for _, row := range rows[:min(len(rows), size)] {
+		list.Data = append(list.Data, show(row))
+	}
+	if list.HasMore {
+		token := s.pageToken(ctx, cursorOf(rows[size-1]))
+		list.NextPageToken = &token
+	}
+	return list
+}
+
+// pageToken signs a cursor for the tenant and the query of this request, so
+// that it is good for nothing else.
+func (s *server) pageToken(ctx context.Context, cursor any) string {
+	text, err := json.Marshal(cursor)
+	if err != nil {
+		panic(fmt.Sprintf("marshal cursor: %v", err)) // cursors are plain structs
+	}
+	return base64.RawURLEncoding.EncodeToString(append(s.pageMAC(ctx, text), text...))
+}
+
+var errPageToken = metering.Invalid("query.page_token", "is not a page token of this query")
+
+// readPageToken reads what pageToken wrote for the same tenant and query. An
+// empty token leaves the cursor as it is.
+func (s *server) readPageToken(ctx context.Context, token string, cursor any) error {
+	if token == "" {
+		return nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(raw) < macSize || !hmac.Equal(raw[:macSize], s.pageMAC(ctx, raw[macSize:])) {
+		return errPageToken
+	}
+	if err := json.Unmarshal(raw[macSize:], cursor); err != nil {
+		return errPageToken
+	}
+	return nil
+}
+
+const macSize = 16
+
+func (s *server) pageMAC(ctx context.Context, cursor []byte) []byte {
+	mac := hmac.New(sha256.New, s.pageKey)
+	fmt.Fprintf(mac, "%s\n%s\n", principalOf(ctx).Tenant.ID, queryOf(ctx))
+	mac.Write(cursor)
+	return mac.Sum(nil)[:macSize]
+}
+
+// queryOf is what makes two requests pages of the same list.
+func queryOf(ctx context.Context) string {
+	r := exchangeOf(ctx).request
+	query := r.URL.Query()
+	query.Del("page_token")
+	query.Del("page_size")
+	for _, values := range query {
+		slices.Sort(values)
+	}
+	return r.URL.Path + "?" + query.Encode()
+}

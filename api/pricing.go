@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type price struct {
+	Version       int              `json:"version"`
+	BasePrice     metering.Decimal `json:"base_price" doc:"Per billing period, whatever the usage"`
+	IncludedUnits metering.Decimal `json:"included_units" doc:"Covered by the base price"`
+	OverageRate   metering.Decimal `json:"overage_rate" doc:"Per unit beyond the included ones"`
+	Currency      string           `json:"currency" example:"USD"`
+	EffectiveFrom *time.Time       `json:"effective_from" doc:"A period is charged at the version in force at its start; null: from the beginning"`
+	CreatedAt     time.Time        `json:"created_at"`
+}
+
+func showPrice(p metering.Price) price {
+	shown := price{
+		Version: p.Version, BasePrice: p.BasePrice, IncludedUnits: p.IncludedUnits, OverageRate: p.OverageRate,
+		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(),
+	}
+	if p.Version > 1 {
+		from := p.EffectiveFrom.UTC()
+		shown.EffectiveFrom = &from
+	}
+	return shown
+}
+
+type pricing struct {
+	MeterID   string  `json:"meter_id"`
+	MeterSlug string  `json:"meter_slug"`
+	Current   *price  `json:"current" doc:"The version that charges the current period; null where there is none"`
+	Versions  []price `json:"versions" doc:"Oldest first"`
+}
+
+type pricingOutput struct{ Body pricing }
+
+func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput, error) {
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return s.pricingOf(ctx, m)
+}
+
+func (s *server) pricingOf(ctx context.Context, m metering.Meter) (*pricingOutput, error) {
+	tenant := principalOf(ctx).Tenant
+	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &pricingOutput{pricing{MeterID: m.ID.String(), MeterSlug: m.Slug, Versions: []price{}}}
+	for _, p := range versions {
+		out.Body.Versions = append(out.Body.Versions, showPrice(p))
+	}
+	period := metering.CalendarPeriod(s.Now(), tenant.Location())
+	if p, ok := metering.PriceAt(versions, period.Start); ok {
+		current := showPrice(p)
+		out.Body.Current = &current
+	}
+	return out, nil
+}
+
+type setPricingInput struct {
+	Slug string `path:"slug" maxLength:"64"`
+	Body struct {
+		BasePrice     metering.Decimal `json:"base_price" required:"false"`
+		IncludedUnits metering.Decimal `json:"included_units" required:"false"`
+		OverageRate   metering.Decimal `json:"overage_rate" required:"false"`
+		Currency      string           `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
+		EffectiveFrom *time.Time       `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. A meter's first price holds from the beginning"`
+	}
+}
+
+func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingOutput, error) {
+	who := principalOf(ctx)
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	p := metering.Price{
+		MeterID: m.ID, BasePrice: in.Body.BasePrice, IncludedUnits: in.Body.IncludedUnits, OverageRate: in.Body.OverageRate,
+		Currency: in.Body.Currency, EffectiveFrom: metering.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
+	}
+	if p.Currency == "" {
+		p.Currency = who.Tenant.Currency
+	}
+	if in.Body.EffectiveFrom != nil {
+		p.EffectiveFrom = metering.Instant(*in.Body.EffectiveFrom)
+	}
+	if _, err := s.Store.Prices.Set(ctx, who.Tenant.ID, who.Actor, p); err != nil {
+		return nil, err
+	}
+	return s.pricingOf(ctx, m)
+}

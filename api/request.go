@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// exchange is one request and what is learned about it on the way.
+type exchange struct {
+	id        string
+	errorDocs string
+	request   *http.Request
+	writer    http.ResponseWriter
+	principal Principal
+	err       error // for the log
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).principal }
+
+// ServeHTTP gives the request an id, finds its route, and counts and logs what
+// became of it.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out := &recorder{ResponseWriter: w}
+	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	x.request = r
+	out.Header().Set("X-Request-Id", x.id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	out.Header().Set("Cache-Control", "no-store")
+	began := time.Now()
+	defer func() {
+		failure := recover()
+		if failure != nil {
+			s.survive(out, r, failure)
+		}
+		s.account(x, out, began)
+		if failure != nil && (out.began || failure == http.ErrAbortHandler) {
+			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		}
+	}()
+	handler, pattern := s.mux.Handler(r)
+	if pattern == "" {
+		s.lost(out, r, handler)
+		return
+	}
+	s.mux.ServeHTTP(out, r)
+}
+
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 128 && strings.Trim(id, base62+"._-") == "" {
+		return id
+	}
+	return rand.Text()
+}
+
+// survive answers for a handler that panicked.
+func (s *server) survive(out *recorder, r *http.Request, failure any) {
+	x := exchangeOf(r.Context())
+	if failure == http.ErrAbortHandler {
+		return
+	}
+	err := fmt.Errorf("panic: %v\n%s", failure, debug.Stack())
+	if !out.began {
+		s.refuse(out, r, err)
+	}
+	x.err = err
+}
+
+// refuse answers with a problem, outside of huma.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r.Context())
+	x.err = err
+	p := problemOf(err)
+	x.address(p, w.Header().Set)
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	if err := json.NewEncoder(w).Encode(p); err != nil {
+		x.err = errors.Join(x.err, err)
+	}
+}
+
+// lost answers for a path or method that no route has. mux is the router's
+// own answer, of which only the status and the Allow header are kept.
+func (s *server) lost(w http.ResponseWriter, r *http.Request, mux http.Handler) {
+	silent := &silentWriter{header: make(http.Header)}
+	mux.ServeHTTP(silent, r)
+	if allow := silent.header.Get("Allow"); allow != "" {
+		w.Header().Set("Allow", allow)
+		s.refuse(w, r, metering.Errorf(codeMethod, "this path has no such method"))
+		return
+	}
+	s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such path"))
+}
+
+type silentWriter struct{ header http.Header }
+
+func (w *silentWriter) Header() http.Header         { return w.header }
+func (w *silentWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (w *silentWriter) WriteHeader(int)             {}
+
+// account counts and logs an exchange. Paths are logged as their route: they
+// may contain a customer's name.
+func (s *server) account(x *exchange, out *recorder, began time.Time) {
+	took := time.Since(began)
+	route := x.request.Pattern
+	if route == "" {
+		route = "none"
+	}
+	status := out.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	s.metrics.observe(route, status, took)
+	level := slog.LevelDebug
+	if status >= http.StatusInternalServerError && x.request.Context().Err() == nil {
+		level = slog.LevelError
+	}
+	if !s.Log.Enabled(x.request.Context(), level) {
+		return
+	}
+	attributes := []slog.Attr{
+		slog.String("request_id", x.id), slog.String("route", route), slog.Int("status", status),
+		slog.Duration("took", took), slog.String("tenant", x.principal.Tenant.ID.String()),
+		slog.String("actor", string(x.principal.Actor)),
+	}
+	if x.err != nil {
+		attributes = append(attributes, slog.String("error", x.err.Error()))
+	}
+	s.Log.LogAttrs(x.request.Context(), level, "request", attributes...)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	began  bool
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if !w.began {
+		w.status, w.began = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	w.began = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

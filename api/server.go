@@ -1,0 +1,208 @@
+// Package api is Odometer's HTTP interface: huma operations over net/http.
+//
+// It owns what travels: names, statuses, credentials, pages and problems. It
+// decides nothing about usage or money (package metering) and holds no SQL
+// (package db).
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// Deps is what the API is made of.
+type Deps struct {
+	Store         *db.DB
+	Writer        *db.Writer
+	Workflows     Workflows
+	Guard         providers.Guard
+	Webhook       *webhook.Client
+	Keyring       db.Keyring
+	Keys          Keys
+	Secret        []byte // page tokens are signed under a key derived from it
+	ErrorDocsBase string // the URL whose children explain the error codes
+	Now           func() time.Time
+	Log           *slog.Logger
+	Metrics       prometheus.Registerer
+}
+
+// Workflows starts what goes on after a request has been answered.
+type Workflows interface {
+	StartBackfillMeter(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error
+	StartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error
+	Reachable(ctx context.Context) error
+}
+
+type server struct {
+	Deps
+	mux         *http.ServeMux
+	api         huma.API
+	credentials *credentials
+	pageKey     []byte
+	metrics     metrics
+}
+
+// New returns the handler of every route.
+func New(deps Deps) (http.Handler, error) {
+	pageKey, err := derive(deps.Secret, "page-tokens")
+	if err != nil {
+		return nil, err
+	}
+	s := newServer(deps)
+	s.pageKey = pageKey
+	s.metrics = newMetrics(deps.Metrics)
+	s.credentials = &credentials{read: deps.Store.APIKeys.Credentials, timeout: 5 * time.Second}
+	return s, nil
+}
+
+func newServer(deps Deps) *server {
+	useProblems()
+	mux := http.NewServeMux()
+	s := &server{Deps: deps, mux: mux, api: humago.New(mux, document())}
+	s.api.UseMiddleware(s.authorize)
+	s.routes()
+	return s
+}
+
+// routes lists everything the API answers to.
+func (s *server) routes() {
+	huma.Register(s.api, get("list-customers", "/v1/customers", CustomersRead, "List customers"), s.listCustomers)
+	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer")), s.createCustomer)
+	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer whose external ID does not fit in a path"), s.customerByExternalID)
+	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer"), s.getCustomer)
+	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or replace a customer"), s.upsertCustomer)
+	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
+
+	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters"), s.listMeters)
+	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter")), s.createMeter)
+	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter"), s.getMeter)
+	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Change a meter"), s.updateMeter)
+	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's price and its versions"), s.getPricing)
+	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
+
+	huma.Register(s.api, post("ingest-event", "/v1/events", EventsWrite, "Send one event"), s.ingestEvent)
+	huma.Register(s.api, post("ingest-events", "/v1/events/batch", EventsWrite, "Send up to 1,000 events"), s.ingestEvents)
+	s.describeEvents()
+
+	huma.Register(s.api, get("get-usage", "/v1/usage", UsageRead, "Usage of a meter as a time series"), s.usage)
+	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Usage of every meter"), s.usageSummary)
+	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Usage as one number"), s.usageTotal)
+	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Usage month over month"), s.usageComparison)
+	huma.Register(s.api, get("export-usage", "/v1/usage/export", UsageRead, "Export a customer's events"), s.exportUsage)
+	s.describeExport()
+
+	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "What the current period would cost now"), s.previewBilling)
+	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
+	huma.Register(s.api, put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Validate and save the billing provider"), s.saveProvider)
+	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Send a customer's usage to the billing provider"), s.syncBilling)
+	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
+	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync run"), s.getSync)
+
+	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
+	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
+	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key"), s.revokeAPIKey)
+
+	huma.Register(s.api, get("get-health", "/healthz", Public, "Whether the process runs"), s.health)
+	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Whether requests can be served"), s.readiness)
+
+	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
+	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(s.api.OpenAPI().MarshalJSON))
+	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(s.api.OpenAPI().Downgrade))
+}
+
+func get(id, path string, permission Permission, summary string) huma.Operation {
+	return operation(http.MethodGet, id, path, permission, summary)
+}
+
+func post(id, path string, permission Permission, summary string) huma.Operation {
+	return operation(http.MethodPost, id, path, permission, summary)
+}
+
+func put(id, path string, permission Permission, summary string) huma.Operation {
+	return operation(http.MethodPut, id, path, permission, summary)
+}
+
+func patch(id, path string, permission Permission, summary string) huma.Operation {
+	return operation(http.MethodPatch, id, path, permission, summary)
+}
+
+func operation(method, id, path string, permission Permission, summary string) huma.Operation {
+	op := huma.Operation{
+		Method: method, OperationID: id, Path: path, Summary: summary, DefaultStatus: http.StatusOK,
+		Tags:     []string{tag(path)},
+		Metadata: map[string]any{"permission": permission},
+		// The permission is documented where readers of the document look for it.
+		Extensions: map[string]any{"x-permission": permission},
+	}
+	if permission != Public {
+		op.Security = []map[string][]string{{"apiKey": {}}}
+	}
+	return op
+}
+
+// tag groups operations by their noun: /v1/meters/{slug} belongs to meters.
+func tag(path string) string {
+	noun, ok := strings.CutPrefix(path, "/v1/")
+	if !ok {
+		return "health"
+	}
+	noun, _, _ = strings.Cut(noun, "/")
+	return noun
+}
+
+func created(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusCreated
+	return op
+}
+
+// serveDocument answers with a document that never changes while the process runs.
+func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text, err := render()
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/openapi+json")
+		if _, err := w.Write(text); err != nil {
+			exchangeOf(r.Context()).err = err
+		}
+	}
+}
+
+//go:generate sh -c "go run ../cmd/odometer openapi >openapi.json"
+//go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json"
+
+// Documents returns the OpenAPI document and its 3.0 form, indented.
+func Documents() (v31, v30 []byte, err error) {
+	s := newServer(Deps{})
+	if v31, err = s.api.OpenAPI().MarshalJSON(); err != nil {
+		return nil, nil, err
+	}
+	if v30, err = s.api.OpenAPI().Downgrade(); err != nil {
+		return nil, nil, err
+	}
+	return indented(v31), indented(v30), nil
+}
+
+func indented(text []byte) []byte {
+	var tree any
+	if json.Unmarshal(text, &tree) != nil {
+		return text
+	}
+	pretty, _ := json.MarshalIndent(tree, "", "  ")
+	return append(pretty, '\n')
+}

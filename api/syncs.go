@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	syncWait = 25 * time.Second
+	syncPoll = 100 * time.Millisecond
+)
+
+type syncEntry struct {
+	MeterID   string           `json:"meter_id"`
+	MeterSlug string           `json:"meter_slug"`
+	Period    usagePeriod      `json:"period"`
+	Usage     metering.Decimal `json:"usage" doc:"Of the whole period so far"`
+	UnitPrice metering.Decimal `json:"unit_price"`
+	Amount    metering.Decimal `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit"`
+	Currency  string           `json:"currency"`
+	Status    string           `json:"status" enum:"prepared,sent,acknowledged,confirmed,rejected,ambiguous"`
+	Sequence  int64            `json:"sequence" doc:"Of the snapshot that carried it"`
+}
+
+type skippedMeter struct {
+	MeterID   string `json:"meter_id"`
+	MeterSlug string `json:"meter_slug"`
+	Reason    string `json:"reason"`
+}
+
+type syncRun struct {
+	ID          string              `json:"id"`
+	Status      metering.SyncStatus `json:"status" enum:"requested,running,succeeded,failed"`
+	Trigger     metering.Trigger    `json:"trigger" enum:"manual,schedule,provider"`
+	CustomerID  string              `json:"customer_id" example:"cus_42"`
+	Problem     string              `json:"problem" doc:"Of a failed run: what to do"`
+	RequestedAt time.Time           `json:"requested_at"`
+	StartedAt   *time.Time          `json:"started_at"`
+	FinishedAt  *time.Time          `json:"finished_at"`
+	Entries     []syncEntry         `json:"entries"`
+	Skipped     []skippedMeter      `json:"skipped"`
+	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
+}
+
+func showSync(run metering.Sync) syncRun {
+	shown := syncRun{
+		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), Problem: run.Problem,
+		RequestedAt: run.RequestedAt.UTC(), StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
+		Entries: []syncEntry{}, Skipped: []skippedMeter{}, StatusURL: "/v1/billing/syncs/" + run.ID.String(),
+	}
+	for _, e := range run.Entries {
+		shown.Entries = append(shown.Entries, syncEntry{
+			MeterID: e.MeterID.String(), MeterSlug: e.MeterSlug, Period: usagePeriod{e.Period.Start.UTC(), e.Period.End.UTC()},
+			Usage: e.Usage, UnitPrice: e.UnitPrice, Amount: e.Amount, Currency: e.Currency, Status: e.Status, Sequence: e.Sequence,
+		})
+	}
+	for _, m := range run.Skipped {
+		shown.Skipped = append(shown.Skipped, skippedMeter{m.MeterID.String(), m.MeterSlug, m.Reason})
+	}
+	return shown
+}
+
+type syncBillingInput struct {
+	Body struct {
+		CustomerExternalID string `json:"customer_external_id" minLength:"1" maxLength:"255"`
+	}
+}
+
+type syncOutput struct {
+	Status int
+	Body   syncRun
+}
+
+// syncBilling asks for a pass over the customer's usage and waits for it for
+// a while. The request is a row first, so that it outlives this process; only
+// if nobody can be told about it is it taken back.
+func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOutput, error) {
+	who := principalOf(ctx)
+	c, err := s.customer(ctx, in.Body.CustomerExternalID)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.Store.Syncs.Request(ctx, who.Tenant.ID, who.Actor, c.ID, metering.Manual, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	starting, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := s.Workflows.StartSyncCustomer(starting, who.Tenant.ID, c.ID); err != nil {
+		return nil, s.withdraw(ctx, run, err)
+	}
+	return s.awaitSync(ctx, run.ID)
+}
+
+func (s *server) withdraw(ctx context.Context, run metering.Sync, cause error) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.Store.Syncs.Withdraw(ctx, principalOf(ctx).Tenant.ID, run.ID); err != nil {
+		s.Log.WarnContext(ctx, "withdraw sync", "sync", run.ID, "error", err)
+	}
+	return metering.Errorf(metering.CodeUnavailable, "the sync could not be started; nothing was sent").Because(cause)
+}
+
+// awaitSync answers 200 with the finished run, or 202 while it goes on.
+func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, error) {
+	deadline := time.After(syncWait)
+	for {
+		run, err := s.Store.Syncs.Get(ctx, principalOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		if run.Status.Done() {
+			return &syncOutput{http.StatusOK, showSync(run)}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-deadline:
+			return &syncOutput{http.StatusAccepted, showSync(run)}, nil
+		case <-time.After(syncPoll):
+		}
+	}
+}
+
+type getSyncInput struct {
+	ID string `path:"id"`
+}
+
+func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, error) {
+	id, err := uuid.Parse(in.ID)
+	if err != nil {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such sync")
+	}
+	run, err := s.Store.Syncs.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &syncOutput{http.StatusOK, showSync(run)}, nil
+}

@@ -1,0 +1,319 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Span is the part of time that a query is about.
+type Span struct {
+	Start time.Time `query:"start" doc:"The first instant; the start of the current billing period when absent"`
+	End   time.Time `query:"end" doc:"The instant after the last; the end of the current billing period when absent"`
+}
+
+// within completes the span to a range: what is absent comes from whole.
+func (s Span) within(whole metering.Range) (metering.Range, error) {
+	r := whole
+	if !s.Start.IsZero() {
+		r.Start = metering.Instant(s.Start)
+	}
+	if !s.End.IsZero() {
+		r.End = metering.Instant(s.End)
+	}
+	if r.Empty() {
+		return r, metering.Invalid("query.end", "must be after start")
+	}
+	return r, nil
+}
+
+// period is the tenant's current billing period.
+func (s *server) period(ctx context.Context) metering.Range {
+	return metering.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
+}
+
+var errBackfilling = metering.Errorf(metering.CodeBackfilling, "the meter's earlier events are still being counted")
+
+type usageMeter struct {
+	ID        string `json:"id"`
+	Slug      string `json:"slug"`
+	EventType string `json:"event_type"`
+}
+
+type usagePeriod struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+type usageWindow struct {
+	WindowStart time.Time        `json:"window_start"`
+	WindowEnd   time.Time        `json:"window_end"`
+	Value       metering.Decimal `json:"value"`
+	LateValue   metering.Decimal `json:"late_value" doc:"Usage that arrived after the window became final; value and late_value together are all of it"`
+	IsFinal     bool             `json:"is_final" doc:"Whether value never changes again: the window's billing period is closed"`
+}
+
+type usageGroup struct {
+	GroupKey json.RawMessage  `json:"group_key" doc:"Property name to value; empty for a meter without group_by"`
+	Windows  []usageWindow    `json:"windows" doc:"In order of time; windows without usage are left out"`
+	Subtotal metering.Decimal `json:"subtotal" doc:"Of the whole period, whatever the page"`
+}
+
+type usageResult struct {
+	Meter         usageMeter           `json:"meter"`
+	CustomerID    string               `json:"customer_id" doc:"The customer's external ID"`
+	Period        usagePeriod          `json:"period"`
+	Granularity   metering.Granularity `json:"granularity" enum:"hour,day,month"`
+	Groups        []usageGroup         `json:"groups" doc:"The groups with windows on this page"`
+	Total         metering.Decimal     `json:"total" doc:"Of the whole period and all groups, whatever the page"`
+	HasMore       bool                 `json:"has_more"`
+	NextPageToken *string              `json:"next_page_token"`
+}
+
+type usageInput struct {
+	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
+	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Granularity metering.Granularity `query:"granularity" enum:"hour,day,month" default:"hour" doc:"Days and months are those of the tenant's time zone"`
+	Span
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+}
+
+type usageOutput struct{ Body usageResult }
+
+// usageCursor is where a page begins. It carries the range, so that a period
+// that ends between two pages does not change what they are pages of.
+type usageCursor struct {
+	Range metering.Range
+	After *db.WindowCursor
+}
+
+func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error) {
+	m, c, err := s.meterAndCustomer(ctx, in.Meter, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	if m.Generation.Status == metering.Filling {
+		return nil, errBackfilling
+	}
+	groups, err := groupFilters(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	var at usageCursor
+	if at.Range, err = in.Span.within(s.period(ctx)); err != nil {
+		return nil, err
+	}
+	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
+		return nil, err
+	}
+	query := db.WindowQuery{
+		Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups,
+		After: at.After, Limit: in.PageSize,
+	}
+	page, err := s.Store.Usage.Windows(ctx, principalOf(ctx).Tenant.ID, query)
+	if err != nil {
+		return nil, err
+	}
+	result := usageResult{
+		Meter: usageMeter{m.ID.String(), m.Slug, m.EventType}, CustomerID: c.ExternalID,
+		Period: usagePeriod{at.Range.Start, at.Range.End}, Granularity: in.Granularity,
+		Groups: grouped(page), Total: page.Total, HasMore: page.More,
+	}
+	if page.More {
+		last := page.Windows[len(page.Windows)-1]
+		token := s.pageToken(ctx, usageCursor{at.Range, &db.WindowCursor{GroupID: last.GroupID, Start: last.Start}})
+		result.NextPageToken = &token
+	}
+	return &usageOutput{result}, nil
+}
+
+// grouped gives each group of a page its windows and subtotal.
+func grouped(page db.WindowPage) []usageGroup {
+	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
+	for _, g := range page.Groups {
+		subtotals[g.GroupID] = g.Total
+	}
+	groups := []usageGroup{}
+	for i, w := range page.Windows {
+		if i == 0 || w.GroupID != page.Windows[i-1].GroupID {
+			groups = append(groups, usageGroup{GroupKey: w.GroupKey, Subtotal: subtotals[w.GroupID]})
+		}
+		g := &groups[len(groups)-1]
+		g.Windows = append(g.Windows, usageWindow{w.Start.UTC(), w.End.UTC(), w.Value, w.LateValue, w.Final})
+	}
+	return groups
+}
+
+func (s *server) meterAndCustomer(ctx context.Context, slug, externalID string) (metering.Meter, metering.Customer, error) {
+	m, err := s.meter(ctx, slug)
+	if err != nil {
+		return metering.Meter{}, metering.Customer{}, err
+	}
+	c, err := s.customer(ctx, externalID)
+	return m, c, err
+}
+
+// groupFilters reads the query's group.<key>=value parameters.
+func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, error) {
+	filters := make(map[string]string)
+	for name, values := range exchangeOf(ctx).request.URL.Query() {
+		key, ok := strings.CutPrefix(name, "group.")
+		if !ok {
+			continue
+		}
+		if !slices.Contains(m.Generation.GroupBy, key) {
+			return nil, metering.Invalid("query.group", "must name a property that the meter groups by")
+		}
+		if len(values) > 1 || !storable(values[0]) {
+			return nil, metering.Invalid("query.group", "must have one value per property, in UTF-8")
+		}
+		filters[key] = values[0]
+	}
+	return filters, nil
+}
+
+type summaryInput struct {
+	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Span
+}
+
+type summaryItem struct {
+	MeterID    string           `json:"meter_id"`
+	MeterSlug  string           `json:"meter_slug"`
+	TotalUsage metering.Decimal `json:"total_usage"`
+}
+
+type summaryOutput struct{ Body []summaryItem }
+
+func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOutput, error) {
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	span, err := in.Span.within(s.period(ctx))
+	if err != nil {
+		return nil, err
+	}
+	totals, err := s.totals(ctx, c, span)
+	if err != nil {
+		return nil, err
+	}
+	out := &summaryOutput{[]summaryItem{}}
+	for _, t := range totals {
+		out.Body = append(out.Body, summaryItem{t.Meter.ID.String(), t.Meter.Slug, t.Usage})
+	}
+	return out, nil
+}
+
+// totals returns a customer's usage of every meter, or refuses while one of
+// them is still being counted for the first time.
+func (s *server) totals(ctx context.Context, c metering.Customer, span metering.Range) ([]db.MeterTotal, error) {
+	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range totals {
+		if t.Filling {
+			return nil, errBackfilling
+		}
+	}
+	return totals, nil
+}
+
+// meterTotal is one meter's usage; it does not wait for the other meters' backfills.
+func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug string, span metering.Range) (metering.Decimal, error) {
+	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
+	if err != nil {
+		return metering.Decimal{}, err
+	}
+	for _, t := range totals {
+		if t.Meter.Slug != slug {
+			continue
+		}
+		if t.Filling {
+			return metering.Decimal{}, errBackfilling
+		}
+		return t.Usage, nil
+	}
+	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
+}
+
+type totalInput struct {
+	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Meter    string `query:"meter" maxLength:"64" doc:"One meter's slug; all meters when absent"`
+	Span
+}
+
+type totalOutput struct {
+	Body struct {
+		Total metering.Decimal `json:"total"`
+	}
+}
+
+func (s *server) usageTotal(ctx context.Context, in *totalInput) (*totalOutput, error) {
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	span, err := in.Span.within(s.period(ctx))
+	if err != nil {
+		return nil, err
+	}
+	out := new(totalOutput)
+	if in.Meter != "" {
+		out.Body.Total, err = s.meterTotal(ctx, c, in.Meter, span)
+		return out, err
+	}
+	totals, err := s.totals(ctx, c, span)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range totals {
+		out.Body.Total = out.Body.Total.Add(t.Usage)
+	}
+	return out, nil
+}
+
+type comparisonInput struct {
+	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Meter    string `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
+}
+
+type comparisonOutput struct {
+	Body struct {
+		CurrentTotal  metering.Decimal `json:"current_total" doc:"The current calendar month, to date"`
+		PreviousTotal metering.Decimal `json:"previous_total" doc:"The whole calendar month before"`
+		Delta         metering.Decimal `json:"delta"`
+		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals; 0 when both totals are zero, 100 when only the previous one is"`
+	}
+}
+
+// usageComparison reads the whole current month: nothing lies further ahead
+// than an event's permitted lead, and what was accepted is never left out.
+func (s *server) usageComparison(ctx context.Context, in *comparisonInput) (*comparisonOutput, error) {
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	month := s.period(ctx)
+	before := metering.CalendarPeriod(month.Start.Add(-time.Microsecond), principalOf(ctx).Tenant.Location())
+	current, err := s.meterTotal(ctx, c, in.Meter, month)
+	if err != nil {
+		return nil, err
+	}
+	previous, err := s.meterTotal(ctx, c, in.Meter, before)
+	if err != nil {
+		return nil, err
+	}
+	compared := metering.Compare(current, previous)
+	out := new(comparisonOutput)
+	out.Body.CurrentTotal, out.Body.PreviousTotal = compared.Current, compared.Previous
+	out.Body.Delta, out.Body.PercentChange = compared.Delta, compared.PercentChange
+	return out, nil
+}

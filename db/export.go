@@ -1,0 +1,35 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Boundary returns the last of the next limit events after the cursor, where
+// at least one more follows it, and nil where the page is the last one. It
+// reads the index alone, so that an export can name its next page before it
+// has written this one.
+func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) (*EventCursor, error) {
+	if after == nil {
+		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
+	}
+	rows, err := s.pool.Query(ctx, `
+		select ts, id from events
+		where tenant_id = $1 and customer_id = $2 and ts >= $3 and ts < $4 and (ts, id) > ($5, $6)
+		order by ts, id
+		offset $7 limit 2`, tenant, customer, r.Start, r.End, after.At, [16]byte(after.ID), limit-1)
+	if err != nil {
+		return nil, coded(err)
+	}
+	ends, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c EventCursor, err error) {
+		return c, row.Scan(&c.At, (*[16]byte)(&c.ID))
+	})
+	if err != nil || len(ends) < 2 {
+		return nil, coded(err)
+	}
+	return &ends[0], nil
+}

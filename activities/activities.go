@@ -1,0 +1,35 @@
+// Package activities holds the outside effects that workflows are made of, one
+// each: reading or changing the ledger, counting a day, calling a provider.
+//
+// Every one of them may run twice, or twice at once. Their inputs and results
+// stay in Temporal's history, so they hold internal ids and numbers, never a
+// secret, an external id or a URL. They decide neither when nor how often they
+// run.
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// Activities are the effects and what they reach: the database, the keys of
+// its sealed secrets, the webhooks and the clock.
+type Activities struct {
+	store   *db.DB
+	keyring db.Keyring
+	webhook deliverer
+	now     func() time.Time
+}
+
+// deliverer sends a message to a webhook and says what the answer means.
+type deliverer interface {
+	Deliver(ctx context.Context, url, secret, id string, now time.Time, body []byte) (webhook.Answer, error)
+}
+
+// New makes the activities of a worker.
+func New(store *db.DB, keyring db.Keyring, webhook deliverer, now func() time.Time) *Activities {
+	return &Activities{store, keyring, webhook, now}
+}

@@ -1,0 +1,91 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// BackfillInput names the generation whose past is counted.
+type BackfillInput struct {
+	TenantID     metering.TenantID     `json:"tenant_id"`
+	GenerationID metering.GenerationID `json:"generation_id"`
+}
+
+// PlanBackfillResult is the days that are left to count, oldest first.
+type PlanBackfillResult struct {
+	Days []time.Time `json:"days"`
+}
+
+// PlanBackfill finds the days that may hold events and are not counted yet.
+func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
+	days, err := a.store.Backfills.Days(ctx, in.TenantID, in.GenerationID)
+	return PlanBackfillResult{days}, err
+}
+
+// CountDaysInput is a chunk of a backfill's days.
+type CountDaysInput struct {
+	BackfillInput
+	Days []time.Time `json:"days"`
+}
+
+// CountDaysResult is what a chunk added.
+type CountDaysResult struct {
+	Events int64 `json:"events"`
+}
+
+// countProgress is the heartbeat of CountDays: where another attempt goes on.
+type countProgress struct {
+	Done   int   `json:"done"` // days
+	Events int64 `json:"events"`
+}
+
+// beat is how often CountDays shows that it lives; a day may take minutes.
+const beat = 5 * time.Second
+
+// CountDays adds the events of each day to the generation's usage. A repeat
+// goes on after the last day that was reported, and counts no day twice.
+func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
+	var progress countProgress
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &progress); err != nil {
+			progress = countProgress{}
+		}
+	}
+	for _, day := range in.Days[min(progress.Done, len(in.Days)):] {
+		events, err := a.countDay(ctx, in.BackfillInput, day, progress)
+		if err != nil {
+			return CountDaysResult{}, err
+		}
+		progress.Done++
+		progress.Events += events
+		activity.RecordHeartbeat(ctx, progress)
+	}
+	return CountDaysResult{progress.Events}, nil
+}
+
+func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time, progress countProgress) (int64, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		ticks := time.NewTicker(beat)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				activity.RecordHeartbeat(ctx, progress)
+			}
+		}
+	}()
+	return a.store.Backfills.CountDay(ctx, in.TenantID, in.GenerationID, day)
+}
+
+// CompleteGeneration makes reads and billing use the generation.
+func (a *Activities) CompleteGeneration(ctx context.Context, in BackfillInput) error {
+	return a.store.Backfills.Complete(ctx, in.TenantID, in.GenerationID)
+}

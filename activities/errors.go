@@ -1,0 +1,64 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// retried is the one table of what Temporal may try again. A code that is
+// missing here is not tried again: somebody has to act first.
+var retried = map[metering.Code]bool{
+	metering.CodeOverloaded:   true,
+	metering.CodeUnavailable:  true,
+	metering.CodeBackfilling:  true,
+	metering.CodeProviderDown: true,
+	metering.CodeInternal:     true,
+}
+
+// Failure is what Temporal is told of err: the code as the failure's type, a
+// text without secrets or names, and how long to wait. Causes are for the log.
+func Failure(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || temporal.IsCanceledError(err) {
+		return err
+	}
+	code, message := metering.CodeOf(err), "internal error; the worker's log has its text"
+	var coded *metering.Error
+	if errors.As(err, &coded) && code != metering.CodeInternal {
+		message = coded.Message
+	}
+	return temporal.NewApplicationErrorWithOptions(message, string(code), temporal.ApplicationErrorOptions{
+		NonRetryable:   !retried[code],
+		NextRetryDelay: waitOf(err),
+		Category:       categoryOf(code),
+	})
+}
+
+// patience is the cause where a provider said when to come back.
+type patience struct{ wait time.Duration }
+
+func (p patience) Error() string { return "asked to wait " + p.wait.String() }
+
+func waitOf(err error) time.Duration {
+	var busy db.Busy
+	if errors.As(err, &busy) {
+		return busy.Wait
+	}
+	var asked patience
+	errors.As(err, &asked)
+	return asked.wait
+}
+
+// categoryOf keeps what is expected to happen out of the error metrics.
+func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
+	switch code {
+	case metering.CodeProviderDown, metering.CodeProviderRefuse, metering.CodeOverloaded, metering.CodeConflict:
+		return temporal.ApplicationErrorCategoryBenign
+	}
+	return temporal.ApplicationErrorCategoryUnspecified
+}

@@ -1,0 +1,167 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// lease outlasts a delivery, so that nobody sends a snapshot while another
+// still does.
+const lease = webhook.Timeout + 5*time.Second
+
+// BeginSyncInput names the customer whose requests a pass takes.
+type BeginSyncInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	CustomerID metering.CustomerID `json:"customer_id"`
+}
+
+// BeginSyncResult is what the pass answers.
+type BeginSyncResult struct {
+	Syncs []uuid.UUID `json:"syncs"`
+	After int64       `json:"after"` // the last sequence used before the pass
+}
+
+// BeginSync takes all open requests of the customer.
+func (a *Activities) BeginSync(ctx context.Context, in BeginSyncInput) (BeginSyncResult, error) {
+	pass, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
+	return BeginSyncResult(pass), err
+}
+
+// PrepareSnapshotInput names the customer and the pass.
+type PrepareSnapshotInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	CustomerID metering.CustomerID `json:"customer_id"`
+	After      int64               `json:"after"`
+}
+
+// PrepareSnapshotResult is what there is to send, if anything.
+type PrepareSnapshotResult struct {
+	Send     *Snapshot   `json:"send"`
+	UpToDate []uuid.UUID `json:"up_to_date"`
+	Skipped  []Skipped   `json:"skipped"`
+}
+
+// Snapshot names a stored message; its bytes stay in the database.
+type Snapshot struct {
+	ID          uuid.UUID `json:"id"`
+	Sequence    int64     `json:"sequence"`
+	PeriodStart time.Time `json:"period_start"`
+	PeriodEnd   time.Time `json:"period_end"`
+	Deadline    time.Time `json:"deadline"`
+}
+
+// Skipped is a meter that is left out, and why.
+type Skipped struct {
+	MeterID metering.MeterID `json:"meter_id"`
+	Reason  string           `json:"reason"`
+}
+
+// PrepareSnapshot writes down what the provider is to be told next.
+func (a *Activities) PrepareSnapshot(ctx context.Context, in PrepareSnapshotInput) (PrepareSnapshotResult, error) {
+	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.now())
+	if err != nil {
+		return PrepareSnapshotResult{}, err
+	}
+	out := PrepareSnapshotResult{UpToDate: prepared.UpToDate}
+	for _, skipped := range prepared.Skipped {
+		out.Skipped = append(out.Skipped, Skipped{skipped.MeterID, skipped.Reason})
+	}
+	if s := prepared.Send; s != nil {
+		out.Send = &Snapshot{s.ID, s.Sequence, s.Period.Start, s.Period.End, s.Deadline}
+	}
+	return out, nil
+}
+
+// DeliverSnapshotInput names the snapshot to send.
+type DeliverSnapshotInput struct {
+	TenantID   metering.TenantID `json:"tenant_id"`
+	SnapshotID uuid.UUID         `json:"snapshot_id"`
+}
+
+// DeliverSnapshotResult is what the receiver answered.
+type DeliverSnapshotResult struct {
+	Status int `json:"status"`
+}
+
+// DeliverSnapshot sends the snapshot's stored bytes once. That it may have
+// been sent is committed first.
+func (a *Activities) DeliverSnapshot(ctx context.Context, in DeliverSnapshotInput) (DeliverSnapshotResult, error) {
+	delivery, err := a.store.Ledger.MarkSent(ctx, in.TenantID, in.SnapshotID, a.now(), lease)
+	if err != nil {
+		return DeliverSnapshotResult{}, err
+	}
+	answer, err := a.deliver(ctx, in, delivery)
+	if err == nil {
+		return DeliverSnapshotResult{answer.Status}, nil
+	}
+	var coded *metering.Error
+	if errors.As(err, &coded) && answer.RetryAfter > 0 {
+		err = coded.Because(errors.Join(coded.Unwrap(), patience{answer.RetryAfter}))
+	}
+	text := "the message could not be sent"
+	if coded != nil {
+		text = coded.Message
+	}
+	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, text)
+	return DeliverSnapshotResult{}, errors.Join(err, released)
+}
+
+func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.Delivery) (webhook.Answer, error) {
+	secret, err := a.keyring.Open(in.TenantID, db.ProviderSecret, d.Provider.SealedSecret)
+	if err != nil {
+		return webhook.Answer{}, metering.Errorf(metering.CodeProviderRefuse,
+			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
+	}
+	return a.webhook.Deliver(ctx, d.Provider.Account, string(secret), in.SnapshotID.String(), a.now(), d.Body)
+}
+
+// SettleSnapshotInput is the provider's decision. Refusal says why it was
+// refused; "" means that it was taken.
+type SettleSnapshotInput struct {
+	TenantID   metering.TenantID `json:"tenant_id"`
+	SnapshotID uuid.UUID         `json:"snapshot_id"`
+	Status     int               `json:"status"`
+	Refusal    string            `json:"refusal"`
+}
+
+// SettleSnapshot records the provider's decision.
+func (a *Activities) SettleSnapshot(ctx context.Context, in SettleSnapshotInput) error {
+	if in.Refusal != "" {
+		return a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, db.Rejected, in.Refusal, a.now())
+	}
+	answer := fmt.Sprintf("the webhook answered %d", in.Status)
+	return a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, db.Acknowledged, answer, a.now())
+}
+
+// FinishSyncInput is how a pass ended.
+type FinishSyncInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	CustomerID metering.CustomerID `json:"customer_id"`
+	Syncs      []uuid.UUID         `json:"syncs"`
+	Problem    string              `json:"problem"`
+	Snapshots  []uuid.UUID         `json:"snapshots"`
+	Skipped    []Skipped           `json:"skipped"`
+}
+
+// FinishSyncResult says whether other requests have come meanwhile.
+type FinishSyncResult struct {
+	More bool `json:"more"`
+}
+
+// FinishSync answers the requests that the pass took.
+func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
+	answer := db.Answer{Syncs: in.Syncs, Problem: in.Problem, Snapshots: in.Snapshots}
+	for _, skipped := range in.Skipped {
+		answer.Skipped = append(answer.Skipped, metering.SkippedMeter{MeterID: skipped.MeterID, Reason: skipped.Reason})
+	}
+	more, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, answer, a.now())
+	return FinishSyncResult{more}, err
+}

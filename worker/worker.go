@@ -1,0 +1,80 @@
+// Package worker runs the workflows and their activities: it registers them,
+// polls both task queues, starts again what nobody is working on, and stops
+// without losing anything. It owns no rule of what happens.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/webhook"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// Config is what a worker works with. The caller opens and closes both clients.
+type Config struct {
+	Store                  *db.DB
+	Temporal               client.Client
+	Namespace              string // that Temporal uses; "" is "default"
+	Keyring                db.Keyring
+	Guard                  providers.Guard
+	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
+	Log                    *slog.Logger
+	Started                func() // called once both task queues are polled; may be nil
+}
+
+// stopTimeout is how long running activities may go on after a stop: longer
+// than any call to a provider takes.
+const stopTimeout = 30 * time.Second
+
+// Run works until ctx ends, and then stops gracefully.
+func Run(ctx context.Context, config Config) error {
+	if config.ProviderCallsPerSecond == 0 {
+		config.ProviderCallsPerSecond = 100
+	}
+	registerSearchAttributes(ctx, config)
+
+	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), time.Now)
+	fatal := make(chan error, 2)
+	options := worker.Options{
+		WorkerStopTimeout: stopTimeout,
+		OnFatalError:      func(err error) { fatal <- err },
+		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log}},
+	}
+	main := worker.New(config.Temporal, workflows.TaskQueue, options)
+	main.RegisterWorkflow(workflows.SyncCustomer)
+	main.RegisterWorkflow(workflows.BackfillMeter)
+	main.RegisterActivity(do)
+
+	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
+	options.DisableWorkflowWorker = true
+	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
+	calls.RegisterActivity(do.DeliverSnapshot)
+
+	if err := errors.Join(main.Start(), calls.Start()); err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	// Workflows stop being driven first; what they have started may still end.
+	defer calls.Stop()
+	defer main.Stop()
+	if config.Started != nil {
+		config.Started()
+	}
+	go reconcile(ctx, config)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-fatal:
+		return fmt.Errorf("poll task queues: %w", err)
+	}
+}

@@ -1,0 +1,55 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// daysPerStep is how many days one activity counts: few enough that progress
+// shows, many enough that five years stay a short history.
+const daysPerStep = 30
+
+// BackfillMeterInput names the generation whose past is to be counted.
+type BackfillMeterInput struct {
+	TenantID     metering.TenantID     `json:"tenant_id"`
+	GenerationID metering.GenerationID `json:"generation_id"`
+}
+
+// BackfillMeterResult is what was counted.
+type BackfillMeterResult struct {
+	Days   int   `json:"days"`
+	Events int64 `json:"events"`
+}
+
+// BackfillMeter counts the events that came before a generation was published,
+// day by day, and then makes reads and billing use it.
+func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterResult, error) {
+	var result BackfillMeterResult
+	generation := activities.BackfillInput{TenantID: in.TenantID, GenerationID: in.GenerationID}
+	var plan activities.PlanBackfillResult
+	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, generation).Get(ctx, &plan)
+	if err != nil {
+		return result, err
+	}
+	for total := len(plan.Days); len(plan.Days) > 0; {
+		step := plan.Days[:min(daysPerStep, len(plan.Days))]
+		plan.Days = plan.Days[len(step):]
+		summary := fmt.Sprintf("count %s to %s", step[0].Format(time.DateOnly), step[len(step)-1].Format(time.DateOnly))
+		var counted activities.CountDaysResult
+		err := workflow.ExecuteActivity(counting(ctx, summary), do.CountDays,
+			activities.CountDaysInput{BackfillInput: generation, Days: step}).Get(ctx, &counted)
+		if err != nil {
+			return result, err
+		}
+		result.Days += len(step)
+		result.Events += counted.Events
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events", result.Days, total, result.Events))
+	}
+	err = workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteGeneration, generation).Get(ctx, nil)
+	return result, err
+}

@@ -1,0 +1,101 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// startTimeout bounds how long a caller waits for Temporal to take a start.
+const startTimeout = 5 * time.Second
+
+// Priorities of task queues: what a person waits for comes first.
+const (
+	interactive = 1
+	background  = 4
+)
+
+// SyncCustomerID is the workflow id of a customer's sync: one run at a time.
+func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
+	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
+}
+
+// BackfillMeterID is the workflow id of a generation's backfill.
+func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID) string {
+	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
+}
+
+// StartSyncCustomer makes sure that a pass begins after now, in the run that
+// is open or in a new one, and does not wait for it: no worker has to be
+// alive. The request's row is committed before. CodeUnavailable when Temporal
+// does not answer.
+func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
+	input := SyncCustomerInput{TenantID: tenant, CustomerID: customer}
+	options := client.StartWorkflowOptions{
+		ID:            SyncCustomerID(tenant, customer),
+		TaskQueue:     TaskQueue,
+		StaticSummary: fmt.Sprintf("Sync the usage of %s", customer),
+		StaticDetails: fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored snapshot at a time. "+
+			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
+		TypedSearchAttributes: attributesOf(tenant,
+			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)),
+			outcomeAttribute.ValueSet(running)),
+		Priority: temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
+	}
+	if trigger != metering.Manual {
+		options.Priority.PriorityKey = background
+	}
+	return start(ctx, &options, func(ctx context.Context, unindexed bool) error {
+		input.Unindexed = unindexed
+		_, err := c.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
+		return err
+	})
+}
+
+// StartBackfillMeter makes sure that a run counts the generation's past, and
+// does not wait for it. CodeUnavailable when Temporal does not answer.
+func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, generation metering.GenerationID) error {
+	options := client.StartWorkflowOptions{
+		ID:                       BackfillMeterID(tenant, generation),
+		TaskQueue:                TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            fmt.Sprintf("Count the past of a meter of %s", tenant),
+		StaticDetails: fmt.Sprintf("Counts what was ingested before generation %d of %s was published. "+
+			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", generation, tenant),
+		TypedSearchAttributes: attributesOf(tenant),
+		Priority:              temporal.Priority{PriorityKey: background, FairnessKey: tenant.String()},
+	}
+	input := BackfillMeterInput{TenantID: tenant, GenerationID: generation}
+	return start(ctx, &options, func(ctx context.Context, _ bool) error {
+		_, err := c.ExecuteWorkflow(ctx, options, BackfillMeter, input)
+		return err
+	})
+}
+
+// start runs call with the search attributes, and without them where they are
+// not registered: then operators find less, but the work is done.
+func start(ctx context.Context, options *client.StartWorkflowOptions, call func(ctx context.Context, unindexed bool) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := call(ctx, false)
+	var invalid *serviceerror.InvalidArgument
+	if errors.As(err, &invalid) {
+		slog.WarnContext(ctx, "search attributes are not registered: starting without them", "workflow_id", options.ID)
+		options.TypedSearchAttributes = temporal.SearchAttributes{}
+		err = call(ctx, true)
+	}
+	if err != nil {
+		return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
+			Because(fmt.Errorf("start %s: %w", options.ID, err))
+	}
+	return nil
+}

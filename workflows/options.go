@@ -1,0 +1,78 @@
+// Package workflows says what happens next, when, how often and until when.
+// A workflow does no I/O, reads no clock and no configuration, and holds
+// nothing but what its history holds: internal ids and numbers.
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+)
+
+// Task queues: calls to providers have one of their own, with a rate limit.
+const (
+	TaskQueue         = "odometer"
+	ProviderTaskQueue = "odometer-providers"
+)
+
+// do names the activities; their methods are never called here.
+var do *activities.Activities
+
+// storing is for a step in the database: it is tried until it succeeds or
+// somebody has to act.
+func storing(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           TaskQueue,
+		StartToCloseTimeout: time.Minute,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+		Summary:             summary,
+	})
+}
+
+// leastPatience is how long a provider is tried although the deadline is near or over.
+const leastPatience = time.Hour
+
+// calling is for a call to a provider: it is tried, visibly, until the deadline.
+func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              ProviderTaskQueue,
+		StartToCloseTimeout:    30 * time.Second,
+		ScheduleToCloseTimeout: max(leastPatience, deadline.Sub(workflow.Now(ctx))),
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
+		Summary:                summary,
+	})
+}
+
+// counting is for a long step in the database that reports its progress.
+func counting(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           TaskQueue,
+		StartToCloseTimeout: 2 * time.Hour,
+		HeartbeatTimeout:    30 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+		Summary:             summary,
+	})
+}
+
+// problemOf is what an activity that is not tried again says should be done.
+// ok is false where the failure says nothing of that kind.
+func problemOf(err error) (code, message string, ok bool) {
+	var failure *temporal.ApplicationError
+	if errors.As(err, &failure) && failure.NonRetryable() {
+		return failure.Type(), failure.Message(), true
+	}
+	return "", "", false
+}
+
+// timedOut says whether an activity was tried until its time was over. The
+// server then reports the last failure, or a timeout where there was none.
+func timedOut(err error) bool {
+	var timeout *temporal.TimeoutError
+	var tried *temporal.ActivityError
+	return errors.As(err, &timeout) || errors.As(err, &tried) && tried.RetryState() == enumspb.RETRY_STATE_TIMEOUT
+}

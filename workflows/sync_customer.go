@@ -1,0 +1,197 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// syncRequested tells a SyncCustomer run that a request row was committed.
+const syncRequested = "sync-requested"
+
+// passesPerRun bounds a run's history where requests keep coming.
+const passesPerRun = 200
+
+// SyncCustomerInput names the customer. Unindexed says that the search
+// attributes are not registered.
+type SyncCustomerInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	CustomerID metering.CustomerID `json:"customer_id"`
+	Unindexed  bool                `json:"unindexed"`
+}
+
+// SyncCustomerResult is what a run did.
+type SyncCustomerResult struct {
+	Passes int `json:"passes"`
+	Sent   int `json:"sent"` // snapshots
+}
+
+// SyncCustomer brings a customer's usage to the billing provider, once for all
+// requests that are open, and again for those that come while it reads.
+//
+// A request is a committed row before it is a signal. A pass takes all rows
+// first and reads the totals after that, so that every answer comes from a
+// pass that began after its request; the run ends only when no row and no
+// signal is left.
+func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
+	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
+	return s.run(ctx)
+}
+
+type syncCustomer struct {
+	SyncCustomerInput
+	requests workflow.ReceiveChannel
+	result   SyncCustomerResult
+	problem  string   // of the last pass
+	progress []string // rows of the table that operators see
+}
+
+func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
+	for {
+		s.drain()
+		more, err := s.pass(ctx)
+		if err != nil {
+			return s.result, err
+		}
+		if more = s.requests.Len() > 0 || more; !more {
+			return s.finish(ctx)
+		}
+		if s.result.Passes >= passesPerRun || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			s.drain()
+			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
+		}
+	}
+}
+
+// drain forgets the signals: the pass that follows takes every request row.
+func (s *syncCustomer) drain() {
+	for s.requests.ReceiveAsync(nil) {
+	}
+}
+
+func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
+	if s.problem == "" {
+		return s.result, s.index(ctx, outcomeAttribute.ValueSet(succeeded))
+	}
+	if err := s.index(ctx, outcomeAttribute.ValueSet(failed)); err != nil {
+		return s.result, err
+	}
+	return s.result, temporal.NewNonRetryableApplicationError(s.problem, "sync_failed", nil)
+}
+
+// pass answers the open requests. More says that others have come since.
+func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
+	var begun activities.BeginSyncResult
+	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync,
+		activities.BeginSyncInput{TenantID: s.TenantID, CustomerID: s.CustomerID}).Get(ctx, &begun)
+	if err != nil || len(begun.Syncs) == 0 {
+		return false, err
+	}
+	s.result.Passes++
+	answer, interrupted := s.send(ctx, begun.After)
+	if interrupted != nil {
+		answer.Problem = "the sync was interrupted; sync again"
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+	}
+	s.problem = answer.Problem
+	answer.TenantID, answer.CustomerID, answer.Syncs = s.TenantID, s.CustomerID, begun.Syncs
+	var finished activities.FinishSyncResult
+	err = workflow.ExecuteActivity(storing(ctx, "answer the requests"), do.FinishSync, answer).Get(ctx, &finished)
+	if interrupted != nil {
+		err = interrupted
+	}
+	return finished.More, err
+}
+
+// send tells the provider what it has not been told, one snapshot at a time.
+// Its error is one that no answer to the requests can explain.
+func (s *syncCustomer) send(ctx workflow.Context, after int64) (activities.FinishSyncInput, error) {
+	for {
+		var prepared activities.PrepareSnapshotResult
+		err := workflow.ExecuteActivity(storing(ctx, "read totals, write the next snapshot"), do.PrepareSnapshot,
+			activities.PrepareSnapshotInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after}).Get(ctx, &prepared)
+		if _, message, ok := problemOf(err); ok {
+			return activities.FinishSyncInput{Problem: message}, nil
+		}
+		if err != nil {
+			return activities.FinishSyncInput{}, err
+		}
+		if prepared.Send == nil {
+			return activities.FinishSyncInput{Snapshots: prepared.UpToDate, Skipped: prepared.Skipped}, nil
+		}
+		problem, err := s.deliver(ctx, *prepared.Send)
+		if problem != "" || err != nil {
+			return activities.FinishSyncInput{Problem: problem, Snapshots: []uuid.UUID{prepared.Send.ID}}, err
+		}
+	}
+}
+
+// deliver sends one snapshot until the provider has decided on it, and records
+// the decision. The problem says what an operator has to do.
+func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapshot) (problem string, err error) {
+	if err := s.index(ctx, periodAttribute.ValueSet(snapshot.PeriodStart.Format(time.DateOnly))); err != nil {
+		return "", err
+	}
+	s.report(ctx, snapshot, "sending")
+	name := fmt.Sprintf("snapshot %d, period from %s", snapshot.Sequence, snapshot.PeriodStart.Format(time.DateOnly))
+	var answer activities.DeliverSnapshotResult
+	err = workflow.ExecuteActivity(calling(ctx, snapshot.Deadline, "send "+name), do.DeliverSnapshot,
+		activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID}).Get(ctx, &answer)
+	code, refusal, refused := problemOf(err)
+	switch {
+	case refused && code == string(metering.CodeConflict):
+		s.report(ctx, snapshot, "overtaken: "+refusal)
+		return "", nil // it was settled or its account replaced meanwhile: preparing again finds what is left
+	case refused && code != string(metering.CodeProviderRefuse):
+		s.report(ctx, snapshot, refusal)
+		return refusal, nil
+	case timedOut(err):
+		s.report(ctx, snapshot, "no answer until the deadline")
+		return "the provider did not answer until the period's deadline; sync again once it does", nil
+	case err != nil && !refused:
+		return "", err
+	}
+	err = workflow.ExecuteActivity(storing(ctx, "settle "+name), do.SettleSnapshot, activities.SettleSnapshotInput{
+		TenantID: s.TenantID, SnapshotID: snapshot.ID, Status: answer.Status, Refusal: refusal,
+	}).Get(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if refused {
+		s.report(ctx, snapshot, "refused: "+refusal)
+		return refusal, nil
+	}
+	s.result.Sent++
+	s.report(ctx, snapshot, fmt.Sprintf("acknowledged (%d)", answer.Status))
+	return "", nil
+}
+
+// report shows operators where the run stands: its latest snapshots.
+func (s *syncCustomer) report(ctx workflow.Context, snapshot activities.Snapshot, state string) {
+	const shown = 20
+	row := fmt.Sprintf("| %d | %s to %s | %s |", snapshot.Sequence,
+		snapshot.PeriodStart.Format(time.DateOnly), snapshot.PeriodEnd.Format(time.DateOnly), state)
+	last := len(s.progress) - 1
+	if last >= 0 && strings.HasPrefix(s.progress[last], fmt.Sprintf("| %d |", snapshot.Sequence)) {
+		s.progress[last] = row
+	} else {
+		s.progress = append(s.progress, row)
+	}
+	s.progress = s.progress[max(0, len(s.progress)-shown):]
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d\n\n| snapshot | period | state |\n|---|---|---|\n%s\n",
+		s.result.Passes, strings.Join(s.progress, "\n")))
+}
+
+func (s *syncCustomer) index(ctx workflow.Context, update temporal.SearchAttributeUpdate) error {
+	if s.Unindexed {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, update)
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -134,36 +135,34 @@ func ParseTime(text string) (time.Time, error) {
 // hash covers what the client sent, so that a repeat without a timestamp is
 // the same event whenever it comes.
 func (s SentEvent) hash() [32]byte {
-	h := sha256.New()
-	part := func(present bool, text []byte) {
-		if !present {
-			h.Write([]byte{0})
-			return
+	text := make([]byte, 0, 512)
+	part := func(present bool, content string) {
+		if present {
+			text = strconv.AppendInt(text, int64(len(content)), 10)
 		}
-		fmt.Fprintf(h, "%d:", len(text))
-		h.Write(text)
+		text = append(append(text, ':'), content...)
 	}
-	part(true, []byte(s.EventType))
-	part(true, []byte(s.CustomerID))
+	part(true, s.EventType)
+	part(true, s.CustomerID)
 	part(s.Timestamp != nil, optional(s.Timestamp))
-	part(given(s.Value), []byte(canonicalNumber(string(s.Value))))
+	part(given(s.Value), canonicalNumber(string(s.Value)))
 	part(given(s.Properties), compact(s.Properties))
-	return [32]byte(h.Sum(nil))
+	return sha256.Sum256(text)
 }
 
-func optional(text *string) []byte {
+func optional(text *string) string {
 	if text == nil {
-		return nil
+		return ""
 	}
-	return []byte(*text)
+	return *text
 }
 
-func compact(raw json.RawMessage) []byte {
+func compact(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
-		return raw
+		return string(raw)
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 // judgeProperties accepts a JSON object that the database can hold as it is:

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
@@ -56,12 +54,13 @@ func reconcile(ctx context.Context, config Config) {
 }
 
 func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
+	start := workflows.NewClient(config.Temporal)
 	filling, err := config.Store.Backfills.Filling(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range filling { // a run that is open is left alone
-		if err := workflows.StartBackfillMeter(ctx, config.Temporal, f.Tenant, f.Generation); err != nil {
+		if err := start.StartBackfillMeter(ctx, f.Tenant, f.Generation); err != nil {
 			return err
 		}
 	}
@@ -70,30 +69,9 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 		return err
 	}
 	for _, o := range open {
-		// An open run takes every request before it ends.
-		working, err := isOpen(ctx, config, workflows.SyncCustomerID(o.Tenant, o.Customer))
-		if err != nil {
+		if err := start.RestartSyncCustomer(ctx, o.Tenant, o.Customer); err != nil {
 			return err
 		}
-		if working {
-			continue
-		}
-		if err := workflows.StartSyncCustomer(ctx, config.Temporal, o.Tenant, o.Customer, metering.Scheduled); err != nil {
-			return err
-		}
-		config.Log.InfoContext(ctx, "sync started again", "tenant_id", o.Tenant, "customer_id", o.Customer)
 	}
 	return nil
-}
-
-func isOpen(ctx context.Context, config Config, workflowID string) (bool, error) {
-	description, err := config.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }

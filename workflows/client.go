@@ -34,11 +34,36 @@ func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID)
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
 }
 
+// Client starts workflows.
+type Client struct{ temporal client.Client }
+
+// NewClient returns a Client over a connection that the caller closes.
+func NewClient(temporal client.Client) Client { return Client{temporal} }
+
 // StartSyncCustomer makes sure that a pass begins after now, in the run that
 // is open or in a new one, and does not wait for it: no worker has to be
 // alive. The request's row is committed before. CodeUnavailable when Temporal
 // does not answer.
-func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
+func (c Client) StartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+	return c.syncCustomer(ctx, tenant, customer, metering.Manual, interactive)
+}
+
+// RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for
+// any longer. It leaves a run that is open alone, because that takes every
+// request before it ends.
+func (c Client) RestartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+	description, err := c.temporal.DescribeWorkflowExecution(ctx, SyncCustomerID(tenant, customer), "")
+	var missing *serviceerror.NotFound
+	if err != nil && !errors.As(err, &missing) {
+		return unreachable(SyncCustomerID(tenant, customer), err)
+	}
+	if description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil
+	}
+	return c.syncCustomer(ctx, tenant, customer, metering.Scheduled, background)
+}
+
+func (c Client) syncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger, priority int) error {
 	input := SyncCustomerInput{TenantID: tenant, CustomerID: customer}
 	options := client.StartWorkflowOptions{
 		ID:            SyncCustomerID(tenant, customer),
@@ -49,21 +74,18 @@ func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 		TypedSearchAttributes: attributesOf(tenant,
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)),
 			outcomeAttribute.ValueSet(running)),
-		Priority: temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
-	}
-	if trigger != metering.Manual {
-		options.Priority.PriorityKey = background
+		Priority: temporal.Priority{PriorityKey: priority, FairnessKey: tenant.String()},
 	}
 	return start(ctx, &options, func(ctx context.Context, unindexed bool) error {
 		input.Unindexed = unindexed
-		_, err := c.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
+		_, err := c.temporal.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
 		return err
 	})
 }
 
 // StartBackfillMeter makes sure that a run counts the generation's past, and
 // does not wait for it. CodeUnavailable when Temporal does not answer.
-func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, generation metering.GenerationID) error {
+func (c Client) StartBackfillMeter(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
 	options := client.StartWorkflowOptions{
 		ID:                       BackfillMeterID(tenant, generation),
 		TaskQueue:                TaskQueue,
@@ -76,7 +98,7 @@ func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.Te
 	}
 	input := BackfillMeterInput{TenantID: tenant, GenerationID: generation}
 	return start(ctx, &options, func(ctx context.Context, _ bool) error {
-		_, err := c.ExecuteWorkflow(ctx, options, BackfillMeter, input)
+		_, err := c.temporal.ExecuteWorkflow(ctx, options, BackfillMeter, input)
 		return err
 	})
 }
@@ -94,8 +116,12 @@ func start(ctx context.Context, options *client.StartWorkflowOptions, call func(
 		err = call(ctx, true)
 	}
 	if err != nil {
-		return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
-			Because(fmt.Errorf("start %s: %w", options.ID, err))
+		return unreachable(options.ID, err)
 	}
 	return nil
+}
+
+func unreachable(workflowID string, cause error) error {
+	return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
+		Because(fmt.Errorf("start %s: %w", workflowID, cause))
 }

@@ -54,13 +54,12 @@ func reconcile(ctx context.Context, config Config) {
 }
 
 func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
-	start := workflows.NewClient(config.Temporal)
 	filling, err := config.Store.Backfills.Filling(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range filling { // a run that is open is left alone
-		if err := start.StartBackfillMeter(ctx, f.Tenant, f.Generation); err != nil {
+		if err := workflows.StartBackfillMeter(ctx, config.Temporal, f.Tenant, f.Generation); err != nil {
 			return err
 		}
 	}
@@ -69,7 +68,7 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 		return err
 	}
 	for _, o := range open {
-		if err := start.RestartSyncCustomer(ctx, o.Tenant, o.Customer); err != nil {
+		if err := workflows.RestartSyncCustomer(ctx, config.Temporal, o.Tenant, o.Customer); err != nil {
 			return err
 		}
 	}

@@ -34,36 +34,11 @@ func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID)
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
 }
 
-// Client starts workflows.
-type Client struct{ temporal client.Client }
-
-// NewClient returns a Client over a connection that the caller closes.
-func NewClient(temporal client.Client) Client { return Client{temporal} }
-
 // StartSyncCustomer makes sure that a pass begins after now, in the run that
 // is open or in a new one, and does not wait for it: no worker has to be
 // alive. The request's row is committed before. CodeUnavailable when Temporal
 // does not answer.
-func (c Client) StartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
-	return c.syncCustomer(ctx, tenant, customer, metering.Manual, interactive)
-}
-
-// RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for
-// any longer. It leaves a run that is open alone, because that takes every
-// request before it ends.
-func (c Client) RestartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
-	description, err := c.temporal.DescribeWorkflowExecution(ctx, SyncCustomerID(tenant, customer), "")
-	var missing *serviceerror.NotFound
-	if err != nil && !errors.As(err, &missing) {
-		return unreachable(SyncCustomerID(tenant, customer), err)
-	}
-	if description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return nil
-	}
-	return c.syncCustomer(ctx, tenant, customer, metering.Scheduled, background)
-}
-
-func (c Client) syncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger, priority int) error {
+func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
 	input := SyncCustomerInput{TenantID: tenant, CustomerID: customer}
 	options := client.StartWorkflowOptions{
 		ID:            SyncCustomerID(tenant, customer),
@@ -74,18 +49,36 @@ func (c Client) syncCustomer(ctx context.Context, tenant metering.TenantID, cust
 		TypedSearchAttributes: attributesOf(tenant,
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)),
 			outcomeAttribute.ValueSet(running)),
-		Priority: temporal.Priority{PriorityKey: priority, FairnessKey: tenant.String()},
+		Priority: temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
+	}
+	if trigger != metering.Manual {
+		options.Priority.PriorityKey = background
 	}
 	return start(ctx, &options, func(ctx context.Context, unindexed bool) error {
 		input.Unindexed = unindexed
-		_, err := c.temporal.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
+		_, err := c.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
 		return err
 	})
 }
 
+// RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for
+// any longer. It leaves a run that is open alone, because that takes every
+// request before it ends.
+func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
+	description, err := c.DescribeWorkflowExecution(ctx, SyncCustomerID(tenant, customer), "")
+	var missing *serviceerror.NotFound
+	if err != nil && !errors.As(err, &missing) {
+		return unreachable(SyncCustomerID(tenant, customer), err)
+	}
+	if description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil
+	}
+	return StartSyncCustomer(ctx, c, tenant, customer, metering.Scheduled)
+}
+
 // StartBackfillMeter makes sure that a run counts the generation's past, and
 // does not wait for it. CodeUnavailable when Temporal does not answer.
-func (c Client) StartBackfillMeter(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
+func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, generation metering.GenerationID) error {
 	options := client.StartWorkflowOptions{
 		ID:                       BackfillMeterID(tenant, generation),
 		TaskQueue:                TaskQueue,
@@ -98,7 +91,7 @@ func (c Client) StartBackfillMeter(ctx context.Context, tenant metering.TenantID
 	}
 	input := BackfillMeterInput{TenantID: tenant, GenerationID: generation}
 	return start(ctx, &options, func(ctx context.Context, _ bool) error {
-		_, err := c.temporal.ExecuteWorkflow(ctx, options, BackfillMeter, input)
+		_, err := c.ExecuteWorkflow(ctx, options, BackfillMeter, input)
 		return err
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
@@ -28,52 +29,54 @@ import (
 
 // bundle is a server with a tenant of the test's own.
 type bundle struct {
-	store     *db.DB
-	writer    *db.Writer
-	keys      api.Keys
-	tenant    metering.Tenant
-	key       string // an admin key
-	url       string
-	client    *client.ClientWithResponses
-	workflows *fakeWorkflows
-	ahead     atomic.Int64 // how far the server's clock is ahead of ours
+	store    *db.DB
+	writer   *db.Writer
+	keys     api.Keys
+	tenant   metering.Tenant
+	key      string // an admin key
+	url      string
+	client   *client.ClientWithResponses
+	temporal *fakeTemporal
+	ahead    atomic.Int64 // how far the server's clock is ahead of ours
 }
 
-// fakeWorkflows notes what was started, or is a Temporal that does not answer.
-type fakeWorkflows struct {
+// fakeTemporal notes the ids of the workflows that were started, or does not
+// answer. Calls that the API has no reason to make panic.
+type fakeTemporal struct {
+	temporal.Client
 	down    atomic.Bool
 	started chan string
 }
 
 var errDown = errors.New("connection refused")
 
-func (f *fakeWorkflows) StartBackfillMeter(_ context.Context, _ metering.TenantID, _ metering.GenerationID) error {
-	return f.start("backfill")
+func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, options temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+	return nil, f.start(options.ID)
 }
 
-func (f *fakeWorkflows) StartSyncCustomer(_ context.Context, _ metering.TenantID, _ metering.CustomerID) error {
-	return f.start("sync")
+func (f *fakeTemporal) SignalWithStartWorkflow(_ context.Context, id, _ string, _ any, _ temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+	return nil, f.start(id)
 }
 
-func (f *fakeWorkflows) start(name string) error {
+func (f *fakeTemporal) CheckHealth(context.Context, *temporal.CheckHealthRequest) (*temporal.CheckHealthResponse, error) {
+	if f.down.Load() {
+		return nil, errDown
+	}
+	return new(temporal.CheckHealthResponse), nil
+}
+
+func (f *fakeTemporal) start(id string) error {
 	if f.down.Load() {
 		return errDown
 	}
-	f.started <- name
-	return nil
-}
-
-func (f *fakeWorkflows) Reachable(context.Context) error {
-	if f.down.Load() {
-		return errDown
-	}
+	f.started <- id
 	return nil
 }
 
 func setup(t testing.TB, zone ...string) *bundle {
 	t.Helper()
 	store := dbtest.Open(t)
-	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), workflows: &fakeWorkflows{started: make(chan string, 100)}}
+	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}}
 	secret := make([]byte, 32)
 	rand.Read(secret)
 	var err error
@@ -86,7 +89,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 	require.NoError(t, err)
 	guard := providers.Guard{AllowLoopback: true}
 	handler, err := api.New(api.Deps{
-		Store: store, Writer: b.writer, Workflows: b.workflows, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
+		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
 	})

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"time"
+
+	"go.temporal.io/sdk/client"
 )
 
 type healthOutput struct {
@@ -42,7 +44,7 @@ func (s *server) readiness(ctx context.Context, _ *struct{}) (*readinessOutput, 
 	if out.Body.Database != "ok" {
 		out.Status, out.Body.Status = 503, "unavailable"
 	}
-	if err := s.Workflows.Reachable(ctx); err != nil {
+	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
 		out.Body.Temporal = "unavailable"
 	}
 	return out, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 type meter struct {
@@ -73,9 +74,7 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 
 // startBackfill is a convenience: the worker starts what stays filling.
 func (s *server) startBackfill(ctx context.Context, generation metering.GenerationID) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if err := s.Workflows.StartBackfillMeter(ctx, principalOf(ctx).Tenant.ID, generation); err != nil {
+	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, generation); err != nil {
 		s.Log.WarnContext(ctx, "start backfill", "generation", generation, "error", err)
 	}
 }

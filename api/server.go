@@ -6,7 +6,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -16,9 +15,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db"
-	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -27,7 +26,7 @@ import (
 type Deps struct {
 	Store         *db.DB
 	Writer        *db.Writer
-	Workflows     Workflows
+	Temporal      client.Client
 	Guard         providers.Guard
 	Webhook       *webhook.Client
 	Keyring       db.Keyring
@@ -37,13 +36,6 @@ type Deps struct {
 	Now           func() time.Time
 	Log           *slog.Logger
 	Metrics       prometheus.Registerer
-}
-
-// Workflows starts what goes on after a request has been answered.
-type Workflows interface {
-	StartBackfillMeter(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error
-	StartSyncCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error
-	Reachable(ctx context.Context) error
 }
 
 type server struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 const (
@@ -89,20 +90,17 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 	if err != nil {
 		return nil, err
 	}
-	starting, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := s.Workflows.StartSyncCustomer(starting, who.Tenant.ID, c.ID); err != nil {
-		return nil, s.withdraw(ctx, run, err)
+	if err := workflows.StartSyncCustomer(ctx, s.Temporal, who.Tenant.ID, c.ID, metering.Manual); err != nil {
+		s.withdraw(context.WithoutCancel(ctx), run)
+		return nil, err
 	}
 	return s.awaitSync(ctx, run.ID)
 }
 
-func (s *server) withdraw(ctx context.Context, run metering.Sync, cause error) error {
-	ctx = context.WithoutCancel(ctx)
+func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 	if err := s.Store.Syncs.Withdraw(ctx, principalOf(ctx).Tenant.ID, run.ID); err != nil {
 		s.Log.WarnContext(ctx, "withdraw sync", "sync", run.ID, "error", err)
 	}
-	return metering.Errorf(metering.CodeUnavailable, "the sync could not be started; nothing was sent").Because(cause)
 }
 
 // awaitSync answers 200 with the finished run, or 202 while it goes on.

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func operations(t *testing.T) []*huma.Operation {
+	t.Helper()
+	var all []*huma.Operation
+	for _, item := range newServer(Deps{}).api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete, item.Head, item.Options, item.Trace} {
+			if op != nil {
+				all = append(all, op)
+			}
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestEveryOperationNamesAPermissionOfTheTable(t *testing.T) {
+	t.Parallel()
+	for _, op := range operations(t) {
+		permission, ok := op.Metadata["permission"].(Permission)
+		require.True(t, ok, op.OperationID)
+		_, listed := permissions[permission]
+		require.True(t, listed || permission == Public, "%s asks for %q", op.OperationID, permission)
+		require.Equal(t, permission == Public, len(op.Security) == 0, op.OperationID)
+	}
+}
+
+func TestOnlyHealthIsPublic(t *testing.T) {
+	t.Parallel()
+	var public []string
+	for _, op := range operations(t) {
+		if op.Metadata["permission"] == Public {
+			public = append(public, op.OperationID)
+		}
+	}
+	require.ElementsMatch(t, []string{"get-health", "get-readiness"}, public)
+}
+
+func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {
+	t.Parallel()
+	for p, grant := range permissions {
+		require.True(t, p.allows(metering.ScopeAdmin), p)
+		require.Contains(t, grant.roles, Owner, p)
+	}
+	for scope := range scopePrefixes {
+		require.True(t, within(scope, metering.ScopeAdmin))
+		require.True(t, within(scope, scope))
+	}
+	require.False(t, within(metering.ScopeAdmin, metering.ScopeReadWrite))
+	require.False(t, within(metering.ScopeReadOnly, metering.ScopeIngestOnly))
+}
+
+func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
+	t.Parallel()
+	for scope := range scopePrefixes {
+		require.False(t, Permission("").allows(scope))
+	}
+}

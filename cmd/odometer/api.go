@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	headerBytes   = 64 << 10
+	stopTimeout   = 40 * time.Second // longer than a sync is waited for
+	memoryLimit   = 110 << 20        // where GOMEMLIMIT does not say otherwise
+)
+
+// serveAPI runs until ctx ends, and then until every request is answered and
+// every accepted event is stored.
+func serveAPI(ctx context.Context, env *environment) error {
+	log := env.logger()
+	url, listen, metricsAddress := env.databaseURL(), env.address("LISTEN_ADDRESS", "127.0.0.1:8080"), env.address("METRICS_ADDRESS", "")
+	keys, keyring := env.keys(), env.keyring()
+	base := env.baseURL("BASE_URL", defaultBase(listen))
+	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
+	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
+	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
+	temporal, _ := env.temporal(log)
+	if err := env.err(); err != nil {
+		return err
+	}
+	defer temporal.Close()
+	if env.get("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	store, err := db.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	// Ingest has connections of its own: while it waits for a lock, keys are
+	// still checked and usage is still read.
+	ingest, err := db.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer ingest.Close()
+	writer := db.NewWriter(ingest, coalescing)
+	defer writer.Close()
+
+	registry := newRegistry()
+	handler, err := api.New(api.Deps{
+		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Now: time.Now, Log: log, Metrics: registry,
+	})
+	if err != nil {
+		return err
+	}
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	if metricsAddress == "" {
+		return serve(ctx, log, endpoint{listen, withMetrics(handler, metrics)})
+	}
+	return serve(ctx, log, endpoint{listen, handler}, endpoint{metricsAddress, withMetrics(http.NotFoundHandler(), metrics)})
+}
+
+func defaultBase(listen string) string {
+	if strings.HasPrefix(listen, ":") {
+		return "http://localhost" + listen
+	}
+	return "http://" + listen
+}
+
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func withMetrics(handler, metrics http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+type endpoint struct {
+	address string
+	handler http.Handler
+}
+
+// serve answers on every endpoint until ctx ends, then until the requests
+// under way are answered.
+func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
+	ended := make(chan error, len(endpoints))
+	var servers []*http.Server
+	for _, e := range endpoints {
+		listener, err := net.Listen("tcp", e.address)
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		server := &http.Server{
+			Handler: e.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		}
+		servers = append(servers, server)
+		log.Info("listening", "address", listener.Addr().String())
+		go func() { ended <- server.Serve(listener) }()
+	}
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		log.Info("stopping")
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	for _, server := range servers {
+		err = errors.Join(err, server.Shutdown(stopping))
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db"
+)
+
+// environment reads settings and collects what is wrong with them, so that a
+// start names every problem at once. It never repeats a value.
+type environment struct {
+	get      func(string) string
+	problems []string
+}
+
+func (e *environment) problem(name, format string, args ...any) {
+	e.problems = append(e.problems, name+" "+fmt.Sprintf(format, args...))
+}
+
+// err is everything that was wrong, or nil.
+func (e *environment) err() error {
+	if len(e.problems) == 0 {
+		return nil
+	}
+	return errors.New("the environment is not complete:\n  " + strings.Join(e.problems, "\n  "))
+}
+
+func (e *environment) databaseURL() string {
+	text := e.get("DATABASE_URL")
+	if text == "" {
+		e.problem("DATABASE_URL", "is required, such as postgres://odometer@127.0.0.1:5432/odometer")
+		return ""
+	}
+	if u, err := url.Parse(text); err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		e.problem("DATABASE_URL", "must be a postgres:// URL")
+	}
+	return text
+}
+
+// secret is the one from which every key of the API is derived.
+func (e *environment) secret() []byte {
+	text := e.get("ODOMETER_SECRET")
+	if text == "" {
+		e.problem("ODOMETER_SECRET", "is required: head -c 32 /dev/urandom | base64 makes one")
+		return nil
+	}
+	secret, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(secret) < 32 {
+		e.problem("ODOMETER_SECRET", "must be at least 32 bytes in base64")
+	}
+	return secret
+}
+
+var prefixPattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
+
+func (e *environment) keys() (keys api.Keys) {
+	prefix := cmp.Or(e.get("API_KEY_PREFIX"), "svc")
+	if !prefixPattern.MatchString(prefix) {
+		e.problem("API_KEY_PREFIX", "must be 1 to 16 letters a-z and digits")
+	}
+	keys, err := api.NewKeys(prefix, e.secret())
+	if err != nil {
+		e.problem("ODOMETER_SECRET", "cannot be used: %v", err)
+	}
+	return keys
+}
+
+func (e *environment) keyring() db.Keyring {
+	text := e.get("ODOMETER_ENCRYPTION_KEYS")
+	if text == "" {
+		e.problem("ODOMETER_ENCRYPTION_KEYS", "is required, such as 2026:BASE64 of 32 bytes")
+		return db.Keyring{}
+	}
+	ring, err := db.ParseKeyring(text)
+	if err != nil {
+		e.problem("ODOMETER_ENCRYPTION_KEYS", "%v", err)
+	}
+	return ring
+}
+
+// address is a place to listen on; absent is its value when unset.
+func (e *environment) address(name, absent string) string {
+	text := cmp.Or(e.get(name), absent)
+	if text == "" {
+		return ""
+	}
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		e.problem(name, "must be HOST:PORT or :PORT")
+	}
+	return text
+}
+
+// baseURL is a URL that paths are appended to.
+func (e *environment) baseURL(name, absent string) string {
+	text := strings.TrimRight(cmp.Or(e.get(name), absent), "/")
+	if text == "" {
+		return ""
+	}
+	if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		e.problem(name, "must be a URL that begins with http:// or https://")
+	}
+	return text
+}
+
+// count is a positive number, or 0 when unset.
+func (e *environment) count(name string) int {
+	text := e.get(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		e.problem(name, "must be a whole number above 0")
+	}
+	return n
+}
+
+func (e *environment) flag(name string) bool {
+	text := e.get(name)
+	if text == "" {
+		return false
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		e.problem(name, "must be true or false")
+	}
+	return on
+}
+
+func (e *environment) logger() *slog.Logger {
+	var level slog.Level
+	if text := e.get("LOG_LEVEL"); text != "" {
+		if err := level.UnmarshalText([]byte(text)); err != nil {
+			e.problem("LOG_LEVEL", "must be debug, info, warn or error")
+		}
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// temporal reads the settings that Temporal's own tools read. The client
+// connects when it is first used: the API starts and ingests without Temporal.
+func (e *environment) temporal(logger *slog.Logger) (lazy client.Client, namespace string) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		e.problem("TEMPORAL_…", "%v", err)
+		return nil, ""
+	}
+	options.Logger = log.NewStructuredLogger(logger)
+	if lazy, err = client.NewLazyClient(options); err != nil {
+		e.problem("TEMPORAL_…", "%v", err)
+	}
+	return lazy, options.Namespace
+}

@@ -1,0 +1,78 @@
+// Command odometer is the whole service in one binary: the API, the Temporal
+// worker, and the tools of whoever operates them. It is configured by its
+// environment alone.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // tenants' zones, also where the system has none
+)
+
+const usage = `odometer meters usage and syncs it to billing providers.
+
+  odometer api              serve the HTTP API
+  odometer worker           run the Temporal worker
+  odometer migrate          bring the database's schema up to date
+  odometer tenant create    make a tenant and its first admin key
+  odometer openapi          print the OpenAPI document
+
+Environment:
+  DATABASE_URL              PostgreSQL URL of a TimescaleDB database
+  LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
+  METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
+  ODOMETER_SECRET           at least 32 random bytes in base64; API keys and page tokens depend on it
+  ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals providers' secrets, all open them
+  API_KEY_PREFIX            svc when unset
+  BASE_URL                  where clients reach the API; http://LISTEN_ADDRESS when unset
+  ERROR_DOCS_BASE           BASE_URL/errors when unset
+  TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
+  TEMPORAL_UI_URL           where operators find the Temporal UI
+  ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
+  INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
+  INGEST_LANES              transactions of one tenant at once; 2 when unset
+  LOG_LEVEL                 debug, info, warn or error; info when unset
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "odometer:", err)
+		os.Exit(1)
+	}
+}
+
+// run executes one command line.
+func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	env := &environment{get: getenv}
+	switch {
+	case is(args, "api"):
+		return serveAPI(ctx, env)
+	case is(args, "worker"):
+		return runWorker(ctx, env)
+	case is(args, "migrate"):
+		return migrate(ctx, env)
+	case is(args, "openapi"):
+		return printDocument(out, args[1:])
+	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":
+		return createTenant(ctx, env, args[2:], out)
+	}
+	return flag.ErrHelp
+}
+
+// is says whether the command is name; only openapi takes flags.
+func is(args []string, name string) bool {
+	return len(args) > 0 && args[0] == name && (len(args) == 1 || name == "openapi")
+}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"context"
+
+	"github.com/odometer-metering/odometer/db"
+)
+
+func migrate(ctx context.Context, env *environment) error {
+	url := env.databaseURL()
+	if err := env.err(); err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return store.Migrate(ctx)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/worker"
+)
+
+// runWorker works until ctx ends, and then until the activities under way have
+// ended or handed their work back.
+func runWorker(ctx context.Context, env *environment) error {
+	log := env.logger()
+	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
+	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
+	temporal, namespace := env.temporal(log)
+	if err := env.err(); err != nil {
+		return err
+	}
+	defer temporal.Close()
+	store, err := db.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var started atomic.Bool
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		if address == "" {
+			<-ctx.Done()
+			served <- nil
+			return
+		}
+		served <- serve(ctx, log, endpoint{address, workerRoutes(&started)})
+	}()
+	err = worker.Run(ctx, worker.Config{
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Log: log,
+		Started: func() { started.Store(true) },
+	})
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// workerRoutes answers for a worker: ready means that it polls its task queues.
+func workerRoutes(started *atomic.Bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !started.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}

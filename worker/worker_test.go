@@ -1,0 +1,278 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/receiver"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/worker"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+// system is a database, a Temporal namespace and a receiver of the test's own,
+// with one customer.
+type system struct {
+	testing.TB
+	store     *db.DB
+	url       string // of the database
+	writer    *db.Writer
+	temporal  client.Client
+	namespace string
+	keyring   db.Keyring
+	receiver  string // its URL
+	tenant    metering.TenantID
+	customer  metering.Customer
+	meter     metering.Meter
+}
+
+func newSystem(t testing.TB) *system {
+	t.Helper()
+	s := &system{TB: t}
+	s.store, s.url = dbtest.Fresh(t)
+	s.writer = db.NewWriter(s.store, db.WriterOptions{})
+	t.Cleanup(s.writer.Close)
+	s.namespace, s.temporal = newNamespace(t)
+	server := httptest.NewServer(receiver.New(webhookSecret))
+	t.Cleanup(server.Close)
+	s.receiver = server.URL
+	var err error
+	s.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	require.NoError(t, err)
+	s.tenant = dbtest.Tenant(t, s.store).ID
+	s.customer = dbtest.Customer(t, s.store, s.tenant, "canary-customer")
+	s.meter = dbtest.Meter(t, s.store, s.tenant, "api-calls", "api_call")
+	s.useProvider(s.receiver + "/canary-path")
+	return s
+}
+
+// newNamespace makes a Temporal namespace, so that test binaries do not meet.
+func newNamespace(t testing.TB) (string, client.Client) {
+	t.Helper()
+	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
+	if address == "" {
+		t.Fatal("TEST_TEMPORAL_ADDRESS is not set: run make test, or dev/up test go test ./...")
+	}
+	name := "test-" + uuid.NewString()
+	namespaces, err := client.NewNamespaceClient(client.Options{HostPort: address})
+	require.NoError(t, err)
+	defer namespaces.Close()
+	err = namespaces.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(t, err)
+	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: name, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		_, err := temporal.DescribeTaskQueue(t.Context(), workflows.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+		return err
+	})
+	return name, temporal
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (s *system) useProvider(url string) {
+	s.Helper()
+	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(webhookSecret))
+	require.NoError(s, err)
+	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Account: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
+	})
+	require.NoError(s, err)
+}
+
+// work runs a worker in this process until the test ends or stop is called.
+func (s *system) work() (stop func()) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	started, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- worker.Run(ctx, worker.Config{
+			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
+			Guard: providers.Guard{AllowLoopback: true}, Log: quiet(), Started: func() { close(started) },
+		})
+	}()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			require.NoError(s, <-ended)
+		}
+	}
+	s.Cleanup(stop)
+	select {
+	case <-started:
+	case err := <-ended:
+		s.Fatalf("the worker ended: %v", err)
+	}
+	return stop
+}
+
+func (s *system) use(value string) {
+	s.Helper()
+	_, err := s.writer.Ingest(s.Context(), s.tenant,
+		[]metering.Event{dbtest.Event(s, "api_call", s.customer.ExternalID, time.Now(), value, "", "")})
+	require.NoError(s, err)
+}
+
+// request asks for a sync as the API does.
+func (s *system) request() uuid.UUID {
+	s.Helper()
+	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, time.Now())
+	require.NoError(s, err)
+	require.NoError(s, workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual))
+	return sync.ID
+}
+
+func (s *system) await(id uuid.UUID) metering.Sync {
+	s.Helper()
+	var sync metering.Sync
+	dbtest.Eventually(s, 60*time.Second, func() (err error) {
+		if sync, err = s.store.Syncs.Get(s.Context(), s.tenant, id); err == nil && !sync.Status.Done() {
+			err = fmt.Errorf("the sync is %s", sync.Status)
+		}
+		return err
+	})
+	return sync
+}
+
+func (s *system) behave(behaviour string) {
+	s.Helper()
+	response, err := http.Post(s.receiver+"/behave", "application/json", strings.NewReader(behaviour))
+	require.NoError(s, err)
+	response.Body.Close()
+	require.Equal(s, http.StatusNoContent, response.StatusCode)
+}
+
+func (s *system) received() []receiver.Delivery {
+	s.Helper()
+	response, err := http.Get(s.receiver + "/received")
+	require.NoError(s, err)
+	defer response.Body.Close()
+	var deliveries []receiver.Delivery
+	require.NoError(s, json.NewDecoder(response.Body).Decode(&deliveries))
+	return deliveries
+}
+
+// billed is what the receiver would put on the invoice: the last total by
+// sequence. It fails where a sequence came with two bodies.
+func (s *system) billed() (usage string) {
+	s.Helper()
+	bodies := map[int64]string{}
+	var last int64
+	for _, delivery := range s.received() {
+		require.True(s, delivery.SignatureValid)
+		var m struct {
+			Data struct {
+				Sequence int64
+				Meters   []struct{ Usage json.Number }
+			}
+		}
+		require.NoError(s, json.Unmarshal([]byte(delivery.Body), &m))
+		if before, seen := bodies[m.Data.Sequence]; seen {
+			require.Equal(s, before, delivery.Body, "sequence %d", m.Data.Sequence)
+		}
+		bodies[m.Data.Sequence] = delivery.Body
+		if m.Data.Sequence >= last {
+			last, usage = m.Data.Sequence, m.Data.Meters[0].Usage.String()
+		}
+	}
+	return usage
+}
+
+func (s *system) awaitClosed(workflowID string) error {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	defer cancel()
+	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
+}
+
+func TestASyncTellsTheReceiverTheTotal(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	s.use("41.5")
+	s.use("0.25")
+	sync := s.await(s.request())
+	require.Equal(t, metering.SyncSucceeded, sync.Status)
+	require.Len(t, sync.Entries, 1)
+	require.Equal(t, "41.75", sync.Entries[0].Usage.String())
+	require.Equal(t, "acknowledged", sync.Entries[0].Status)
+	require.Equal(t, "api-calls", sync.Entries[0].MeterSlug)
+	require.Equal(t, "41.75", s.billed())
+	require.NoError(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)))
+
+	again := s.await(s.request())
+	require.Equal(t, metering.SyncSucceeded, again.Status)
+	require.Equal(t, sync.Entries, again.Entries, "nothing has changed: nothing is sent, and the entries are those that hold")
+	require.Len(t, s.received(), 1)
+}
+
+func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.use("1")
+	first, second := s.request(), s.request()
+	s.work()
+	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
+	require.Equal(t, metering.SyncSucceeded, s.await(second).Status)
+	require.Equal(t, "1", s.billed())
+	require.Len(t, s.received(), 1)
+}
+
+func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	s.use("5")
+	s.behave(`{"status":404,"times":1}`)
+	sync := s.await(s.request())
+	require.Equal(t, metering.SyncFailed, sync.Status)
+	require.Equal(t, "the webhook answered 404; check that its URL takes POST requests", sync.Problem)
+	require.Len(t, sync.Entries, 1)
+	require.Equal(t, "rejected", sync.Entries[0].Status)
+	require.ErrorContains(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)), "check that its URL takes POST requests")
+
+	again := s.await(s.request())
+	require.Equal(t, metering.SyncSucceeded, again.Status)
+	require.EqualValues(t, 2, again.Entries[0].Sequence)
+	require.Equal(t, "5", s.billed())
+}
+
+func TestAnOutageIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	s.use("5")
+	s.behave(`{"status":503,"times":2}`)
+	sync := s.await(s.request())
+	require.Equal(t, metering.SyncSucceeded, sync.Status)
+	require.Equal(t, "5", s.billed())
+	require.Len(t, s.received(), 3)
+}
+

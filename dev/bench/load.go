@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// load sends prepared requests over so many connections, each taking the next
+// one as soon as its former is answered, and returns the time until the last
+// answer. It writes bytes made outside the clock and reads answers with
+// net/http, because a client that shares the machine's cores must cost little.
+func load(address string, connections int, requests [][]byte) (time.Duration, error) {
+	pending := make(chan []byte, len(requests))
+	for _, r := range requests {
+		pending <- r
+	}
+	close(pending)
+	conns := make([]net.Conn, connections)
+	for i := range conns {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return 0, fmt.Errorf("connect: %w", err)
+		}
+		defer conn.Close()
+		conns[i] = conn
+	}
+	var group sync.WaitGroup
+	failures := make(chan error, connections)
+	start := time.Now()
+	for _, conn := range conns {
+		group.Go(func() { failures <- send(conn, pending) })
+	}
+	group.Wait()
+	took := time.Since(start)
+	close(failures)
+	for err := range failures {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
+}
+
+func send(conn net.Conn, pending <-chan []byte) error {
+	reader := bufio.NewReader(conn)
+	for request := range pending {
+		if _, err := conn.Write(request); err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("the server answered %d: %s", response.StatusCode, body)
+		}
+	}
+	return nil
+}
+
+// rawRequest is a POST as it goes over the wire.
+func rawRequest(path, key string, body []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, key, len(body))
+	b.Write(body)
+	return b.Bytes()
+}

@@ -1,6 +1,9 @@
 package metering
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // Granularity is the width of a usage window.
 type Granularity string
@@ -24,37 +27,35 @@ func (r Range) Empty() bool { return !r.Start.Before(r.End) }
 func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // WindowOf returns the local window of zone that t lies in. Where the zone's
-// offset changes within a window, the window is cut at the change, so that
+// offset changes within a window, the hour is cut at the change, so that
 // windows never overlap and every day and month is a whole number of hours'
 // windows. The bounds are in UTC.
 func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
-	switch g {
-	case Month:
-		y, m, _ := t.In(zone).Date()
-		return Range{firstInstant(y, m, 1, zone), firstInstant(y, m+1, 1, zone)}
-	case Day:
-		y, m, d := t.In(zone).Date()
-		return Range{firstInstant(y, m, d, zone), firstInstant(y, m, d+1, zone)}
-	default:
+	if g == Hour {
 		return hourOf(t, zone)
 	}
+	y, m, d := t.In(zone).Date()
+	w := Range{firstInstant(y, m, d, zone), firstInstant(y, m, d+1, zone)}
+	if g == Month {
+		w = Range{firstInstant(y, m, 1, zone), firstInstant(y, m+1, 1, zone)}
+	}
+	if !t.Before(w.End) { // clocks went back over midnight: t's date has ended before
+		return WindowOf(w.End, g, zone)
+	}
+	return w
 }
 
 func hourOf(t time.Time, zone *time.Location) Range {
-	local := t.In(zone)
-	_, offset := local.Zone()
-	sinceHour := (t.Unix() + int64(offset)) % 3600
-	if sinceHour < 0 {
-		sinceHour += 3600
-	}
-	start := time.Unix(t.Unix()-sinceHour, 0).UTC()
+	t = t.UTC().Truncate(time.Second)
+	const hour = 3600
+	local := t.Unix() + int64(offset(t, zone)/time.Second)
+	start := t.Add(-time.Duration((local%hour+hour)%hour) * time.Second)
 	end := start.Add(time.Hour)
-	from, until := local.ZoneBounds()
-	if !from.IsZero() && start.Before(from) {
-		start = from.UTC()
+	if at, changes := offsetChange(start, t, zone); changes {
+		start = at
 	}
-	if !until.IsZero() && end.After(until) {
-		end = until.UTC()
+	if at, changes := offsetChange(t, end.Add(-time.Second), zone); changes {
+		end = at
 	}
 	return Range{start, end}
 }
@@ -62,21 +63,40 @@ func hourOf(t time.Time, zone *time.Location) Range {
 // firstInstant returns the first instant of a local day, also where midnight
 // is skipped or happens twice.
 func firstInstant(y int, m time.Month, d int, zone *time.Location) time.Time {
-	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
-	if from, _ := t.ZoneBounds(); !from.IsZero() {
-		before := from.Add(-time.Nanosecond)
-		_, offsetBefore := before.In(zone).Zone()
-		_, offsetAfter := from.In(zone).Zone()
-		midnightBefore := time.Date(y, m, d, 0, 0, 0, 0, time.FixedZone("", offsetBefore))
-		midnightAfter := time.Date(y, m, d, 0, 0, 0, 0, time.FixedZone("", offsetAfter))
-		switch {
-		case midnightBefore.Before(from):
-			return midnightBefore.UTC() // midnight happened under the former offset: the first of the two
-		case midnightAfter.Before(from):
-			return from.UTC() // midnight was skipped: the day begins with the change
-		}
+	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	from, until := midnight.Add(-farthestOffset), midnight.Add(farthestOffset)
+	before, after := midnight.Add(-offset(from, zone)), midnight.Add(-offset(until, zone))
+	at, changes := offsetChange(from, until, zone)
+	switch {
+	case !changes || before.Before(at):
+		return before
+	case after.Before(at): // midnight is skipped: the day begins with the change
+		return at
 	}
-	return t.UTC()
+	return after
+}
+
+// farthestOffset is more than any zone has been ahead of UTC or behind it.
+const farthestOffset = 17 * time.Hour
+
+// offset is how far the zone's clocks are ahead of UTC at t.
+func offset(t time.Time, zone *time.Location) time.Duration {
+	_, seconds := t.In(zone).Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+// offsetChange returns the instant after from, and not after until, at which
+// the zone's offset changes. It asks for offsets alone: Time.ZoneBounds ends
+// at the turn of a year in a zone that is given as a rule.
+func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, changes bool) {
+	before := offset(from, zone)
+	if offset(until, zone) == before {
+		return time.Time{}, false
+	}
+	seconds := sort.Search(int(until.Sub(from)/time.Second), func(i int) bool {
+		return offset(from.Add(time.Duration(i)*time.Second), zone) != before
+	})
+	return from.Add(time.Duration(seconds) * time.Second), true
 }
 
 // Span is a Range cut so that each part can be read from the cheapest place
@@ -94,14 +114,14 @@ func Split(r Range, zone *time.Location) Span {
 		return Span{}
 	}
 	hours := wholeWindows(r, Hour, zone)
-	if hours.Empty() {
+	if hours.End.Before(hours.Start) { // r is part of one hour
 		return Span{Ragged: []Range{r}}
 	}
 	span := Span{Ragged: nonEmpty(Range{r.Start, hours.Start}, Range{hours.End, r.End})}
 	span.Months = wholeWindows(hours, Month, zone)
 	if span.Months.Empty() {
 		span.Months = Range{}
-		span.Hours = []Range{hours}
+		span.Hours = nonEmpty(hours)
 		return span
 	}
 	span.Hours = nonEmpty(Range{hours.Start, span.Months.Start}, Range{span.Months.End, hours.End})

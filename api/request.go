@@ -128,9 +128,9 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 		status = http.StatusOK
 	}
 	s.metrics.observe(route, status, took)
-	level := slog.LevelDebug
-	if status >= http.StatusInternalServerError && x.request.Context().Err() == nil {
-		level = slog.LevelError
+	level := levelOf(status, x.err)
+	if x.request.Context().Err() != nil {
+		level = slog.LevelDebug // the client went away
 	}
 	if !s.Log.Enabled(x.request.Context(), level) {
 		return
@@ -144,6 +144,18 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 		attributes = append(attributes, slog.String("error", x.err.Error()))
 	}
 	s.Log.LogAttrs(x.request.Context(), level, "request", attributes...)
+}
+
+// levelOf keeps what clients do wrong, and what the metrics count, out of the
+// log of those who operate the service.
+func levelOf(status int, err error) slog.Level {
+	switch {
+	case status == http.StatusInternalServerError:
+		return slog.LevelError
+	case status > http.StatusInternalServerError && metering.CodeOf(err) != metering.CodeOverloaded:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // recorder remembers what was answered.

@@ -26,7 +26,7 @@ const (
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
 	stopTimeout   = 40 * time.Second // longer than a sync is waited for
-	memoryLimit   = 110 << 20        // where GOMEMLIMIT does not say otherwise
+	memoryLimit   = 100 << 20        // where GOMEMLIMIT does not say otherwise
 )
 
 // serveAPI runs until ctx ends, and then until every request is answered and

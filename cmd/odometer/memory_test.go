@@ -1,0 +1,100 @@
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+// unreachable is a Temporal address that nothing listens on.
+const unreachable = "127.0.0.1:1"
+
+func batch(events int, properties string) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"events":[`)
+	for i := range events {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"event_type":"call","customer_id":"c%d","properties":{"p":%q}}`, i%10, properties)
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+// TestMemoryStaysBoundedWhenNothingCanBeStored sends as much as 64 clients can
+// to an API whose database is locked.
+func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
+	const most = 150 << 20
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	api := system.API(t)
+
+	lock, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer lock.Close(t.Context())
+	_, err = lock.Exec(t.Context(), `begin; lock table events in access exclusive mode`)
+	require.NoError(t, err)
+
+	bodies := map[string][]byte{
+		"many events":  batch(1000, strings.Repeat("x", 8200)),
+		"one value":    []byte(`{"events":[{"event_type":"` + strings.Repeat("x", 8<<20-100) + `"}]}`),
+		"empty events": []byte(`{"events":[` + strings.Repeat("{},", 2_790_000) + `{}]}`),
+		"ignored":      []byte(`{"ignored":[` + strings.Repeat("0,", 4_190_000) + `0],"events":[{}]}`),
+	}
+	var statuses sync.Map
+	for name, body := range bodies {
+		require.LessOrEqual(t, len(body), 8<<20, name)
+		var clients sync.WaitGroup
+		until := time.Now().Add(2 * time.Second)
+		for range 64 {
+			clients.Go(func() {
+				for time.Now().Before(until) {
+					status := post(t, api.URL, key, body)
+					count, _ := statuses.LoadOrStore(status, new(atomic.Int64))
+					count.(*atomic.Int64).Add(1)
+				}
+			})
+		}
+		clients.Wait()
+		_, peak := api.Memory(t)
+		t.Logf("%s: peak %d MiB", name, peak>>20)
+		require.LessOrEqual(t, peak, int64(most), name)
+	}
+	statuses.Range(func(status, count any) bool {
+		t.Logf("%v: %d", status, count.(*atomic.Int64).Load())
+		require.Contains(t, []any{200, 422, 503, 0}, status) // 200: every event was rejected, so none was to be stored
+		return true
+	})
+}
+
+// post returns the status, or 0 where the server closed the connection under
+// a body that it refused.
+func post(t *testing.T, url, key string, body []byte) int {
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/events/batch", bytes.NewReader(body))
+	if err != nil {
+		return -1
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}

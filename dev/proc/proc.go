@@ -1,0 +1,267 @@
+// Package proc runs the odometer binary for tests that need processes of
+// their own: to kill, to restart, to put side by side, or to measure.
+package proc
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// System is a set of processes on one database and one Temporal server.
+type System struct {
+	binary string
+	env    []string
+}
+
+// Config says where the processes belong. Env is added to their environment.
+type Config struct {
+	DatabaseURL     string // migrated by New
+	TemporalAddress string // may be one that does not answer
+	Env             []string
+}
+
+// New builds the binary, once per test binary, and migrates the database.
+func New(t testing.TB, config Config) *System {
+	t.Helper()
+	s := &System{binary: build(t), env: append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=default",
+		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
+	}, config.Env...)}
+	s.Run(t, "migrate")
+	return s
+}
+
+func randomKey() string {
+	var key [32]byte
+	rand.Read(key[:])
+	return base64.StdEncoding.EncodeToString(key[:])
+}
+
+var built struct {
+	sync.Once
+	path string
+	err  error
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	built.Do(func() {
+		_, here, _, _ := runtime.Caller(0)
+		folder, err := os.MkdirTemp("", "odometer-test-*")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(folder, "odometer")
+		command := exec.Command("go", "build", "-o", built.path, "./cmd/odometer")
+		command.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+		if out, err := command.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("build odometer: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// Run executes one command of the binary to its end and returns what it printed.
+func (s *System) Run(t testing.TB, args ...string) string {
+	t.Helper()
+	command := exec.Command(s.binary, args...)
+	command.Env = s.env
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("odometer %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// Tenant makes a tenant and returns its id and its admin key.
+func (s *System) Tenant(t testing.TB) (id, key string) {
+	t.Helper()
+	var made struct {
+		ID  string `json:"tenant_id"`
+		Key string `json:"admin_key"`
+	}
+	if err := json.Unmarshal([]byte(s.Run(t, "tenant", "create", "--name", "Test", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.ID, made.Key
+}
+
+// Process is one api or worker. It is killed at the end of the test.
+type Process struct {
+	Address string // HOST:PORT of its HTTP server; the same after a restart
+	URL     string // the same as a URL
+
+	system  *System
+	role    string
+	log     *os.File
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// API starts an api process and waits until it is ready.
+func (s *System) API(t testing.TB) *Process { return s.start(t, "api", "LISTEN_ADDRESS") }
+
+// Worker starts a worker process and waits until it is ready.
+func (s *System) Worker(t testing.TB) *Process { return s.start(t, "worker", "METRICS_ADDRESS") }
+
+func (s *System) start(t testing.TB, role, variable string) *Process {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), role+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{Address: freeAddress(t), role: role, log: log}
+	p.URL = "http://" + p.Address
+	p.system = &System{s.binary, append(s.env[:len(s.env):len(s.env)], variable+"="+p.Address)}
+	t.Cleanup(func() {
+		p.Kill(t)
+		if t.Failed() {
+			t.Logf("%s at %s:\n%s", role, p.Address, p.Log(t))
+		}
+		_ = log.Close()
+	})
+	p.Start(t)
+	return p
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// Start starts a process that was killed or stopped, at the same address.
+func (p *Process) Start(t testing.TB) {
+	t.Helper()
+	p.command = exec.Command(p.system.binary, p.role)
+	p.command.Env = p.system.env
+	p.command.Stdout, p.command.Stderr = p.log, p.log
+	if err := p.command.Start(); err != nil {
+		t.Fatalf("start %s: %v", p.role, err)
+	}
+	ended := make(chan struct{})
+	p.ended = ended
+	go func(command *exec.Cmd) {
+		_ = command.Wait() // being killed is not a failure
+		close(ended)
+	}(p.command)
+	p.awaitReady(t)
+}
+
+func (p *Process) awaitReady(t testing.TB) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		response, err := http.Get(p.URL + "/readyz")
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+			err = fmt.Errorf("/readyz answers %d", response.StatusCode)
+		}
+		select {
+		case <-p.ended:
+			t.Fatalf("%s has ended:\n%s", p.role, p.Log(t))
+		case <-deadline:
+			t.Fatalf("%s is not ready: %v\n%s", p.role, err, p.Log(t))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends the process at once, as a crash would.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	<-p.ended
+}
+
+// Stop asks the process to end and waits until it has.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(60 * time.Second):
+		t.Fatalf("%s does not stop:\n%s", p.role, p.Log(t))
+	}
+}
+
+func (p *Process) signal(t testing.TB, signal os.Signal) {
+	t.Helper()
+	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("signal %s: %v", p.role, err)
+	}
+}
+
+// Restart kills the process and starts it again at the same address.
+func (p *Process) Restart(t testing.TB) {
+	t.Helper()
+	p.Kill(t)
+	p.Start(t)
+}
+
+// Log returns the end of what the process has written.
+func (p *Process) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text[max(0, len(text)-logTail):])
+}
+
+const logTail = 8 << 10
+
+// Memory returns the bytes the process holds, now and at the most since it started.
+func (p *Process) Memory(t testing.TB) (now, peak int64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes(t, status, "VmRSS:"), kilobytes(t, status, "VmHWM:")
+}
+
+func kilobytes(t testing.TB, status []byte, name string) int64 {
+	t.Helper()
+	for line := range strings.Lines(string(status)) {
+		if figure, ok := strings.CutPrefix(line, name); ok {
+			n, err := strconv.ParseInt(strings.Fields(figure)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatalf("/proc has no %s", name)
+	return 0
+}

@@ -13,6 +13,7 @@ require (
 
 require (
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
+	github.com/compose-spec/compose-go/v2 v2.16.2 // indirect
 	github.com/oapi-codegen/runtime v1.8.0 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -41,7 +41,7 @@ func New(t testing.TB, config Config) *System {
 	t.Helper()
 	s := &System{binary: build(t), env: append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
-		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=default",
+		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + Namespace(t, config.TemporalAddress),
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
 	}, config.Env...)}
 	s.Run(t, "migrate")

@@ -1,0 +1,63 @@
+package proc
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+var namespaces atomic.Int64
+
+// Namespace makes a Temporal namespace of the test's own. Ids of tenants begin
+// at 1 in every database, so that two tests in one namespace would meet in the
+// same workflow. Where Temporal does not answer, it returns "default".
+func Namespace(t testing.TB, address string) string {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return client.DefaultNamespace
+	}
+	conn.Close()
+	registrar, err := client.NewNamespaceClient(client.Options{HostPort: address})
+	if err != nil {
+		t.Fatalf("temporal: %v", err)
+	}
+	defer registrar.Close()
+	name := fmt.Sprintf("test-%d-%d", os.Getpid(), namespaces.Add(1))
+	err = registrar.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	if err != nil {
+		t.Fatalf("register namespace: %v", err)
+	}
+	awaitNamespace(t, address, name)
+	return name
+}
+
+// awaitNamespace waits until the server's caches know the namespace.
+func awaitNamespace(t testing.TB, address, name string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		c, err := client.Dial(client.Options{HostPort: address, Namespace: name})
+		if err == nil {
+			_, err = c.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: name})
+			c.Close()
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("namespace %s is not ready: %v", name, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

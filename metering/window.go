@@ -31,7 +31,7 @@ func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) 
 // windows never overlap and every day and month is a whole number of hours'
 // windows. The bounds are in UTC.
 func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
-	if g == Hour {
+	if g != Day && g != Month {
 		return hourOf(t, zone)
 	}
 	y, m, d := t.In(zone).Date()

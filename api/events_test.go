@@ -1,0 +1,274 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func (b *bundle) ingest(t testing.TB, path, body string) client.IngestResult {
+	t.Helper()
+	a := b.send(t, "POST", path, body)
+	require.Equal(t, 200, a.status, a.body)
+	var result client.IngestResult
+	require.NoError(t, json.Unmarshal([]byte(a.body), &result))
+	return result
+}
+
+func (b *bundle) total(t testing.TB, customer string) string {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/usage/total?customer="+customer, "")
+	require.Equal(t, 200, a.status, a.body)
+	return strings.TrimSpace(a.body)
+}
+
+func (b *bundle) meter(t testing.TB, slug, eventType string, groupBy ...string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"slug": slug, "event_type": eventType, "group_by": append([]string{}, groupBy...)})
+	require.NoError(t, err)
+	a := b.send(t, "POST", "/v1/meters", string(body))
+	require.Equal(t, 201, a.status, a.body)
+}
+
+func TestWhatIsAcceptedIsInTheTotalAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	require.JSONEq(t, `{"accepted":1,"rejected":0,"duplicates":0,"warnings":[],"errors":[]}`,
+		b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`).body)
+	require.Equal(t, `{"total":1}`, b.total(t, "acme"))
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":0.1}`)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":0.2,"unknown":"is ignored"}`)
+	require.Equal(t, `{"total":1.3}`, b.total(t, "acme"))
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":999999999999999999.999999999999}`)
+	require.Equal(t, `{"total":1000000000000000001.299999999999}`, b.total(t, "acme"))
+}
+
+func TestEveryEventOfABatchIsJudgedAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const canary = "CANARY"
+	result := b.ingest(t, "/v1/events/batch", `{"ignored":[1,{"a":"b"}],"events":[
+		{"event_type":"call","customer_id":"acme","value":2},
+		{"event_type":7,"customer_id":"acme"},
+		{"event_type":"call","customer_id":"acme","value":"CANARY"},
+		null,
+		"CANARY",
+		{"event_type":"call","customer_id":"acme","timestamp":"CANARY"},
+		{"event_type":"call","customer_id":"acme","timestamp":"1999-01-01T00:00:00Z"},
+		{"event_type":"call","customer_id":"acme","properties":["CANARY"]},
+		{"event_type":"call","customer_id":"acme","idempotency_key":{"CANARY":1}},
+		{"event_type":"call","customer_id":"acme","value":1e-13},
+		{"event_type":"call","customer_id":"acme","value":3}
+	]}`)
+	require.Equal(t, 2, int(result.Accepted))
+	require.Equal(t, 9, int(result.Rejected))
+	var codes []string
+	for _, e := range result.Errors {
+		codes = append(codes, fmt.Sprintf("%d %s", e.Index, e.Code))
+		require.NotContains(t, e.Message, canary)
+	}
+	require.Equal(t, []string{
+		"1 invalid_event_type", "2 invalid_value", "3 invalid_event_type", "4 invalid_event", "5 invalid_timestamp",
+		"6 timestamp_too_old", "7 invalid_properties", "8 invalid_idempotency_key", "9 invalid_value",
+	}, codes)
+	require.Len(t, result.Warnings, 9)
+	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
+}
+
+func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const event = `{"event_type":"call","customer_id":"acme","value":5,"idempotency_key":"k"}`
+	require.Equal(t, 0, int(b.ingest(t, "/v1/events", event).Duplicates))
+	again := b.ingest(t, "/v1/events", event)
+	require.Equal(t, client.IngestResult{Accepted: 1, Duplicates: 1, Warnings: []string{}, Errors: []client.IngestError{}}, again)
+	other := b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call","customer_id":"acme","value":6,"idempotency_key":"k"}]}`)
+	require.Equal(t, 1, int(other.Duplicates))
+	require.Len(t, other.Warnings, 1)
+	require.Contains(t, other.Warnings[0], "events[0] repeats an idempotency_key with other content")
+	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
+}
+
+func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	result := b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"x","customer_id":"a"},{"event_type":"x","customer_id":"a"}]}`)
+	require.Equal(t, 2, int(result.Accepted))
+	require.Len(t, result.Warnings, 1)
+	require.Contains(t, result.Warnings[0], `unrecognized event type "x"`)
+
+	b.meter(t, "late", "x")
+	require.Equal(t, fmt.Sprintf("backfill-meter/%d/", b.tenant.ID), strings.TrimRight(<-b.temporal.started, "0123456789"))
+	a := b.send(t, "GET", "/v1/usage/total?customer=a&meter=late", "")
+	a.problem(t, 503, "meter_backfilling")
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	for _, path := range []string{"/v1/usage/total?customer=a", "/v1/usage?meter=late&customer=a", "/v1/billing/preview?customer=a"} {
+		b.send(t, "GET", path, "").problem(t, 503, "meter_backfilling")
+	}
+}
+
+func TestAMeterIsMadeAlsoWhileTemporalIsDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ingest(t, "/v1/events", `{"event_type":"x","customer_id":"a"}`)
+	b.temporal.down.Store(true)
+	b.meter(t, "late", "x")
+}
+
+func TestARejectionOnTheSingleEndpointIsTheRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":"CANARY"}`).problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "body.value", Message: "must be a JSON number"}}, p.Errors)
+	p = b.send(t, "POST", "/v1/events", `{"event_type":"call"}`).problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is required"}}, p.Errors)
+}
+
+func TestABatchOutOfBoundsStoresNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const event = `{"event_type":"call","customer_id":"acme"}`
+	many := `{"events":[` + strings.Repeat(event+",", 1000) + event + `]}`
+	for name, body := range map[string]string{
+		"empty": `{"events":[]}`, "absent": `{}`, "null": `{"events":null}`, "object": `{"events":{}}`, "array": `[]`, "1,001": many,
+		"empty at last": `{"events":[` + event + `],"events":[]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := b.send(t, "POST", "/v1/events/batch", body).problem(t, 422, "invalid")
+			require.Len(t, p.Errors, 1)
+		})
+	}
+	b.send(t, "GET", "/v1/customers/acme", "").problem(t, 404, "not_found")
+	full := `{"events":[` + strings.Repeat(event+",", 999) + event + `]}`
+	require.Equal(t, 1000, int(b.ingest(t, "/v1/events/batch", full).Accepted))
+	require.Equal(t, `{"total":1000}`, b.total(t, "acme"))
+}
+
+func TestMalformedJSONIsNamedByPlaceAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const event = `{"event_type":"call","customer_id":"acme"}`
+	for _, path := range []string{"/v1/events", "/v1/events/batch"} {
+		for _, body := range []string{
+			``, ` `, `CANARY`, `{`, `{"events":[`, `{"events":[` + event, `{"events":[` + event + `]`, `{"events":[` + event + `]}CANARY`,
+			`{"events":[` + event + `,CANARY]}`, `{"events":[{"event_type":"CANARY]}`, event + event, `{"CANARY"}`, `{"CANARY":}`,
+			`{"events":[` + event + `]}]`, `{"a":"` + "\x00CANARY" + `"}`,
+		} {
+			a := b.send(t, "POST", path, body)
+			if path == "/v1/events" && strings.HasPrefix(body, `{"events":[`+event+`]}`) || a.status == 422 {
+				continue // JSON, but not an event
+			}
+			p := a.problem(t, 400, "malformed")
+			require.Contains(t, p.Detail, "byte", body)
+			require.NotContains(t, a.body, "CANARY")
+		}
+	}
+	b.send(t, "GET", "/v1/customers/acme", "").problem(t, 404, "not_found")
+}
+
+func TestABodyOverTheBoundIs413(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	big := `{"events":[{"event_type":"` + strings.Repeat("x", 8<<20) + `"}]}`
+	b.send(t, "POST", "/v1/events/batch", big).problem(t, 413, "too_large")
+	r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/v1/events/batch", io.MultiReader(strings.NewReader(big))) // no Content-Length
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, 413, response.StatusCode)
+}
+
+func TestAFullBudgetAnswers503BeforeReading(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, err := b.writer.Admit(32<<20 - 100)
+	require.NoError(t, err)
+	a := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+	a.problem(t, 503, "overloaded")
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+	release()
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+}
+
+func TestAnotherMediaTypeIs415(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/events", `event_type=call`, "Content-Type: application/x-www-form-urlencoded").problem(t, 415, "unsupported_media_type")
+	b.send(t, "POST", "/v1/meters", `slug=calls`, "Content-Type: application/x-www-form-urlencoded").problem(t, 415, "unsupported_media_type")
+}
+
+// TestTheEventSchemaSaysWhatTheCodeDoes holds the schema of the document to
+// the hand-written validation.
+func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
+	t.Parallel()
+	document, _, err := api.Documents()
+	require.NoError(t, err)
+	var parsed struct {
+		Components struct {
+			Schemas map[string]json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+	require.NoError(t, json.Unmarshal(document, &parsed))
+	schema := new(huma.Schema)
+	require.NoError(t, json.Unmarshal(parsed.Components.Schemas["Event"], schema))
+	now := time.Now()
+	long, longest := strings.Repeat("x", 256), strings.Repeat("x", 255)
+	for body, valid := range map[string]bool{
+		`{"event_type":"a","customer_id":"b"}`:                                                 true,
+		`{"event_type":"a","customer_id":"b","more":1}`:                                        true,
+		`{"event_type":"a"}`:                                                                   false,
+		`{"customer_id":"b"}`:                                                                  false,
+		`{"event_type":"","customer_id":"b"}`:                                                  false,
+		`{"event_type":"a","customer_id":""}`:                                                  false,
+		`{"event_type":"a","customer_id":"b","idempotency_key":""}`:                            false,
+		`{"event_type":"` + long + `","customer_id":"b"}`:                                      false,
+		`{"event_type":"` + longest + `","customer_id":"` + longest + `"}`:                     true,
+		`{"event_type":"a","customer_id":"` + long + `"}`:                                      false,
+		`{"event_type":"a","customer_id":"b","idempotency_key":"` + long + `"}`:                false,
+		`{"event_type":1,"customer_id":"b"}`:                                                   false,
+		`{"event_type":"a","customer_id":true}`:                                                false,
+		`{"event_type":"a","customer_id":"b","value":"1"}`:                                     false,
+		`{"event_type":"a","customer_id":"b","value":-1.5}`:                                    true,
+		`{"event_type":"a","customer_id":"b","properties":[]}`:                                 false,
+		`{"event_type":"a","customer_id":"b","properties":{"a":{"b":[1,null]}}}`:               true,
+		`{"event_type":"a","customer_id":"b","timestamp":"yesterday"}`:                         false,
+		`{"event_type":"a","customer_id":"b","timestamp":1700000000}`:                          false,
+		`{"event_type":"a","customer_id":"b","timestamp":"` + now.Format(time.RFC3339) + `"}`:  true,
+		`{"event_type":"a","customer_id":"b","timestamp":"` + now.Format(time.RFC1123Z) + `"}`: false,
+	} {
+		var sent any
+		require.NoError(t, json.Unmarshal([]byte(body), &sent))
+		result := new(huma.ValidateResult)
+		schema.PrecomputeMessages()
+		for _, property := range schema.Properties {
+			property.PrecomputeMessages()
+		}
+		huma.Validate(nil, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, sent, result)
+		require.Equal(t, valid, len(result.Errors) == 0, "schema: %.120s: %v", body, result.Errors)
+
+		var event metering.SentEvent
+		accepted := json.Unmarshal([]byte(body), &event) == nil
+		if accepted {
+			_, rejection := event.Judge(now)
+			accepted = rejection == nil
+		}
+		require.Equal(t, valid, accepted, "code: %.120s", body)
+	}
+}

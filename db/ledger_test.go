@@ -145,3 +145,216 @@ func TestASnapshotSaysWhatTheCustomerOwes(t *testing.T) {
 	require.Contains(t, string(prepared.Send.Body), `"adjustments":[]`)
 	require.Contains(t, string(prepared.Send.Body), `"usage":141.75`)
 }
+
+func TestAnUnsettledSnapshotIsHandedOutAgain(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	first := b.prepare(0)
+	b.use("1")
+	again := b.prepare(0)
+	require.Equal(t, first.Send, again.Send)
+	require.Equal(t, first.Send.Body, b.mark(again.Send).Body)
+
+	b.settle(first.Send.ID, db.Acknowledged)
+	next := b.prepare(0)
+	require.Nil(t, next.Send, "the pass has sent this period already")
+	next = b.prepare(first.Send.Sequence)
+	require.EqualValues(t, 2, next.Send.Sequence)
+	require.Equal(t, "2", read(t, next.Send.Body).Data.Meters[0].Usage.String())
+}
+
+func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	b.acknowledge()
+	prepared := b.prepare(1)
+	require.Nil(t, prepared.Send)
+	require.Len(t, prepared.UpToDate, 1)
+
+	b.price("0", "0", "2")
+	require.Equal(t, "2", b.acknowledge().Data.Meters[0].Amount.String(), "the first price holds from the beginning")
+	b.use("-1")
+	b.use("1")
+	require.Equal(t, "1", b.acknowledge().Data.Meters[0].Usage.String(), "more events stand behind the same total")
+	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
+	require.Len(t, b.acknowledge().Data.Meters, 2, "a new meter is a change")
+	require.Nil(t, b.prepare(1<<62).Send)
+}
+
+func TestARefusedSnapshotIsReplacedByTheNextSequence(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	refused := b.prepare(0).Send
+	b.mark(refused)
+	b.settle(refused.ID, db.Rejected)
+	next := b.prepare(0)
+	require.EqualValues(t, 2, next.Send.Sequence)
+	_, err := b.store.Ledger.MarkSent(t.Context(), b.tenant, refused.ID, b.now, lease)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "a settled snapshot is never sent again")
+}
+
+func TestALeaseKeepsOthersFromSending(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	s := b.prepare(0).Send
+	first := b.mark(s)
+	b.now = b.now.Add(10 * time.Second)
+	_, err := b.store.Ledger.MarkSent(t.Context(), b.tenant, s.ID, b.now, lease)
+	var busy db.Busy
+	require.ErrorAs(t, err, &busy)
+	require.InDelta(t, 15*time.Second, busy.Wait, float64(time.Millisecond))
+
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, s.ID, first.Attempt, "the webhook answered 503"))
+	second := b.mark(s)
+	require.Equal(t, first.Body, second.Body)
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, s.ID, first.Attempt, "late"))
+	_, err = b.store.Ledger.MarkSent(t.Context(), b.tenant, s.ID, b.now, lease)
+	require.ErrorAs(t, err, &busy, "only the holder ends a lease")
+	b.now = b.now.Add(lease)
+	b.mark(s)
+}
+
+func TestASecondSettlementChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	s := b.prepare(0).Send
+	b.mark(s)
+	b.settle(s.ID, db.Acknowledged)
+	b.settle(s.ID, db.Acknowledged)
+	b.settle(s.ID, db.Rejected)
+	require.Nil(t, b.prepare(s.Sequence).Send)
+	var told int
+	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from outbox where tenant_id = $1 and kind = 'billing.synced'`, b.tenant)
+	require.NoError(t, row.Scan(&told))
+	require.Equal(t, 1, told)
+}
+
+func TestANewSecretForTheSameAccountGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	b.acknowledge()
+	b.useProvider("https://billing.example.com/usage")
+	require.Nil(t, b.prepare(1).Send)
+	b.use("1")
+	s := b.prepare(1).Send
+	b.useProvider("https://billing.example.com/usage")
+	require.Equal(t, "2", read(t, b.mark(s).Body).Data.Meters[0].Usage.String())
+}
+
+func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("10", "0", "1")
+	b.use("60")
+	require.Equal(t, "70", b.acknowledge().Data.Meters[0].Amount.String())
+
+	b.useProvider("https://other.example.com/")
+	b.use("40")
+	m := b.acknowledge()
+	require.Equal(t, "40", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "40", m.Data.Meters[0].Amount.String())
+
+	b.useProvider("https://billing.example.com/usage")
+	require.Equal(t, "60", b.acknowledge().Data.Meters[0].Usage.String(), "the other keeps its 40")
+	b.use("5")
+	m = b.acknowledge()
+	require.Equal(t, "65", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "75", m.Data.Meters[0].Amount.String())
+}
+
+func TestASnapshotForAReplacedAccountIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	s := b.prepare(0).Send
+	b.mark(s)
+	b.useProvider("https://other.example.com/")
+	require.Equal(t, s.ID, b.prepare(0).Send.ID, "somebody is sending it")
+	b.now = b.now.Add(lease)
+	_, err := b.store.Ledger.MarkSent(t.Context(), b.tenant, s.ID, b.now, lease)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.Equal(t, "60", b.acknowledge().Data.Meters[0].Usage.String())
+
+	b.settle(s.ID, db.Acknowledged) // the first account's answer turns up late
+	require.Equal(t, "0", b.acknowledge().Data.Meters[0].Usage.String(), "so the second takes it back")
+}
+
+func TestEachPeriodHasASnapshotOfItsOwnOldestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	this := metering.CalendarPeriod(b.now, time.UTC)
+	b.now = this.End.Add(time.Hour)
+	first := b.acknowledge()
+	require.True(t, this.Start.Equal(first.Data.Period.Start))
+	second := b.acknowledge()
+	require.True(t, this.End.Equal(second.Data.Period.Start))
+	require.EqualValues(t, 2, second.Data.Sequence)
+	require.Equal(t, "0", second.Data.Meters[0].Usage.String())
+	require.Len(t, b.prepare(1<<62).UpToDate, 2)
+}
+
+func TestAMeterInAnotherCurrencyIsSkipped(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("1", "0", "1")
+	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{MeterID: other.ID, Currency: "EUR", EffectiveFrom: b.now})
+	require.NoError(t, err)
+	m := b.acknowledge()
+	require.Equal(t, "USD", m.Data.Currency)
+	require.Len(t, m.Data.Meters, 1)
+	skipped := b.prepare(1 << 62).Skipped
+	require.Len(t, skipped, 1)
+	require.Equal(t, other.ID, skipped[0].MeterID)
+	require.Contains(t, skipped[0].Reason, "another currency")
+}
+
+func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
+	t.Parallel()
+	for currency, want := range map[string]string{"USD": "0.12", "JPY": "0", "KWD": "0.125"} {
+		b := newBiller(t)
+		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{
+			MeterID: b.meter.ID, OverageRate: metering.MustDecimal("0.125"), Currency: currency, EffectiveFrom: b.now,
+		})
+		require.NoError(t, err)
+		b.use("1")
+		m := b.acknowledge()
+		require.Equal(t, currency, m.Data.Currency)
+		require.Equal(t, want, m.Data.Meters[0].Amount.String())
+	}
+}
+
+func TestWithoutAProviderNothingIsPrepared(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	customer := dbtest.Customer(t, store, tenant, "acme")
+	_, err := store.Ledger.PrepareSnapshot(t.Context(), tenant, customer.ID, 0, time.Now())
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+	require.ErrorContains(t, err, "PUT /v1/billing/provider first")
+	_, err = store.Providers.Active(t.Context(), tenant)
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+}
+
+func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newBiller(t), newBiller(t)
+	mine.use("1")
+	theirs.use("2")
+	s := mine.prepare(0).Send
+
+	_, err := theirs.store.Ledger.PrepareSnapshot(t.Context(), theirs.tenant, mine.customer.ID, 0, mine.now)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	_, err = theirs.store.Ledger.MarkSent(t.Context(), theirs.tenant, s.ID, mine.now, lease)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	theirs.settle(s.ID, db.Acknowledged)
+	require.Equal(t, s, mine.prepare(0).Send)
+	require.Equal(t, "2", theirs.acknowledge().Data.Meters[0].Usage.String())
+}

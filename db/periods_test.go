@@ -1,0 +1,150 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// chain reads the customer's periods as "start..end" dates.
+func (b *biller) chain() []string {
+	b.Helper()
+	rows, err := dbtest.Conn(b).Query(b.Context(), `
+		select to_char(starts_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24') || '..' || to_char(ends_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24')
+		from billing_periods
+		where tenant_id = $1 and customer_id = $2
+		order by starts_at`, b.tenant, b.customer.ID)
+	require.NoError(b, err)
+	defer rows.Close()
+	var links []string
+	for rows.Next() {
+		var link string
+		require.NoError(b, rows.Scan(&link))
+		links = append(links, link)
+	}
+	require.NoError(b, rows.Err())
+	return links
+}
+
+// created moves the customer's creation, and the clock with it.
+func (b *biller) created(at time.Time) {
+	b.Helper()
+	_, err := dbtest.Conn(b).Exec(b.Context(), `update customers set created_at = $3 where tenant_id = $1 and id = $2`,
+		b.tenant, b.customer.ID, at)
+	require.NoError(b, err)
+	b.now = at
+}
+
+func at(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestTheChainBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-01-31T23:59:59Z"))
+	b.prepare(0)
+	require.Equal(t, []string{"2026-01-01T00..2026-02-01T00"}, b.chain())
+	b.now = at("2026-04-01T00:00:00Z")
+	b.acknowledge()
+	b.acknowledge()
+	require.Equal(t, []string{
+		"2026-01-01T00..2026-02-01T00", "2026-02-01T00..2026-03-01T00", "2026-03-01T00..2026-04-01T00", "2026-04-01T00..2026-05-01T00",
+	}, b.chain())
+	b.acknowledge()
+	require.Len(t, b.chain(), 4)
+}
+
+func TestTheChainReachesBackToAnEventWhoseGraceWasRunning(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-06-02T12:00:00Z")) // within 72 hours of May's end
+	b.useAt("1", at("2026-05-31T23:00:00Z"))
+	b.prepare(0)
+	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
+}
+
+func TestTheChainGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-06-01T12:00:00Z"))
+	b.prepare(0)
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
+	b.useAt("1", at("2026-05-31T23:00:00Z"))
+	b.now = at("2026-06-03T23:59:59Z")
+	b.acknowledge()
+	b.prepare(0)
+	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
+
+	late := newBiller(t)
+	late.created(at("2026-06-01T12:00:00Z"))
+	late.acknowledge()
+	late.useAt("1", at("2026-05-31T23:00:00Z"))
+	late.now = at("2026-06-04T00:00:00Z")
+	late.prepare(1)
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, late.chain(), "May's grace is over")
+}
+
+func TestUsageFromBeforeTheChainIsNeverBilled(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-06-20T00:00:00Z"))
+	b.useAt("7", at("2026-05-31T23:00:00Z"))
+	b.useAt("1", at("2026-06-01T00:00:00Z"))
+	require.Equal(t, "1", b.acknowledge().Data.Meters[0].Usage.String())
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
+}
+
+func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-01-20T00:00:00Z"))
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
+		b.tenant, b.customer.ID, at("2026-03-10T06:00:00Z"))
+	require.NoError(t, err)
+	require.Nil(t, b.prepare(0).Send, "nothing is billed before")
+	require.Empty(t, b.chain())
+	b.now = at("2026-04-02T00:00:00Z")
+	b.prepare(0)
+	require.Equal(t, []string{"2026-03-10T06..2026-04-01T00", "2026-04-01T00..2026-05-01T00"}, b.chain())
+}
+
+func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set zone = 'America/New_York' where id = $1`, b.tenant)
+	require.NoError(t, err)
+	b.created(at("2026-03-01T04:59:59Z")) // still February in New York
+	b.prepare(0)
+	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.chain())
+	b.now = at("2026-03-20T00:00:00Z")
+	b.acknowledge()
+	b.prepare(0)
+	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05", "2026-03-01T05..2026-04-01T04"}, b.chain(), "across the change of the clocks")
+}
+
+func TestTheCurrentPeriodIsTheOneThatTheChainWouldHave(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(at("2026-06-20T00:00:00Z"))
+	june := metering.Range{Start: at("2026-06-01T00:00:00Z"), End: at("2026-07-01T00:00:00Z")}
+	current := func() metering.Range {
+		r, err := b.store.Ledger.CurrentPeriod(t.Context(), b.tenant, b.customer.ID, b.now)
+		require.NoError(t, err)
+		return metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
+	}
+	require.Equal(t, june, current())
+	require.Empty(t, b.chain(), "reading makes nothing")
+	b.prepare(0)
+	require.Equal(t, june, current())
+	b.now = at("2026-08-20T00:00:00Z")
+	require.Equal(t, metering.Range{Start: at("2026-08-01T00:00:00Z"), End: at("2026-09-01T00:00:00Z")}, current())
+}

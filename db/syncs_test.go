@@ -1,0 +1,149 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func (b *biller) request() uuid.UUID {
+	b.Helper()
+	s, err := b.store.Syncs.Request(b.Context(), b.tenant, "key_1", b.customer.ID, metering.Manual, b.now)
+	require.NoError(b, err)
+	return s.ID
+}
+
+func (b *biller) begin() db.Pass {
+	b.Helper()
+	pass, err := b.store.Syncs.Begin(b.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(b, err)
+	return pass
+}
+
+func (b *biller) finish(a db.Answer) (more bool) {
+	b.Helper()
+	more, err := b.store.Syncs.Finish(b.Context(), b.tenant, b.customer.ID, a, b.now)
+	require.NoError(b, err)
+	return more
+}
+
+func (b *biller) sync(id uuid.UUID) metering.Sync {
+	b.Helper()
+	s, err := b.store.Syncs.Get(b.Context(), b.tenant, id)
+	require.NoError(b, err)
+	return s
+}
+
+func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	first, second := b.request(), b.request()
+	require.Equal(t, metering.SyncRequested, b.sync(first).Status)
+	pass := b.begin()
+	require.ElementsMatch(t, []uuid.UUID{first, second}, pass.Syncs)
+	require.Equal(t, pass, b.begin(), "a repeat, and a pass after one that was cut short, take the same")
+	third := b.request()
+	require.Equal(t, metering.SyncRunning, b.sync(first).Status)
+
+	b.use("3")
+	s := b.prepare(pass.After).Send
+	b.mark(s)
+	b.settle(s.ID, db.Acknowledged)
+	answer := db.Answer{Syncs: pass.Syncs, Snapshots: []uuid.UUID{s.ID}, Skipped: []metering.SkippedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
+	require.True(t, b.finish(answer), "another request has come")
+	require.True(t, b.finish(answer), "finishing again changes nothing")
+
+	done := b.sync(first)
+	require.Equal(t, metering.SyncSucceeded, done.Status)
+	require.NotNil(t, done.FinishedAt)
+	require.Len(t, done.Entries, 1)
+	require.Equal(t, "3", done.Entries[0].Usage.String())
+	require.Equal(t, "acknowledged", done.Entries[0].Status)
+	require.Equal(t, b.meter.ID, done.Entries[0].MeterID)
+	require.EqualValues(t, 1, done.Entries[0].Sequence)
+	require.Len(t, done.Skipped, 1)
+	require.Equal(t, "api-calls", done.Skipped[0].MeterSlug)
+	require.Equal(t, metering.SyncRequested, b.sync(third).Status)
+	require.Equal(t, []uuid.UUID{third}, b.begin().Syncs)
+}
+
+func TestAFailedPassSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	id := b.request()
+	b.finish(db.Answer{Syncs: b.begin().Syncs, Problem: "save another URL"})
+	require.Equal(t, metering.SyncFailed, b.sync(id).Status)
+	require.Equal(t, "save another URL", b.sync(id).Problem)
+}
+
+func TestOnlyARequestThatNobodyTookIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	taken := b.request()
+	b.begin()
+	open := b.request()
+	for _, id := range []uuid.UUID{taken, open, open} {
+		require.NoError(t, b.store.Syncs.Withdraw(t.Context(), b.tenant, id))
+	}
+	require.Equal(t, metering.SyncRunning, b.sync(taken).Status)
+	_, err := b.store.Syncs.Get(t.Context(), b.tenant, open)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+}
+
+func TestASyncNeedsAProvider(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	customer := dbtest.Customer(t, store, tenant, "acme")
+	_, err := store.Syncs.Request(t.Context(), tenant, "key_1", customer.ID, metering.Manual, time.Now())
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+}
+
+func TestSyncsOfATenantAreItsOwn(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newBiller(t), newBiller(t)
+	id := mine.request()
+	_, err := theirs.store.Syncs.Get(t.Context(), theirs.tenant, id)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	require.NoError(t, theirs.store.Syncs.Withdraw(t.Context(), theirs.tenant, id))
+	pass, err := theirs.store.Syncs.Begin(t.Context(), theirs.tenant, mine.customer.ID, mine.now)
+	require.NoError(t, err)
+	require.Empty(t, pass.Syncs)
+	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, db.Answer{Syncs: []uuid.UUID{id}}, mine.now)
+	require.NoError(t, err)
+	require.Equal(t, metering.SyncRequested, mine.sync(id).Status)
+}
+
+func TestOpenSyncsAreFoundByAge(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.request()
+	mine := db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID}
+	open, err := b.store.Syncs.Open(t.Context(), b.now)
+	require.NoError(t, err)
+	require.NotContains(t, open, mine)
+	open, err = b.store.Syncs.Open(t.Context(), b.now.Add(time.Second))
+	require.NoError(t, err)
+	require.Contains(t, open, mine)
+}
+
+func TestAProviderReplacesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.useProvider("https://other.example.com/")
+	active, err := b.store.Providers.Active(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, "https://other.example.com/", active.Account)
+	require.Equal(t, "abcd", active.LastFour)
+	require.NotZero(t, active.ID)
+	var saved int
+	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from audit_log where tenant_id = $1 and action = 'provider.save'`, b.tenant)
+	require.NoError(t, row.Scan(&saved))
+	require.Equal(t, 2, saved)
+}

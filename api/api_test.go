@@ -90,7 +90,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 	guard := providers.Guard{AllowLoopback: true}
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
-		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now,
+		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)

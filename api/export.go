@@ -256,7 +256,7 @@ func nextPage(ctx context.Context, token string) string {
 func (s *server) describeExport() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op := s.api.OpenAPI().Paths["/v1/usage/export"].Get
-	page := huma.SchemaFromType(schemas, reflect.TypeFor[List[exportedEvent]]())
+	page := schemas.Schema(reflect.TypeFor[List[exportedEvent]](), true, "")
 	op.Responses["200"] = &huma.Response{
 		Description: "A page of events",
 		Headers: map[string]*huma.Param{

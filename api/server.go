@@ -31,8 +31,9 @@ type Deps struct {
 	Webhook       *webhook.Client
 	Keyring       db.Keyring
 	Keys          Keys
-	Secret        []byte // page tokens are signed under a key derived from it
-	ErrorDocsBase string // the URL whose children explain the error codes
+	Secret        []byte        // page tokens are signed under a key derived from it
+	ErrorDocsBase string        // the URL whose children explain the error codes
+	SyncWait      time.Duration // how long an answer waits for a sync; 0: 25 s
 	Now           func() time.Time
 	Log           *slog.Logger
 	Metrics       prometheus.Registerer

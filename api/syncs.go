@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	syncWait = 25 * time.Second
-	syncPoll = 100 * time.Millisecond
+	defaultSyncWait = 25 * time.Second
+	syncPoll        = 100 * time.Millisecond
 )
 
 type syncEntry struct {
@@ -105,7 +106,7 @@ func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 
 // awaitSync answers 200 with the finished run, or 202 while it goes on.
 func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, error) {
-	deadline := time.After(syncWait)
+	deadline := time.After(cmp.Or(s.SyncWait, defaultSyncWait))
 	for {
 		run, err := s.Store.Syncs.Get(ctx, principalOf(ctx).Tenant.ID, id)
 		if err != nil {

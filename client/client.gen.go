@@ -623,6 +623,17 @@ type ListCustomer struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListExportedEvent defines model for ListExportedEvent.
+type ListExportedEvent struct {
+	Data []ExportedEvent `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListMeter defines model for ListMeter.
 type ListMeter struct {
 	Data []Meter `json:"data"`
@@ -5127,15 +5138,7 @@ type ExportUsageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *struct {
-		Data []ExportedEvent `json:"data"`
-
-		// HasMore Whether another page follows
-		HasMore bool `json:"has_more"`
-
-		// NextPageToken The page_token of the next page; null on the last one
-		NextPageToken *string `json:"next_page_token"`
-	}
+	JSON200 *ListExportedEvent
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -5143,15 +5146,7 @@ type ExportUsageResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ExportUsageResponse) GetJSON200() *struct {
-	Data []ExportedEvent `json:"data"`
-
-	// HasMore Whether another page follows
-	HasMore bool `json:"has_more"`
-
-	// NextPageToken The page_token of the next page; null on the last one
-	NextPageToken *string `json:"next_page_token"`
-} {
+func (r ExportUsageResponse) GetJSON200() *ListExportedEvent {
 	return r.JSON200
 }
 
@@ -6633,15 +6628,7 @@ func ParseExportUsageResponse(rsp *http.Response) (*ExportUsageResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest struct {
-			Data []ExportedEvent `json:"data"`
-
-			// HasMore Whether another page follows
-			HasMore bool `json:"has_more"`
-
-			// NextPageToken The page_token of the next page; null on the last one
-			NextPageToken *string `json:"next_page_token"`
-		}
+		var dest ListExportedEvent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

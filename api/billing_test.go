@@ -1,0 +1,170 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/receiver"
+)
+
+func TestAPreviewChargesByTheRule(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.meter(t, "free", "nothing")
+	now := time.Now().UTC().Format(time.RFC3339)
+	b.at(t, now, "a", "100.5")
+	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":19.99,"included_units":100,"overage_rate":0.000123}`)
+	require.Equal(t, 200, set.status, set.body)
+	preview := b.send(t, "GET", "/v1/billing/preview?customer=acme", "")
+	var items []client.PreviewItem
+	require.NoError(t, json.Unmarshal([]byte(preview.body), &items))
+	require.Len(t, items, 2)
+	require.Equal(t, [4]string{"calls", "100.5", "0.000123", "19.9900615"}, // 19.99 + 0.5 × 0.000123
+		[4]string{items[0].MeterSlug, items[0].Usage.String(), items[0].UnitPrice.String(), items[0].Amount.String()})
+	require.Equal(t, [4]string{"free", "0", "0", "0"},
+		[4]string{items[1].MeterSlug, items[1].Usage.String(), items[1].UnitPrice.String(), items[1].Amount.String()})
+}
+
+func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":1}`)
+	b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":2,"currency":"CHF"}`)
+	pricing, err := b.client.GetPricingWithResponse(t.Context(), "calls")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, pricing.StatusCode())
+	require.Len(t, pricing.JSON200.Versions, 2)
+	require.Equal(t, "1", pricing.JSON200.Current.BasePrice.String())
+	require.Nil(t, pricing.JSON200.Versions[0].EffectiveFrom)
+	now := time.Now().UTC()
+	require.Equal(t, time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC), *pricing.JSON200.Versions[1].EffectiveFrom)
+	require.Equal(t, "CHF", pricing.JSON200.Versions[1].Currency)
+
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	pricing, err = b.client.GetPricingWithResponse(t.Context(), "calls")
+	require.NoError(t, err)
+	require.Equal(t, "2", pricing.JSON200.Current.BasePrice.String())
+}
+
+const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+	hooks := httptest.NewServer(receiver.New(webhookSecret))
+	t.Cleanup(hooks.Close)
+
+	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // a secret of its own
+	wrong.problem(t, 422, "provider_refused")
+	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://127.0.0.1:1/x"}`).problem(t, 422, "provider_refused")
+	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://example.com"}`).problem(t, 422, "invalid")
+	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"https://10.0.0.1"}`).problem(t, 422, "invalid")
+	b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":"CANARY"}`, hooks.URL)).problem(t, 422, "invalid")
+	b.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+
+	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hooks.URL, webhookSecret))
+	require.Equal(t, 200, saved.status, saved.body)
+	got := b.send(t, "GET", "/v1/billing/provider", "")
+	require.Equal(t, saved.body, got.body)
+	require.NotContains(t, got.body, webhookSecret)
+	require.Contains(t, got.body, `"secret_last_four":"`+webhookSecret[len(webhookSecret)-4:]+`"`)
+}
+
+func TestASecretMadeHereIsShownOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(hooks.Close)
+	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL))
+	require.Equal(t, 200, saved.status, saved.body)
+	var provider client.Provider
+	require.NoError(t, json.Unmarshal([]byte(saved.body), &provider))
+	require.True(t, strings.HasPrefix(*provider.Secret, "whsec_"))
+	require.True(t, strings.HasSuffix(*provider.Secret, provider.SecretLastFour))
+	require.NotContains(t, b.send(t, "GET", "/v1/billing/provider", "").body, *provider.Secret)
+}
+
+// provided gives the bundle's tenant a provider and a customer.
+func (b *bundle) provided(t testing.TB) {
+	t.Helper()
+	hooks := httptest.NewServer(receiver.New(webhookSecret))
+	t.Cleanup(hooks.Close)
+	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hooks.URL, webhookSecret))
+	require.Equal(t, 200, saved.status, saved.body)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+}
+
+const syncAcme = `{"customer_external_id":"acme"}`
+
+func TestWithoutAProviderNothingIsSynced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 404, "not_found")
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 409, "no_provider")
+}
+
+func TestASyncAnswersWithItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.provided(t)
+	go func() { // what a worker does
+		<-b.temporal.started
+		customer, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+		if err != nil {
+			return
+		}
+		pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, time.Now())
+		if err != nil {
+			return
+		}
+		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, db.Answer{Syncs: pass.Syncs, Problem: "save the provider again"}, time.Now())
+	}()
+	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
+	require.Equal(t, 200, a.status, a.body)
+	var run client.SyncRun
+	require.NoError(t, json.Unmarshal([]byte(a.body), &run))
+	require.Equal(t, "failed", string(run.Status))
+	require.Equal(t, "save the provider again", run.Problem)
+	require.Equal(t, a.body, b.send(t, "GET", run.StatusUrl, "").body)
+	setup(t).send(t, "GET", run.StatusUrl, "").problem(t, 404, "not_found")
+}
+
+func TestASyncThatCannotBeStartedIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.provided(t)
+	b.temporal.down.Store(true)
+	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
+	a.problem(t, 503, "unavailable")
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	customer, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, time.Now())
+	require.NoError(t, err)
+	require.Empty(t, pass.Syncs)
+}
+
+func TestALongSyncIsAnswered202(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.provided(t)
+	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
+	require.Equal(t, 202, a.status, a.body)
+	var run client.SyncRun
+	require.NoError(t, json.Unmarshal([]byte(a.body), &run))
+	require.Equal(t, "requested", string(run.Status))
+	require.Equal(t, 200, b.send(t, "GET", run.StatusUrl, "").status)
+}

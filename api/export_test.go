@@ -1,0 +1,109 @@
+package api_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var events []string
+	for i := range 1000 {
+		events = append(events, fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":%d,"timestamp":%q}`,
+			i, time.Now().UTC().Add(-time.Duration(i%7)*time.Hour).Format(time.RFC3339)))
+	}
+	for range 5 { // more than one chunk of the server's
+		b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
+	}
+	seen := make(map[string]bool)
+	var last time.Time
+	for token, pages := "", 0; ; pages++ {
+		a := b.send(t, "GET", "/v1/usage/export?customer=acme&page_size=2100&page_token="+token, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.Equal(t, "application/json", a.header.Get("Content-Type"))
+		var page client.ListExportedEvent
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		for _, e := range page.Data {
+			require.False(t, seen[e.Id])
+			require.False(t, e.Timestamp.Before(last))
+			seen[e.Id], last = true, e.Timestamp
+		}
+		require.Equal(t, page.HasMore, page.NextPageToken != nil)
+		if !page.HasMore {
+			require.Equal(t, 2, pages)
+			break
+		}
+		require.Len(t, page.Data, 2100)
+		token = *page.NextPageToken
+	}
+	require.Len(t, seen, 5000)
+}
+
+func TestACSVExportIsAFileWithTheNextPageInItsHeader(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ingest(t, "/v1/events/batch", `{"events":[
+		{"event_type":"=cmd()","customer_id":"+acme","value":-1.5,"idempotency_key":"@key","properties":{"a":"b,\"c\""},"timestamp":"2026-01-01T00:00:00Z"},
+		{"event_type":"-1","customer_id":"+acme","timestamp":"2026-01-01T00:00:01Z"},
+		{"event_type":"plain","customer_id":"+acme","timestamp":"2026-01-01T00:00:02.5Z"}
+	]}`)
+	path := "/v1/usage/export?customer=%2Bacme&format=csv&page_size=2&start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
+	first := b.send(t, "GET", path, "")
+	require.Equal(t, 200, first.status, first.body)
+	require.Equal(t, "text/csv; charset=utf-8", first.header.Get("Content-Type"))
+	require.Equal(t, `attachment; filename="usage-export.csv"`, first.header.Get("Content-Disposition"))
+	rows := readCSV(t, first.body)
+	require.Equal(t, []string{"event_type", "customer_id", "timestamp", "value", "idempotency_key", "properties"}, rows[0][1:])
+	require.Equal(t, []string{"'=cmd()", "'+acme", "2026-01-01T00:00:00Z", "-1.5", "'@key"}, rows[1][1:6])
+	require.JSONEq(t, `{"a":"b,\"c\""}`, rows[1][6])
+	require.Equal(t, []string{"'-1", "'+acme", "2026-01-01T00:00:01Z", "1", "", "{}"}, rows[2][1:])
+	require.Len(t, rows, 3)
+
+	link := first.header.Get("Link")
+	next, ok := strings.CutSuffix(strings.TrimPrefix(link, "<"), `>; rel="next"`)
+	require.True(t, ok, link)
+	second := b.send(t, "GET", next, "")
+	require.Equal(t, 200, second.status, second.body)
+	require.Empty(t, second.header.Get("Link"))
+	require.Equal(t, []string{"plain", "'+acme", "2026-01-01T00:00:02.5Z", "1", "", "{}"}, readCSV(t, second.body)[1][1:])
+}
+
+func readCSV(t *testing.T, text string) [][]string {
+	t.Helper()
+	reader := csv.NewReader(strings.NewReader(text))
+	rows, err := reader.ReadAll()
+	require.NoError(t, err)
+	require.NotErrorIs(t, err, io.EOF)
+	return rows
+}
+
+func TestAnEmptyExportHasItsFrame(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	require.JSONEq(t, `{"data":[],"has_more":false,"next_page_token":null}`, b.send(t, "GET", "/v1/usage/export?customer=acme", "").body)
+	require.Equal(t, "id,event_type,customer_id,timestamp,value,idempotency_key,properties\n",
+		b.send(t, "GET", "/v1/usage/export?customer=acme&format=csv", "").body)
+}
+
+func TestAnExportCoversThirtyDaysUnlessTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ingest(t, "/v1/events/batch", fmt.Sprintf(`{"events":[
+		{"event_type":"old","customer_id":"acme","timestamp":%q},{"event_type":"new","customer_id":"acme","timestamp":%q},{"event_type":"now","customer_id":"acme"}
+	]}`, time.Now().UTC().Add(-31*24*time.Hour).Format(time.RFC3339), time.Now().UTC().Add(-29*24*time.Hour).Format(time.RFC3339)))
+	a := b.send(t, "GET", "/v1/usage/export?customer=acme", "")
+	require.NotContains(t, a.body, `"old"`)
+	require.Contains(t, a.body, `"new"`)
+	require.Contains(t, a.body, `"now"`)
+}

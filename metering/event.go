@@ -20,8 +20,8 @@ const (
 	MaxPropertiesBytes = 16 << 10
 	maxPropertiesDepth = 32
 	maxNumberBytes     = 128 // of a number within properties
-	MaxEventAge        = 5 * 365 * 24 * time.Hour
-	MaxEventLead       = time.Hour
+	maxEventYears      = 5   // back
+	maxEventLead       = time.Hour
 )
 
 // SentEvent is an event as a client sent it: absent fields are nil or "".
@@ -109,10 +109,10 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	if err != nil {
 		return time.Time{}, reject("invalid_timestamp", "timestamp", "%s", err)
 	}
-	if at.Before(now.Add(-MaxEventAge)) {
+	if at.Before(Instant(now.AddDate(-maxEventYears, 0, 0))) {
 		return time.Time{}, reject("timestamp_too_old", "timestamp", "must not be more than five years back")
 	}
-	if at.After(now.Add(MaxEventLead)) {
+	if at.After(now.Add(maxEventLead)) {
 		return time.Time{}, reject("timestamp_in_future", "timestamp", "must not be more than one hour ahead")
 	}
 	return at, nil
@@ -137,9 +137,11 @@ func ParseTime(text string) (time.Time, error) {
 func (s SentEvent) hash() [32]byte {
 	text := make([]byte, 0, 512)
 	part := func(present bool, content string) {
-		if present {
-			text = strconv.AppendInt(text, int64(len(content)), 10)
+		if !present {
+			text = append(text, ':')
+			return
 		}
+		text = strconv.AppendInt(text, int64(len(content)), 10)
 		text = append(append(text, ':'), content...)
 	}
 	part(true, s.EventType)
@@ -191,14 +193,13 @@ func judgeProperties(raw json.RawMessage) (json.RawMessage, *Rejection) {
 	if err := decoder.Decode(&tree); err != nil {
 		return nil, reject(code, field, "must be an object")
 	}
-	clean, err := json.Marshal(tree)
-	if err != nil || bytes.Contains(clean, []byte(`\u0000`)) {
-		return nil, reject(code, field, "must not contain NUL")
+	var clean bytes.Buffer
+	encoder := json.NewEncoder(&clean)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(tree); err != nil {
+		return nil, reject(code, field, "must be an object")
 	}
-	if len(clean) > MaxPropertiesBytes {
-		return nil, reject("properties_too_large", field, "must have at most %d bytes", MaxPropertiesBytes)
-	}
-	return clean, nil
+	return bytes.TrimSuffix(clean.Bytes(), []byte("\n")), nil
 }
 
 // scanJSON walks valid JSON once and reports whether a string has a \u escape,
@@ -210,10 +211,14 @@ func scanJSON(raw []byte) (escaped bool, rule string) {
 		case '"':
 			number = 0
 			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-					escaped = escaped || (i < len(raw) && raw[i] == 'u')
+				if raw[i] != '\\' {
+					continue
 				}
+				i++
+				if bytes.HasPrefix(raw[i:], []byte("u0000")) {
+					return true, "must not contain NUL"
+				}
+				escaped = escaped || bytes.HasPrefix(raw[i:], []byte("u"))
 			}
 		case '{', '[':
 			if depth++; depth > maxPropertiesDepth {
@@ -250,7 +255,7 @@ func longExponent(rest []byte) bool {
 // canonicalNumber is the plain decimal form of a JSON number, without trailing
 // zeros. What is no number stays as it is.
 func canonicalNumber(literal string) string {
-	if len(literal) > maxNumberBytes+4 || !isJSONNumber(literal) || longExponentIn(literal) {
+	if len(literal) > 2*maxNumberBytes || !isJSONNumber(literal) || longExponentIn(literal) {
 		return literal
 	}
 	d, err := decimal.NewFromString(literal)

@@ -83,7 +83,7 @@ func newNamespace(t testing.TB) (string, client.Client) {
 		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
 	})
 	require.NoError(t, err)
-	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: name, Logger: quiet()})
+	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: name, Identity: "test", Logger: quiet()})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
 	dbtest.Eventually(t, 30*time.Second, func() error {
@@ -275,4 +275,3 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	require.Equal(t, "5", s.billed())
 	require.Len(t, s.received(), 3)
 }
-

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -67,12 +66,4 @@ func problemOf(err error) (code, message string, ok bool) {
 		return failure.Type(), failure.Message(), true
 	}
 	return "", "", false
-}
-
-// timedOut says whether an activity was tried until its time was over. The
-// server then reports the last failure, or a timeout where there was none.
-func timedOut(err error) bool {
-	var timeout *temporal.TimeoutError
-	var tried *temporal.ActivityError
-	return errors.As(err, &timeout) || errors.As(err, &tried) && tried.RetryState() == enumspb.RETRY_STATE_TIMEOUT
 }

@@ -152,11 +152,11 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	case refused && code != string(metering.CodeProviderRefuse):
 		s.report(ctx, snapshot, refusal)
 		return refusal, nil
-	case timedOut(err):
+	case temporal.IsCanceledError(err):
+		return "", err
+	case err != nil && !refused: // what is tried again ends only when its time is over
 		s.report(ctx, snapshot, "no answer until the deadline")
 		return "the provider did not answer until the period's deadline; sync again once it does", nil
-	case err != nil && !refused:
-		return "", err
 	}
 	err = workflow.ExecuteActivity(storing(ctx, "settle "+name), do.SettleSnapshot, activities.SettleSnapshotInput{
 		TenantID: s.TenantID, SnapshotID: snapshot.ID, Status: answer.Status, Refusal: refusal,

@@ -1,0 +1,129 @@
+package worker_test
+
+import (
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/log"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+var record = flag.Bool("record", false, "write the histories to workflows/testdata/histories")
+
+// TestHistories runs every branch of the workflows on the real server. What
+// they leave behind replays, and holds no secret, no name and no URL.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	for range 3 {
+		_, err := s.writer.Ingest(t.Context(), s.tenant,
+			[]metering.Event{dbtest.Event(t, "canary-type", s.customer.ExternalID, time.Now().AddDate(0, 0, -40), "2", "", "")})
+		require.NoError(t, err)
+	}
+	past := dbtest.Meter(t, s.store, s.tenant, "canary-slug", "canary-type")
+	require.Equal(t, metering.Filling, past.Generation.Status)
+	s.work()
+
+	syncing := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	backfilling := workflows.BackfillMeterID(s.tenant, past.Generation.ID)
+	histories := map[string]*historypb.History{}
+	keep := func(name, workflowID string) {
+		_ = s.awaitClosed(workflowID) // a refused one has failed, which is a history too
+		histories[name] = s.history(workflowID)
+	}
+
+	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Generation.ID))
+	keep("backfill_meter", backfilling)
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		meter, err := s.store.Meters.Get(t.Context(), s.tenant, past.Slug)
+		require.Equal(t, metering.Complete, meter.Generation.Status)
+		return err
+	})
+
+	s.use("5")
+	s.await(s.request())
+	keep("sync_customer_one_snapshot", syncing)
+	s.await(s.request())
+	keep("sync_customer_nothing_to_do", syncing)
+
+	s.use("5")
+	s.behave(`{"status":503,"times":1}`)
+	first := s.request()
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		if got := len(s.received()); got < 2 { // the second was answered with 503
+			return fmt.Errorf("%d deliveries", got)
+		}
+		return nil
+	})
+	s.use("5")
+	second := s.request()
+	s.await(first)
+	s.await(second)
+	keep("sync_customer_outage_and_second_pass", syncing)
+	require.Equal(t, "15", s.billed())
+
+	s.use("5")
+	s.behave(`{"status":410,"times":1}`)
+	s.await(s.request())
+	keep("sync_customer_refused", syncing)
+
+	replayer := sdkworker.NewWorkflowReplayer()
+	replayer.RegisterWorkflow(workflows.SyncCustomer)
+	replayer.RegisterWorkflow(workflows.BackfillMeter)
+	for name, history := range histories {
+		text, err := temporalproto.CustomJSONMarshalOptions{Indent: "  "}.Marshal(history)
+		require.NoError(t, err)
+		for _, readable := range append(payloads(t, text), string(text)) {
+			require.NotContains(t, readable, "canary")
+			require.NotContains(t, readable, "http://")
+			require.NotContains(t, readable, "whsec_")
+			require.NotContains(t, readable, webhookSecret)
+		}
+		require.NoError(t, replayer.ReplayWorkflowHistory(log.NewStructuredLogger(quiet()), history), name)
+		if *record {
+			require.NoError(t, os.WriteFile(filepath.Join("../workflows/testdata/histories", name+".json"), text, 0o644))
+		}
+	}
+}
+
+func (s *system) history(workflowID string) *historypb.History {
+	s.Helper()
+	var history historypb.History
+	events := s.temporal.GetWorkflowHistory(s.Context(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		require.NoError(s, err)
+		history.Events = append(history.Events, event)
+	}
+	return &history
+}
+
+var data = regexp.MustCompile(`"data":\s*"([^"]*)"`)
+
+// payloads decodes what a history holds in base64.
+func payloads(t *testing.T, history []byte) []string {
+	t.Helper()
+	var decoded []string
+	for _, match := range data.FindAllSubmatch(history, -1) {
+		text, err := base64.StdEncoding.DecodeString(string(match[1]))
+		require.NoError(t, err)
+		decoded = append(decoded, string(text))
+	}
+	require.NotEmpty(t, strings.Join(decoded, ""))
+	return decoded
+}

@@ -1,0 +1,80 @@
+package workflows_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterActivity(do)
+	var days, counted []time.Time
+	for i := range 75 {
+		days = append(days, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, i))
+	}
+	switched := false
+	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{Days: slices.Clone(days)}, nil)
+	env.OnActivity(do.CountDays, mock.Anything, mock.Anything).Return(
+		func(_ context.Context, in activities.CountDaysInput) (activities.CountDaysResult, error) {
+			require.False(t, switched)
+			counted = append(counted, in.Days...)
+			if len(counted) > 30 && len(counted) <= 60 && !slices.Equal(counted, days[:60]) {
+				t.Fatal("the days come in order")
+			}
+			return activities.CountDaysResult{Events: 10}, nil
+		})
+	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(
+		func(context.Context, activities.BackfillInput) error { switched = true; return nil })
+
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	require.NoError(t, env.GetWorkflowError())
+	var result workflows.BackfillMeterResult
+	require.NoError(t, env.GetWorkflowResult(&result))
+	require.Equal(t, workflows.BackfillMeterResult{Days: 75, Events: 30}, result)
+	require.Equal(t, days, counted)
+	require.True(t, switched)
+}
+
+func TestBackfillMeterOfNothingOnlySwitches(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterActivity(do)
+	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{}, nil)
+	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(nil).Once()
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	require.NoError(t, env.GetWorkflowError())
+	env.AssertExpectations(t)
+}
+
+func TestBackfillMeterTriesAFailingDayAgain(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterActivity(do)
+	tries := 0
+	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{Days: make([]time.Time, 1)}, nil)
+	env.OnActivity(do.CountDays, mock.Anything, mock.Anything).Return(
+		func(context.Context, activities.CountDaysInput) (activities.CountDaysResult, error) {
+			if tries++; tries < 5 {
+				return activities.CountDaysResult{}, activities.Failure(metering.Errorf(metering.CodeOverloaded, "busy"))
+			}
+			return activities.CountDaysResult{Events: 1}, nil
+		})
+	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(nil)
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 5, tries)
+}

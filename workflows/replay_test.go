@@ -1,0 +1,31 @@
+package workflows_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// The recorded histories stand for the runs that are open when a new version
+// is deployed: it must take each of them over. Recording again, which is right
+// only after a change through workflow.GetVersion:
+//
+//go:generate go test ../worker -run TestHistories -record
+
+func TestEveryRecordedHistoryReplays(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			replayer := worker.NewWorkflowReplayer()
+			replayer.RegisterWorkflow(workflows.SyncCustomer)
+			replayer.RegisterWorkflow(workflows.BackfillMeter)
+			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(quiet, file))
+		})
+	}
+}

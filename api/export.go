@@ -20,7 +20,8 @@ import (
 
 const (
 	exportWindow = 30 * 24 * time.Hour
-	exportChunk  = 2_000 // rows read at once; no connection is held while they are written
+	exportLead   = time.Hour // past now, for the clocks of clients that are ahead
+	exportChunk  = 2_000     // rows read at once; no connection is held while they are written
 	exportFlush  = 30 * time.Second
 )
 
@@ -98,10 +99,10 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	return &huma.StreamResponse{Body: func(hc huma.Context) { e.stream(ctx, hc, write) }}, nil
 }
 
-// exportRange defaults to the 30 days before the end, and the end to now with
-// the lead that an event may have.
+// exportRange defaults to the 30 days before the end, and the end to the
+// furthest instant an event can have now.
 func exportRange(in *exportInput, now time.Time) (metering.Range, error) {
-	end := metering.Instant(now.Add(metering.MaxEventLead))
+	end := metering.Instant(now.Add(exportLead))
 	if !in.End.IsZero() {
 		end = metering.Instant(in.End)
 	}

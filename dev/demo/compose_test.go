@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+const root = "../.."
+
+// loadCompose reads docker-compose.yml as strictly as Docker does.
+func loadCompose(t testing.TB, environment ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithEnv(environment))
+	require.NoError(t, err)
+	project, err := options.LoadProject(t.Context())
+	require.NoError(t, err)
+	return project
+}
+
+var pinned = regexp.MustCompile(`:[0-9]+\.[0-9][\w.-]*$`)
+
+func TestComposeEveryImageIsPinned(t *testing.T) {
+	for _, service := range loadCompose(t).Services {
+		if service.Build == nil {
+			require.Regexp(t, pinned, service.Image)
+		}
+	}
+	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1) {
+		if from[1] != "base" {
+			require.Regexp(t, pinned, from[1])
+		}
+	}
+}
+
+func TestComposePublishesNothingBeyondThisMachine(t *testing.T) {
+	published := make(map[string]string)
+	for _, service := range loadCompose(t).Services {
+		for _, port := range service.Ports {
+			require.Equal(t, "127.0.0.1", port.HostIP, service.Name)
+			require.NotContains(t, published, port.Published)
+			published[port.Published] = service.Name
+		}
+	}
+	require.Equal(t, map[string]string{
+		"8080": "api", "8090": "api", "7233": "temporal", "8233": "temporal-ui", "54320": "timescaledb",
+	}, published)
+}
+
+func TestComposeTakesNothingFromTheHost(t *testing.T) {
+	for _, service := range loadCompose(t).Services {
+		for name, value := range service.Environment {
+			require.NotNil(t, value, "%s of %s", name, service.Name)
+		}
+		require.Empty(t, service.EnvFiles)
+		for _, volume := range service.Volumes {
+			require.Equal(t, types.VolumeTypeVolume, volume.Type, service.Name)
+		}
+	}
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// hand does what `docker compose up` does, for the services that are built
+// here: their commands, with their environment and nothing else, after what
+// they depend on. The database and Temporal are the test's own.
+type hand struct {
+	testing.TB
+	project *types.Project
+	path    string            // where the Dockerfile's binaries are
+	here    *strings.Replacer // what is elsewhere without containers
+	running map[string]*exec.Cmd
+}
+
+// upByHand brings up everything that the demo needs, and waits for the demo.
+func upByHand(t testing.TB) *hand {
+	t.Helper()
+	temporal := os.Getenv("TEST_TEMPORAL_ADDRESS")
+	if temporal == "" {
+		t.Fatal("TEST_TEMPORAL_ADDRESS is not set: run make test, or dev/up test go test ./...")
+	}
+	namespace := proc.Namespace(t, temporal)
+	_, database := dbtest.Fresh(t)
+	h := &hand{
+		TB: t, path: buildAsDockerfile(t), running: make(map[string]*exec.Cmd),
+		project: loadCompose(t, "API_PORT="+freePort(t), "WORKER_PORT="+freePort(t), "RECEIVER_PORT="+freePort(t)),
+	}
+	written := *h.project.Services["api"].Environment["DATABASE_URL"]
+	h.here = strings.NewReplacer(written, database, "temporal:7233", temporal, "/var/lib/odometer-demo", t.TempDir())
+	for _, name := range []string{"api", "worker"} {
+		h.project.Services[name].Environment["TEMPORAL_NAMESPACE"] = &namespace
+	}
+	h.start("demo")
+	h.awaitEnd("demo")
+	return h
+}
+
+// buildAsDockerfile runs the Dockerfile's go build commands.
+func buildAsDockerfile(t testing.TB) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	builds := regexp.MustCompile(`go build -ldflags="-s -w" -o /out/(\w+) (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1)
+	require.Len(t, builds, 3)
+	for _, b := range builds {
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(folder, b[1]), b[2])
+		build.Dir = root
+		out, err := build.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	return folder
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// start starts a service once what it depends on is as it asks.
+func (h *hand) start(name string) {
+	h.Helper()
+	service, err := h.project.GetService(name)
+	require.NoError(h, err)
+	if service.Build == nil || h.running[name] != nil {
+		return
+	}
+	for needed, how := range service.DependsOn {
+		h.start(needed)
+		switch how.Condition {
+		case types.ServiceConditionCompletedSuccessfully:
+			h.awaitEnd(needed)
+		case types.ServiceConditionHealthy:
+			h.awaitHealth(needed)
+		}
+	}
+	process := h.command(h.Context(), service, service.Command)
+	require.NoError(h, process.Start())
+	h.running[name] = process
+	h.Cleanup(func() { // its context has ended
+		if process.ProcessState == nil {
+			_ = process.Wait() // being stopped is not a failure
+		}
+		if h.Failed() {
+			h.Logf("%s:\n%s", name, process.Stdout)
+		}
+	})
+}
+
+func (h *hand) command(ctx context.Context, service types.ServiceConfig, words []string) *exec.Cmd {
+	here := make([]string, len(words))
+	for i, word := range words {
+		here[i] = h.here.Replace(word)
+	}
+	_, found := os.Stat(filepath.Join(h.path, here[0]))
+	if found == nil {
+		here[0] = filepath.Join(h.path, here[0])
+	}
+	command := exec.CommandContext(ctx, here[0], here[1:]...)
+	command.Env = []string{"PATH=" + h.path + ":" + os.Getenv("PATH")}
+	for name, value := range service.Environment {
+		command.Env = append(command.Env, name+"="+h.here.Replace(*value))
+	}
+	command.Stdout = new(bytes.Buffer)
+	command.Stderr = command.Stdout
+	command.WaitDelay = time.Minute
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	return command
+}
+
+// awaitEnd waits until a service's command has succeeded.
+func (h *hand) awaitEnd(name string) {
+	h.Helper()
+	process := h.running[name]
+	if process == nil { // an image that is not built here
+		return
+	}
+	if process.ProcessState == nil {
+		require.NoError(h, process.Wait(), name)
+	}
+	require.True(h, process.ProcessState.Success(), name)
+}
+
+// awaitHealth waits until a service's health check succeeds.
+func (h *hand) awaitHealth(name string) {
+	h.Helper()
+	if h.running[name] == nil {
+		return
+	}
+	service, err := h.project.GetService(name)
+	require.NoError(h, err)
+	require.Equal(h, "CMD", service.HealthCheck.Test[0])
+	dbtest.Eventually(h, 30*time.Second, func() error {
+		check := h.command(h.Context(), service, service.HealthCheck.Test[1:])
+		if err := check.Run(); err != nil {
+			return fmt.Errorf("%s: %w: %s", name, err, check.Stdout)
+		}
+		return nil
+	})
+}

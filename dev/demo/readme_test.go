@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/receiver"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestComposeServicesRunAsWritten(t *testing.T) {
+	h := upByHand(t)
+	credentials := h.here.Replace("/var/lib/odometer-demo/credentials.json")
+	c, err := configure(credentials, func(name string) string {
+		if value := h.project.Services["demo"].Environment[name]; value != nil {
+			return *value
+		}
+		return ""
+	})
+	require.NoError(t, err)
+
+	t.Run("TheDemoSaysWhatToTry", func(t *testing.T) {
+		printed := h.running["demo"].Stdout.(*bytes.Buffer).String()
+		require.Regexp(t, `^The demo tenant has 8 customers, 3 meters and (\d+) events up to the last full hour; (\d+) of them are new.\n`, printed)
+		for _, try := range tries {
+			require.Contains(t, printed, indent(try.Command))
+			require.Contains(t, printed, try.Answer)
+		}
+	})
+	t.Run("ASecondRunAddsNothing", func(t *testing.T) {
+		now := time.Now()
+		require.NoError(t, run(t.Context(), c, now, new(bytes.Buffer))) // the hour may have changed since
+		var printed bytes.Buffer
+		require.NoError(t, run(t.Context(), c, now, &printed))
+		require.Contains(t, printed.String(), "; 0 of them are new.")
+	})
+	t.Run("ReadmeCommandsGiveTheAnswersInIt", func(t *testing.T) {
+		readme := read(t, "README.md")
+		for _, try := range tries {
+			require.Contains(t, readme, try.Command)
+			require.Contains(t, readme, try.Answer)
+		}
+		const times = 2
+		for range times {
+			tryAll(t, c)
+		}
+		require.Equal(t, times, deliveries(t, c, "hello-"))
+	})
+}
+
+// tryAll runs the commands in one shell, as a reader would.
+func tryAll(t *testing.T, c config) {
+	t.Helper()
+	second := time.Now().Unix()
+	dbtest.Eventually(t, 5*time.Second, func() error { // each reader has a second of their own
+		if time.Now().Unix() == second {
+			return fmt.Errorf("it is still %d", second)
+		}
+		return nil
+	})
+	script := new(strings.Builder)
+	fmt.Fprintf(script, "export ODOMETER_URL=%s ODOMETER_KEY=%s\n", c.BaseURL, c.AdminKey)
+	for _, try := range tries {
+		fmt.Fprintf(script, "%s\necho; echo ---\n", try.Command)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", script.String()).CombinedOutput()
+	require.NoError(t, err, string(out))
+	answers := strings.Split(string(out), "---\n")
+	for i, try := range tries {
+		require.Equal(t, try.Answer, strings.TrimSpace(answers[i]), try.Command)
+	}
+}
+
+// deliveries is how many customers with the prefix the receiver knows; it
+// checks what each of them is charged.
+func deliveries(t *testing.T, c config, prefix string) int {
+	t.Helper()
+	answer, err := http.Get(c.ReceiverURL + "/received")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var received []receiver.Delivery
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&received))
+	charged := make(map[string]bool)
+	for _, d := range received {
+		var message struct{ Data metering.Snapshot }
+		require.NoError(t, json.Unmarshal([]byte(d.Body), &message))
+		require.True(t, d.SignatureValid)
+		if customer := message.Data.CustomerExternalID; strings.HasPrefix(customer, prefix) {
+			charged[customer] = true
+			line := message.Data.Meters[0]
+			require.Equal(t, []string{"api-calls", "1250", "0.02", "30"},
+				[]string{line.MeterSlug, line.Usage.String(), line.UnitPrice.String(), line.Amount.String()})
+		}
+	}
+	return len(charged)
+}
+
+func TestReadmeNamesEveryFolder(t *testing.T) {
+	readme := read(t, "README.md")
+	require.LessOrEqual(t, strings.Count(readme, "\n"), 150)
+	tracked, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--", "*/*").Output()
+	require.NoError(t, err)
+	for folder := range strings.Lines(string(tracked)) {
+		folder, _, _ = strings.Cut(folder, "/")
+		if !strings.HasPrefix(folder, ".") {
+			require.Regexp(t, `(?m)^`+regexp.QuoteMeta(folder)+`/`, readme)
+		}
+	}
+}

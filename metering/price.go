@@ -1,6 +1,9 @@
 package metering
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Price is what one meter costs in one currency. A meter's first price holds
 // from the beginning; each later one from its EffectiveFrom.
@@ -37,14 +40,16 @@ func (p Price) Charge(usage Decimal) Decimal {
 	return p.BasePrice.Add(over.Mul(p.OverageRate))
 }
 
-// PriceAt returns the price in force at t: the last version whose
-// EffectiveFrom is not after t. ok is false where there is none.
+// PriceAt returns the price in force at t: the one with the last EffectiveFrom
+// that is not after t, and of two with the same the later version. ok is false
+// where there is none.
 func PriceAt(versions []Price, t time.Time) (in Price, ok bool) {
 	for _, p := range versions {
 		if p.EffectiveFrom.After(t) {
 			continue
 		}
-		if !ok || !p.EffectiveFrom.Before(in.EffectiveFrom) && p.Version > in.Version {
+		order := cmp.Or(p.EffectiveFrom.Compare(in.EffectiveFrom), cmp.Compare(p.Version, in.Version))
+		if !ok || order > 0 {
 			in, ok = p, true
 		}
 	}
@@ -57,6 +62,7 @@ var minorDigits = map[string]int32{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0,
 	"RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
 	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
+	"CLF": 4, "UYW": 4,
 }
 
 // RoundMoney rounds an amount that leaves for a provider to the currency's

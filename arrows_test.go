@@ -1,0 +1,95 @@
+package odometer_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/odometer-metering/odometer/"
+
+// arrows says which of our folders each folder may import. A folder that is
+// not here has no business in the repository.
+var arrows = map[string][]string{
+	"metering":   {},
+	"migrations": {},
+	"client":     {},
+	"db":         {"metering", "migrations"},
+	"providers":  {"metering"},
+	"activities": {"metering", "db", "providers"},
+	"workflows":  {"metering", "activities"},
+	"worker":     {"metering", "workflows", "activities", "db", "providers"},
+	"api":        {"metering", "db", "providers", "workflows"},
+	"cmd":        {"*"},
+	"dev":        {"*"},
+}
+
+// exclusive packages have one importer.
+var exclusive = map[string]string{
+	"github.com/stripe/stripe-go": "providers/stripe",
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != "." || entry.Name() == "testdata" || entry.Name() == "node_modules") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		checkFile(t, path)
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+func checkFile(t *testing.T, path string) {
+	t.Helper()
+	folder, _, nested := strings.Cut(filepath.ToSlash(path), "/")
+	if !nested {
+		require.True(t, strings.HasSuffix(path, "_test.go"), "%s: code belongs in a folder", path)
+		return
+	}
+	allowed, known := arrows[folder]
+	require.True(t, known, "%s: the folder %s is not in the layout", path, folder)
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	require.NoError(t, err)
+	for _, spec := range file.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		checkExclusive(t, path, name)
+		ours, ok := strings.CutPrefix(name, module)
+		if !ok || mayImportAll(path, allowed) {
+			continue
+		}
+		to, _, _ := strings.Cut(ours, "/")
+		require.True(t, to == folder || slices.Contains(allowed, to), "%s imports %s, which no arrow allows", path, ours)
+	}
+}
+
+// mayImportAll holds for tests, and for what makes databases and data for them.
+func mayImportAll(path string, allowed []string) bool {
+	path = filepath.ToSlash(path)
+	return slices.Contains(allowed, "*") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/dbtest/")
+}
+
+func checkExclusive(t *testing.T, path, name string) {
+	t.Helper()
+	for library, owner := range exclusive {
+		if strings.HasPrefix(name, library) {
+			require.True(t, strings.HasPrefix(filepath.ToSlash(path), owner+"/") || strings.HasSuffix(path, "_test.go"),
+				"%s imports %s, which is %s's", path, name, owner)
+		}
+	}
+}

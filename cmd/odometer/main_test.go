@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+)
+
+func nothing(string) string { return "" }
+
+func settings(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), []string{"api"}, nothing, nil)
+	for _, name := range []string{"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS"} {
+		require.ErrorContains(t, err, name+" is required")
+	}
+	err = run(t.Context(), []string{"api"}, settings(
+		"DATABASE_URL", "CANARY", "ODOMETER_SECRET", "Q0FOQVJZ", "ODOMETER_ENCRYPTION_KEYS", "CANARY", "LISTEN_ADDRESS", "CANARY",
+		"METRICS_ADDRESS", ":99999", "BASE_URL", "ftp://CANARY", "ALLOW_LOOPBACK_WEBHOOKS", "CANARY", "LOG_LEVEL", "CANARY", "API_KEY_PREFIX", "CAN_ARY",
+		"INGEST_LANES", "-1",
+	), nil)
+	for _, name := range []string{
+		"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS", "LISTEN_ADDRESS", "METRICS_ADDRESS", "BASE_URL",
+		"ALLOW_LOOPBACK_WEBHOOKS", "LOG_LEVEL", "API_KEY_PREFIX", "INGEST_LANES",
+	} {
+		require.ErrorContains(t, err, "\n  "+name+" ")
+	}
+	require.NotContains(t, err.Error(), "CANARY")
+}
+
+func TestAnUnknownCommandShowsTheUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"nope"}, {"api", "extra"}, {"tenant"}, {"tenant", "delete"}} {
+		require.ErrorIs(t, run(t.Context(), args, nothing, nil), flag.ErrHelp)
+	}
+}
+
+func TestATenantIsMadeWithItsKey(t *testing.T) {
+	t.Parallel()
+	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, &out))
+	var made map[string]string
+	require.NoError(t, json.Unmarshal(out.Bytes(), &made))
+	require.Regexp(t, `^ten_\d+$`, made["tenant_id"])
+	require.Regexp(t, `^svc_adm_[0-9A-Za-z]{32}$`, made["admin_key"])
+	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Mars/Olympus"}, env, &out))
+}
+
+func TestTheDocumentIsPrinted(t *testing.T) {
+	t.Parallel()
+	for version, args := range map[string][]string{"3.1.0": {"openapi"}, "3.0.3": {"openapi", "-3.0"}} {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), args, nothing, &out))
+		require.True(t, strings.Contains(out.String(), `"openapi": "`+version+`"`))
+	}
+}

@@ -1,0 +1,149 @@
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+// call makes one request; status 0 means that no answer came.
+func call(t *testing.T, method, url, key, body string) (status int, answer string) {
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		return -1, err.Error()
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+// load sends keyed events from many clients until the context of the test or
+// until is over, and returns which keys were accepted and which were sent.
+func load(t *testing.T, url, key string, until <-chan struct{}) (accepted, sent map[string]bool) {
+	accepted, sent = make(map[string]bool), make(map[string]bool)
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	for c := range 16 {
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-until:
+					return
+				default:
+				}
+				id := fmt.Sprintf("%d-%d", c, i)
+				status, _ := call(t, "POST", url+"/v1/events", key, event(id))
+				mu.Lock()
+				sent[id] = true
+				if status == http.StatusOK {
+					accepted[id] = true
+				}
+				mu.Unlock()
+				if status == 0 {
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	return accepted, sent
+}
+
+func event(id string) string {
+	return fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":1,"idempotency_key":%q}`, id)
+}
+
+// stored returns the keys of the events in the database.
+func stored(t *testing.T, url string) map[string]bool {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `select idempotency_key from events`)
+	require.NoError(t, err)
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	set := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		require.False(t, set[k], "stored twice: %s", k)
+		set[k] = true
+	}
+	return set
+}
+
+func TestWhatWasAcceptedOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*proc.Process, testing.TB){
+		"stopped": (*proc.Process).Stop,
+		"killed":  (*proc.Process).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, url := dbtest.Fresh(t)
+			system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+			_, key := system.Tenant(t)
+			api := system.API(t)
+			status, body := call(t, "POST", api.URL+"/v1/meters", key, `{"slug":"calls","event_type":"call"}`)
+			require.Equal(t, http.StatusCreated, status, body)
+
+			over := make(chan struct{})
+			time.AfterFunc(time.Second, func() { end(api, t); close(over) })
+			accepted, sent := load(t, api.URL, key, over)
+			<-over
+			require.NotEmpty(t, accepted)
+			kept := stored(t, url)
+			for id := range accepted {
+				require.True(t, kept[id], "accepted and lost: %s", id)
+			}
+			if name == "stopped" {
+				require.Len(t, kept, len(accepted), "an event was stored whose client was not told")
+			}
+
+			api.Start(t)
+			for id := range sent { // clients repeat what they are not sure of
+				if !accepted[id] {
+					status, body := call(t, "POST", api.URL+"/v1/events", key, event(id))
+					require.Equal(t, http.StatusOK, status, body)
+				}
+			}
+			_, total := call(t, "GET", api.URL+"/v1/usage/total?customer=acme", key, "")
+			require.JSONEq(t, fmt.Sprintf(`{"total":%d}`, len(sent)), total)
+		})
+	}
+}
+
+func TestTheAPIWorksWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	api := system.API(t)
+	status, body := call(t, "GET", api.URL+"/readyz", "", "")
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"status":"ok","database":"ok","temporal":"unavailable"}`, body)
+	status, body = call(t, "POST", api.URL+"/v1/events", key, event("a"))
+	require.Equal(t, http.StatusOK, status, body)
+	_, metrics := call(t, "GET", api.URL+"/metrics", "", "")
+	require.Contains(t, metrics, `odometer_events_total{outcome="stored"} 1`)
+	require.NotContains(t, api.Log(t), "acme")
+	require.NotContains(t, api.Log(t), key)
+}

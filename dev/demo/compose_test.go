@@ -75,6 +75,26 @@ func TestComposeTakesNothingFromTheHost(t *testing.T) {
 	}
 }
 
+// TestOdometersSettingsAreOneList holds what compose sets and what operators
+// can read to the list that the binary prints.
+func TestOdometersSettingsAreOneList(t *testing.T) {
+	usage := read(t, "cmd/odometer/main.go")
+	known := make(map[string]bool)
+	for _, name := range regexp.MustCompile(`(?m)^  ([A-Z_]+…?) `).FindAllStringSubmatch(usage, -1) {
+		known[name[1]] = true
+		require.Contains(t, read(t, "docs/operating.md"), "| `"+name[1]+"` |")
+	}
+	require.Greater(t, len(known), 10)
+	for _, service := range []string{"migrate", "api", "worker"} {
+		for name := range loadCompose(t).Services[service].Environment {
+			if strings.HasPrefix(name, "TEMPORAL_") {
+				name = "TEMPORAL_…"
+			}
+			require.Contains(t, known, name, service)
+		}
+	}
+}
+
 func read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))

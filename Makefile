@@ -32,14 +32,15 @@ test-go:
 bench: ## the measured figures
 	dev/up test go run ./dev/bench
 
+# Workflow histories are recordings of how open runs began: only a person decides to make new ones.
 generate: ## what is made from something else
-	$(call each,go generate ./...)
+	$(call each,go generate -skip=-record ./...)
 
 lint: ## formatting, and what reads the code for mistakes
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
 		{ echo "Not formatted (gofmt -w them):"; echo "$$unformatted"; exit 1; }
 	$(call each,go vet ./...)
-	$(call each,$(tool) golangci-lint run)
+	$(call each,$(tool) golangci-lint run --allow-parallel-runners)
 	$(tool) workflowcheck ./workflows/...
 	dev/up shellcheck
 

@@ -75,7 +75,7 @@ func TestHistories(t *testing.T) {
 	s.await(first)
 	s.await(second)
 	keep("sync_customer_outage_and_second_pass", syncing)
-	require.Equal(t, "15", s.billed())
+	require.Equal(t, "15", s.billed()[s.customer.ExternalID])
 
 	s.use("5")
 	s.behave(`{"status":410,"times":1}`)

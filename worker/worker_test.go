@@ -4,26 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
-	"github.com/odometer-metering/odometer/dev/receiver"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/worker"
@@ -37,60 +30,45 @@ const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 type system struct {
 	testing.TB
 	store     *db.DB
-	url       string // of the database
 	writer    *db.Writer
 	temporal  client.Client
 	namespace string
 	keyring   db.Keyring
-	receiver  string // its URL
-	tenant    metering.TenantID
-	customer  metering.Customer
-	meter     metering.Meter
+	farEnd
+	tenant   metering.TenantID
+	customer metering.Customer
+	meter    metering.Meter
 }
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{TB: t}
-	s.store, s.url = dbtest.Fresh(t)
+	s.store, _ = dbtest.Fresh(t)
 	s.writer = db.NewWriter(s.store, db.WriterOptions{})
 	t.Cleanup(s.writer.Close)
-	s.namespace, s.temporal = newNamespace(t)
-	server := httptest.NewServer(receiver.New(webhookSecret))
-	t.Cleanup(server.Close)
-	s.receiver = server.URL
-	var err error
+	address := temporalAddress(t)
+	s.namespace = proc.Namespace(t, address)
+	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: s.namespace, Identity: "test", Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	s.temporal = temporal
+	s.farEnd = newFarEnd(t)
 	s.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	s.tenant = dbtest.Tenant(t, s.store).ID
 	s.customer = dbtest.Customer(t, s.store, s.tenant, "canary-customer")
 	s.meter = dbtest.Meter(t, s.store, s.tenant, "api-calls", "api_call")
-	s.useProvider(s.receiver + "/canary-path")
+	s.useProvider(s.farEnd.url + "/canary-path")
 	return s
 }
 
-// newNamespace makes a Temporal namespace, so that test binaries do not meet.
-func newNamespace(t testing.TB) (string, client.Client) {
+func temporalAddress(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
 	if address == "" {
 		t.Fatal("TEST_TEMPORAL_ADDRESS is not set: run make test, or dev/up test go test ./...")
 	}
-	name := "test-" + uuid.NewString()
-	namespaces, err := client.NewNamespaceClient(client.Options{HostPort: address})
-	require.NoError(t, err)
-	defer namespaces.Close()
-	err = namespaces.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
-		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
-	})
-	require.NoError(t, err)
-	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: name, Identity: "test", Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	dbtest.Eventually(t, 30*time.Second, func() error {
-		_, err := temporal.DescribeTaskQueue(t.Context(), workflows.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
-		return err
-	})
-	return name, temporal
+	return address
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -161,50 +139,6 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 	return sync
 }
 
-func (s *system) behave(behaviour string) {
-	s.Helper()
-	response, err := http.Post(s.receiver+"/behave", "application/json", strings.NewReader(behaviour))
-	require.NoError(s, err)
-	response.Body.Close()
-	require.Equal(s, http.StatusNoContent, response.StatusCode)
-}
-
-func (s *system) received() []receiver.Delivery {
-	s.Helper()
-	response, err := http.Get(s.receiver + "/received")
-	require.NoError(s, err)
-	defer response.Body.Close()
-	var deliveries []receiver.Delivery
-	require.NoError(s, json.NewDecoder(response.Body).Decode(&deliveries))
-	return deliveries
-}
-
-// billed is what the receiver would put on the invoice: the last total by
-// sequence. It fails where a sequence came with two bodies.
-func (s *system) billed() (usage string) {
-	s.Helper()
-	bodies := map[int64]string{}
-	var last int64
-	for _, delivery := range s.received() {
-		require.True(s, delivery.SignatureValid)
-		var m struct {
-			Data struct {
-				Sequence int64
-				Meters   []struct{ Usage json.Number }
-			}
-		}
-		require.NoError(s, json.Unmarshal([]byte(delivery.Body), &m))
-		if before, seen := bodies[m.Data.Sequence]; seen {
-			require.Equal(s, before, delivery.Body, "sequence %d", m.Data.Sequence)
-		}
-		bodies[m.Data.Sequence] = delivery.Body
-		if m.Data.Sequence >= last {
-			last, usage = m.Data.Sequence, m.Data.Meters[0].Usage.String()
-		}
-	}
-	return usage
-}
-
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
@@ -224,7 +158,7 @@ func TestASyncTellsTheReceiverTheTotal(t *testing.T) {
 	require.Equal(t, "41.75", sync.Entries[0].Usage.String())
 	require.Equal(t, "acknowledged", sync.Entries[0].Status)
 	require.Equal(t, "api-calls", sync.Entries[0].MeterSlug)
-	require.Equal(t, "41.75", s.billed())
+	require.Equal(t, "41.75", s.billed()[s.customer.ExternalID])
 	require.NoError(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)))
 
 	again := s.await(s.request())
@@ -241,7 +175,7 @@ func TestARequestIsNotLostWithoutAWorker(t *testing.T) {
 	s.work()
 	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
 	require.Equal(t, metering.SyncSucceeded, s.await(second).Status)
-	require.Equal(t, "1", s.billed())
+	require.Equal(t, "1", s.billed()[s.customer.ExternalID])
 	require.Len(t, s.received(), 1)
 }
 
@@ -261,7 +195,7 @@ func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
 	again := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, again.Status)
 	require.EqualValues(t, 2, again.Entries[0].Sequence)
-	require.Equal(t, "5", s.billed())
+	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
 func TestAnOutageIsWaitedOut(t *testing.T) {
@@ -272,6 +206,6 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	s.behave(`{"status":503,"times":2}`)
 	sync := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, sync.Status)
-	require.Equal(t, "5", s.billed())
+	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 	require.Len(t, s.received(), 3)
 }

@@ -49,6 +49,7 @@ install() {
 		die "$1 is missing. Only Debian and Ubuntu are set up by themselves: install it and try again."
 	if root; then
 		say "installing $1"
+		apt+=(-o DPkg::Lock::Timeout=300) # another apt-get may be at work
 	else
 		say "unpacking $1 for this user"
 		rm -rf "$state/archives"

@@ -108,7 +108,7 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		err = metering.Errorf(metering.CodeForbidden, "a %s key may not do this: it needs %s", principal.Scope, permission)
 	}
 	if err != nil {
-		huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err)
+		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}
 	exchangeOf(ctx.Context()).principal = principal

@@ -186,7 +186,7 @@ func TestABodyOverTheBoundIs413(t *testing.T) {
 	b := setup(t)
 	big := `{"events":[{"event_type":"` + strings.Repeat("x", 8<<20) + `"}]}`
 	b.send(t, "POST", "/v1/events/batch", big).problem(t, 413, "too_large")
-	r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/v1/events/batch", io.MultiReader(strings.NewReader(big))) // no Content-Length
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/v1/events/batch", io.MultiReader(strings.NewReader(big))) // no Content-Length
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+b.key)
 	response, err := http.DefaultClient.Do(r)

@@ -155,7 +155,7 @@ func (b *bundle) sendBad(t *testing.T, method, path string, query url.Values, bo
 	sent := method + " " + path + "?" + query.Encode() + " " + body[:min(len(body), 300)]
 	require.Less(t, a.status, 500, "%s\n%s", sent, a.body)
 	if a.status >= 400 {
-		a.problem(t, a.status, string(problemCode(t, a)))
+		a.problem(t, a.status, problemCode(t, a))
 		require.NotContains(t, strings.ReplaceAll(a.body, `body.`+canary, ""), canary, sent)
 	}
 }

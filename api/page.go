@@ -12,12 +12,6 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of a page.
-const (
-	defaultPageSize = 50
-	maxPageSize     = 1_000
-)
-
 // Paging is how a client walks through a list.
 type Paging struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Items per page"`
@@ -77,7 +71,7 @@ const macSize = 16
 
 func (s *server) pageMAC(ctx context.Context, cursor []byte) []byte {
 	mac := hmac.New(sha256.New, s.pageKey)
-	fmt.Fprintf(mac, "%s\n%s\n", principalOf(ctx).Tenant.ID, queryOf(ctx))
+	mac.Write([]byte(principalOf(ctx).Tenant.ID.String() + "\n" + queryOf(ctx) + "\n"))
 	mac.Write(cursor)
 	return mac.Sum(nil)[:macSize]
 }

@@ -51,7 +51,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.survive(out, r, failure)
 		}
 		s.account(x, out, began)
-		if failure != nil && (out.began || failure == http.ErrAbortHandler) {
+		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole
 		}
 	}()
@@ -70,10 +70,15 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
+func aborted(failure any) bool {
+	err, ok := failure.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
 // survive answers for a handler that panicked.
 func (s *server) survive(out *recorder, r *http.Request, failure any) {
 	x := exchangeOf(r.Context())
-	if failure == http.ErrAbortHandler {
+	if aborted(failure) {
 		return
 	}
 	err := fmt.Errorf("panic: %v\n%s", failure, debug.Stack())

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -192,10 +193,10 @@ func Documents() (v31, v30 []byte, err error) {
 }
 
 func indented(text []byte) []byte {
-	var tree any
-	if json.Unmarshal(text, &tree) != nil {
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, text, "", "  ") != nil {
 		return text
 	}
-	pretty, _ := json.MarshalIndent(tree, "", "  ")
-	return append(pretty, '\n')
+	pretty.WriteByte('\n')
+	return pretty.Bytes()
 }

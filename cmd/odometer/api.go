@@ -111,7 +111,7 @@ func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 	ended := make(chan error, len(endpoints))
 	var servers []*http.Server
 	for _, e := range endpoints {
-		listener, err := net.Listen("tcp", e.address)
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", e.address)
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}

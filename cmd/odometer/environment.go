@@ -28,7 +28,7 @@ type environment struct {
 	problems []string
 }
 
-func (e *environment) problem(name, format string, args ...any) {
+func (e *environment) problemf(name, format string, args ...any) {
 	e.problems = append(e.problems, name+" "+fmt.Sprintf(format, args...))
 }
 
@@ -43,11 +43,11 @@ func (e *environment) err() error {
 func (e *environment) databaseURL() string {
 	text := e.get("DATABASE_URL")
 	if text == "" {
-		e.problem("DATABASE_URL", "is required, such as postgres://odometer@127.0.0.1:5432/odometer")
+		e.problemf("DATABASE_URL", "is required, such as postgres://odometer@127.0.0.1:5432/odometer")
 		return ""
 	}
 	if u, err := url.Parse(text); err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		e.problem("DATABASE_URL", "must be a postgres:// URL")
+		e.problemf("DATABASE_URL", "must be a postgres:// URL")
 	}
 	return text
 }
@@ -56,12 +56,12 @@ func (e *environment) databaseURL() string {
 func (e *environment) secret() []byte {
 	text := e.get("ODOMETER_SECRET")
 	if text == "" {
-		e.problem("ODOMETER_SECRET", "is required: head -c 32 /dev/urandom | base64 makes one")
+		e.problemf("ODOMETER_SECRET", "is required: head -c 32 /dev/urandom | base64 makes one")
 		return nil
 	}
 	secret, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(secret) < 32 {
-		e.problem("ODOMETER_SECRET", "must be at least 32 bytes in base64")
+		e.problemf("ODOMETER_SECRET", "must be at least 32 bytes in base64")
 	}
 	return secret
 }
@@ -71,11 +71,11 @@ var prefixPattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
 func (e *environment) keys() (keys api.Keys) {
 	prefix := cmp.Or(e.get("API_KEY_PREFIX"), "svc")
 	if !prefixPattern.MatchString(prefix) {
-		e.problem("API_KEY_PREFIX", "must be 1 to 16 letters a-z and digits")
+		e.problemf("API_KEY_PREFIX", "must be 1 to 16 letters a-z and digits")
 	}
 	keys, err := api.NewKeys(prefix, e.secret())
 	if err != nil {
-		e.problem("ODOMETER_SECRET", "cannot be used: %v", err)
+		e.problemf("ODOMETER_SECRET", "cannot be used: %v", err)
 	}
 	return keys
 }
@@ -83,12 +83,12 @@ func (e *environment) keys() (keys api.Keys) {
 func (e *environment) keyring() db.Keyring {
 	text := e.get("ODOMETER_ENCRYPTION_KEYS")
 	if text == "" {
-		e.problem("ODOMETER_ENCRYPTION_KEYS", "is required, such as 2026:BASE64 of 32 bytes")
+		e.problemf("ODOMETER_ENCRYPTION_KEYS", "is required, such as 2026:BASE64 of 32 bytes")
 		return db.Keyring{}
 	}
 	ring, err := db.ParseKeyring(text)
 	if err != nil {
-		e.problem("ODOMETER_ENCRYPTION_KEYS", "%v", err)
+		e.problemf("ODOMETER_ENCRYPTION_KEYS", "%v", err)
 	}
 	return ring
 }
@@ -104,7 +104,7 @@ func (e *environment) address(name, absent string) string {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		e.problem(name, "must be HOST:PORT or :PORT")
+		e.problemf(name, "must be HOST:PORT or :PORT")
 	}
 	return text
 }
@@ -116,7 +116,7 @@ func (e *environment) baseURL(name, absent string) string {
 		return ""
 	}
 	if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		e.problem(name, "must be a URL that begins with http:// or https://")
+		e.problemf(name, "must be a URL that begins with http:// or https://")
 	}
 	return text
 }
@@ -129,7 +129,7 @@ func (e *environment) count(name string) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		e.problem(name, "must be a whole number above 0")
+		e.problemf(name, "must be a whole number above 0")
 	}
 	return n
 }
@@ -141,7 +141,7 @@ func (e *environment) flag(name string) bool {
 	}
 	on, err := strconv.ParseBool(text)
 	if err != nil {
-		e.problem(name, "must be true or false")
+		e.problemf(name, "must be true or false")
 	}
 	return on
 }
@@ -150,7 +150,7 @@ func (e *environment) logger() *slog.Logger {
 	var level slog.Level
 	if text := e.get("LOG_LEVEL"); text != "" {
 		if err := level.UnmarshalText([]byte(text)); err != nil {
-			e.problem("LOG_LEVEL", "must be debug, info, warn or error")
+			e.problemf("LOG_LEVEL", "must be debug, info, warn or error")
 		}
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
@@ -161,12 +161,12 @@ func (e *environment) logger() *slog.Logger {
 func (e *environment) temporal(logger *slog.Logger) (lazy client.Client, namespace string) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
-		e.problem("TEMPORAL_…", "%v", err)
+		e.problemf("TEMPORAL_…", "%v", err)
 		return nil, ""
 	}
 	options.Logger = log.NewStructuredLogger(logger)
 	if lazy, err = client.NewLazyClient(options); err != nil {
-		e.problem("TEMPORAL_…", "%v", err)
+		e.problemf("TEMPORAL_…", "%v", err)
 	}
 	return lazy, options.Namespace
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +68,6 @@ func TestTheDocumentIsPrinted(t *testing.T) {
 	for version, args := range map[string][]string{"3.1.0": {"openapi"}, "3.0.3": {"openapi", "-3.0"}} {
 		var out bytes.Buffer
 		require.NoError(t, run(t.Context(), args, nothing, &out))
-		require.True(t, strings.Contains(out.String(), `"openapi": "`+version+`"`))
+		require.Contains(t, out.String(), `"openapi": "`+version+`"`)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,7 +136,7 @@ func (s *System) start(t testing.TB, role, variable string) *Process {
 	}
 	p := &Process{Address: freeAddress(t), role: role, log: log}
 	p.URL = "http://" + p.Address
-	p.system = &System{s.binary, append(s.env[:len(s.env):len(s.env)], variable+"="+p.Address)}
+	p.system = &System{s.binary, append(slices.Clip(s.env), variable+"="+p.Address)}
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {

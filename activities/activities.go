@@ -11,6 +11,8 @@ import (
 	"context"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -32,4 +34,27 @@ type deliverer interface {
 // New makes the activities of a worker.
 func New(store *db.DB, keyring db.Keyring, webhook deliverer, now func() time.Time) *Activities {
 	return &Activities{store, keyring, webhook, now}
+}
+
+// beat is how often an activity shows that its worker lives.
+const beat = 3 * time.Second
+
+// alive reports that the activity is being worked on, with its progress so
+// far, until the returned function is called: the work of a killed worker is
+// noticed within seconds, however long it may take.
+func alive(ctx context.Context, progress ...any) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		ticks := time.NewTicker(beat)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				activity.RecordHeartbeat(ctx, progress...)
+			}
+		}
+	}()
+	return stop
 }

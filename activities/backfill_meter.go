@@ -22,6 +22,7 @@ type PlanBackfillResult struct {
 
 // PlanBackfill finds the days that may hold events and are not counted yet.
 func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
+	defer alive(ctx)()
 	days, err := a.store.Backfills.Days(ctx, in.TenantID, in.GenerationID)
 	return PlanBackfillResult{days}, err
 }
@@ -43,9 +44,6 @@ type countProgress struct {
 	Events int64 `json:"events"`
 }
 
-// beat is how often CountDays shows that it lives; a day may take minutes.
-const beat = 5 * time.Second
-
 // CountDays adds the events of each day to the generation's usage. A repeat
 // goes on after the last day that was reported, and counts no day twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
@@ -56,7 +54,9 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 		}
 	}
 	for _, day := range in.Days[min(progress.Done, len(in.Days)):] {
-		events, err := a.countDay(ctx, in.BackfillInput, day, progress)
+		stop := alive(ctx, progress)
+		events, err := a.store.Backfills.CountDay(ctx, in.TenantID, in.GenerationID, day)
+		stop()
 		if err != nil {
 			return CountDaysResult{}, err
 		}
@@ -67,25 +67,8 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 	return CountDaysResult{progress.Events}, nil
 }
 
-func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time, progress countProgress) (int64, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		ticks := time.NewTicker(beat)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticks.C:
-				activity.RecordHeartbeat(ctx, progress)
-			}
-		}
-	}()
-	return a.store.Backfills.CountDay(ctx, in.TenantID, in.GenerationID, day)
-}
-
 // CompleteGeneration makes reads and billing use the generation.
 func (a *Activities) CompleteGeneration(ctx context.Context, in BackfillInput) error {
+	defer alive(ctx)()
 	return a.store.Backfills.Complete(ctx, in.TenantID, in.GenerationID)
 }

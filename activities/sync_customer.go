@@ -31,6 +31,7 @@ type BeginSyncResult struct {
 
 // BeginSync takes all open requests of the customer.
 func (a *Activities) BeginSync(ctx context.Context, in BeginSyncInput) (BeginSyncResult, error) {
+	defer alive(ctx)()
 	pass, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
 	return BeginSyncResult(pass), err
 }
@@ -66,6 +67,7 @@ type Skipped struct {
 
 // PrepareSnapshot writes down what the provider is to be told next.
 func (a *Activities) PrepareSnapshot(ctx context.Context, in PrepareSnapshotInput) (PrepareSnapshotResult, error) {
+	defer alive(ctx)()
 	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.now())
 	if err != nil {
 		return PrepareSnapshotResult{}, err
@@ -94,6 +96,7 @@ type DeliverSnapshotResult struct {
 // DeliverSnapshot sends the snapshot's stored bytes once. That it may have
 // been sent is committed first.
 func (a *Activities) DeliverSnapshot(ctx context.Context, in DeliverSnapshotInput) (DeliverSnapshotResult, error) {
+	defer alive(ctx)()
 	delivery, err := a.store.Ledger.MarkSent(ctx, in.TenantID, in.SnapshotID, a.now(), lease)
 	if err != nil {
 		return DeliverSnapshotResult{}, err
@@ -134,6 +137,7 @@ type SettleSnapshotInput struct {
 
 // SettleSnapshot records the provider's decision.
 func (a *Activities) SettleSnapshot(ctx context.Context, in SettleSnapshotInput) error {
+	defer alive(ctx)()
 	if in.Refusal != "" {
 		return a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, db.Rejected, in.Refusal, a.now())
 	}
@@ -158,6 +162,7 @@ type FinishSyncResult struct {
 
 // FinishSync answers the requests that the pass took.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
+	defer alive(ctx)()
 	answer := db.Answer{Syncs: in.Syncs, Problem: in.Problem, Snapshots: in.Snapshots}
 	for _, skipped := range in.Skipped {
 		answer.Skipped = append(answer.Skipped, metering.SkippedMeter{MeterID: skipped.MeterID, Reason: skipped.Reason})

@@ -99,7 +99,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 			continue
 		}
 		result.Send, err = b.store(period, provider.ID, lines)
-		return result, err
+		return Prepared{Send: result.Send, Skipped: skipped}, err
 	}
 	return result, nil
 }

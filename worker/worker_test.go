@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
@@ -30,6 +31,7 @@ const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 type system struct {
 	testing.TB
 	store     *db.DB
+	database  string // its URL
 	writer    *db.Writer
 	temporal  client.Client
 	namespace string
@@ -43,7 +45,7 @@ type system struct {
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{TB: t}
-	s.store, _ = dbtest.Fresh(t)
+	s.store, s.database = dbtest.Fresh(t)
 	s.writer = db.NewWriter(s.store, db.WriterOptions{})
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
@@ -208,4 +210,12 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, sync.Status)
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 	require.Len(t, s.received(), 3)
+}
+
+func (s *system) connect() *pgx.Conn {
+	s.Helper()
+	conn, err := pgx.Connect(s.Context(), s.database)
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
 }

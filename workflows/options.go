@@ -22,12 +22,16 @@ const (
 // do names the activities; their methods are never called here.
 var do *activities.Activities
 
+// heartbeat is how soon the work of a worker that was killed is given to another.
+const heartbeat = 10 * time.Second
+
 // storing is for a step in the database: it is tried until it succeeds or
 // somebody has to act.
 func storing(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           TaskQueue,
 		StartToCloseTimeout: time.Minute,
+		HeartbeatTimeout:    heartbeat,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
 		Summary:             summary,
 	})
@@ -41,6 +45,7 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              ProviderTaskQueue,
 		StartToCloseTimeout:    30 * time.Second,
+		HeartbeatTimeout:       heartbeat,
 		ScheduleToCloseTimeout: max(leastPatience, deadline.Sub(workflow.Now(ctx))),
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
 		Summary:                summary,
@@ -52,7 +57,7 @@ func counting(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           TaskQueue,
 		StartToCloseTimeout: 2 * time.Hour,
-		HeartbeatTimeout:    30 * time.Second,
+		HeartbeatTimeout:    heartbeat,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
 		Summary:             summary,
 	})

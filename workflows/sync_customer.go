@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -57,18 +58,20 @@ func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 	for {
 		s.drain()
 		more, err := s.pass(ctx)
-		if err != nil {
+		if err != nil && !errors.Is(err, errLongHistory) {
 			return s.result, err
 		}
-		if more = s.requests.Len() > 0 || more; !more {
+		if !more && s.requests.Len() == 0 {
 			return s.finish(ctx)
 		}
-		if s.result.Passes >= passesPerRun || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if s.result.Passes >= passesPerRun || longHistory(ctx) {
 			s.drain()
 			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 		}
 	}
 }
+
+func longHistory(ctx workflow.Context) bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }
 
 // drain forgets the signals: the pass that follows takes every request row.
 func (s *syncCustomer) drain() {
@@ -96,6 +99,9 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	}
 	s.result.Passes++
 	answer, interrupted := s.send(ctx, begun.After)
+	if errors.Is(interrupted, errLongHistory) {
+		return true, interrupted // the requests stay with the next run
+	}
 	if interrupted != nil {
 		answer.Problem = "the sync was interrupted; sync again"
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
@@ -141,9 +147,7 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	}
 	s.report(ctx, snapshot, "sending")
 	name := fmt.Sprintf("snapshot %d, period from %s", snapshot.Sequence, snapshot.PeriodStart.Format(time.DateOnly))
-	var answer activities.DeliverSnapshotResult
-	err = workflow.ExecuteActivity(calling(ctx, snapshot.Deadline, "send "+name), do.DeliverSnapshot,
-		activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID}).Get(ctx, &answer)
+	answer, err := s.await(ctx, snapshot, "send "+name)
 	code, refusal, refused := problemOf(err)
 	switch {
 	case refused && code == string(metering.CodeConflict):
@@ -152,7 +156,7 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	case refused && code != string(metering.CodeProviderRefuse):
 		s.report(ctx, snapshot, refusal)
 		return refusal, nil
-	case temporal.IsCanceledError(err):
+	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
 		return "", err
 	case err != nil && !refused: // what is tried again ends only when its time is over
 		s.report(ctx, snapshot, "no answer until the deadline")
@@ -171,6 +175,43 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	s.result.Sent++
 	s.report(ctx, snapshot, fmt.Sprintf("acknowledged (%d)", answer.Status))
 	return "", nil
+}
+
+// silence is how long a provider may take before a new request makes the run
+// try again at once: until then the first attempt may still be under way.
+const silence = 30 * time.Second
+
+// errLongHistory ends a run in the middle of a pass, which the next run begins again.
+var errLongHistory = errors.New("the history has become long")
+
+// await waits for the provider's decision. The activity tries again by itself,
+// after longer and longer pauses; who asks for a sync meanwhile need not wait
+// for the pause to end.
+func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot, summary string) (answer activities.DeliverSnapshotResult, err error) {
+	for {
+		began, asked := workflow.Now(ctx), false
+		trying, stop := workflow.WithCancel(calling(ctx, snapshot.Deadline, summary))
+		delivery := workflow.ExecuteActivity(trying, do.DeliverSnapshot,
+			activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID})
+		for !delivery.IsReady() && !asked {
+			workflow.NewSelector(ctx).
+				AddFuture(delivery, func(workflow.Future) {}).
+				AddReceive(s.requests, func(requests workflow.ReceiveChannel, _ bool) {
+					requests.Receive(ctx, nil) // its row is what the next pass goes by
+					asked = workflow.Now(ctx).Sub(began) > silence
+				}).
+				Select(ctx)
+			if !delivery.IsReady() && longHistory(ctx) {
+				stop()
+				return answer, errLongHistory
+			}
+		}
+		if delivery.IsReady() {
+			return answer, delivery.Get(ctx, &answer)
+		}
+		stop()
+		s.report(ctx, snapshot, "sending again, as was asked")
+	}
 }
 
 // report shows operators where the run stands: its latest snapshots.

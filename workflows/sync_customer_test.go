@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -252,6 +253,40 @@ func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 2, Sent: 2}, result)
 	require.Equal(t, 8, w.told)
 	require.Len(t, w.finished, 2)
+}
+
+func TestSyncCustomerTriesAgainAtOnceWhenAskedDuringAnOutage(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(attempt int) error {
+		if attempt == 1 {
+			return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
+		}
+		return nil
+	}
+	began := w.Now()
+	w.request(0)
+	w.request(10 * time.Second) // too early: the first attempt may still be under way
+	w.request(5 * time.Minute)
+	result, err := w.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.attempts)
+	require.WithinDuration(t, began.Add(5*time.Minute), w.Now(), time.Minute)
+	require.Equal(t, workflows.SyncCustomerResult{Passes: 2, Sent: 1}, result)
+}
+
+func TestSyncCustomerContinuesAsNewWhileItWaits(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(int) error { return down() }
+	w.request(0)
+	w.RegisterDelayedCallback(func() {
+		w.SetContinueAsNewSuggested(true)
+		w.SignalWorkflow("sync-requested", nil)
+	}, time.Minute)
+	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2})
+	require.True(t, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+	require.Empty(t, w.finished, "the requests stay with the next run")
 }
 
 func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {

@@ -1,0 +1,85 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func TestAWorkerTakesUpARequestWhoseSignalWasLost(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.use("3")
+	lost, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, time.Now().Add(-2*time.Minute))
+	require.NoError(t, err)
+	s.work()
+	require.Equal(t, metering.SyncSucceeded, s.await(lost.ID).Status)
+	require.Equal(t, "3", s.billed()[s.customer.ExternalID])
+}
+
+func TestAWorkerTakesUpARunThatWasTerminated(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.use("3")
+	stop := s.work()
+	s.behave(`{"status":503,"times":1000}`)
+	id := s.request()
+	dbtest.Eventually(t, 20*time.Second, func() error {
+		if len(s.received()) == 0 {
+			return fmt.Errorf("nothing was sent yet")
+		}
+		return nil
+	})
+	stop()
+	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), workflows.SyncCustomerID(s.tenant, s.customer.ID), "", "for the test"))
+	s.behave(`{"times":0}`)
+	conn := s.connect()
+	_, err := conn.Exec(t.Context(), `update billing_syncs set requested_at = requested_at - interval '2 minutes' where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.work()
+	require.Equal(t, metering.SyncSucceeded, s.await(id).Status)
+	require.Equal(t, "3", s.billed()[s.customer.ExternalID])
+}
+
+func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, err := s.writer.Ingest(t.Context(), s.tenant,
+		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
+	require.NoError(t, err)
+	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
+	require.Equal(t, metering.Filling, meter.Generation.Status)
+	s.work()
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		now, err := s.store.Meters.Get(t.Context(), s.tenant, "storage")
+		if err == nil && now.Generation.Status != metering.Complete {
+			err = fmt.Errorf("the generation is %s", now.Generation.Status)
+		}
+		return err
+	})
+	sync := s.await(s.request())
+	require.Len(t, sync.Entries, 2)
+	require.Equal(t, "2.5", sync.Entries[1].Usage.String())
+	require.Empty(t, sync.Skipped)
+}
+
+func TestAMeterIsSkippedUntilItsPastIsCounted(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, err := s.writer.Ingest(t.Context(), s.tenant,
+		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
+	require.NoError(t, err)
+	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
+	prepared, err := s.store.Ledger.PrepareSnapshot(t.Context(), s.tenant, s.customer.ID, 0, time.Now())
+	require.NoError(t, err)
+	require.NotContains(t, string(prepared.Send.Body), "storage")
+	require.Equal(t, []metering.SkippedMeter{{
+		MeterID: meter.ID, MeterSlug: "storage", Reason: "its past is still being counted; it is billed as soon as that is done",
+	}}, prepared.Skipped)
+}

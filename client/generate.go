@@ -1,6 +1,5 @@
-// Package client is the Go client of Odometer's API, generated from its
-// OpenAPI document. Amounts and quantities are json.Number, so that none of
-// their digits is lost.
 package client
 
+// Amounts and quantities are json.Number, so that none of their digits is lost.
+//
 //go:generate go tool -modfile=../dev/tools/go.mod oapi-codegen -config generate.yaml ../api/openapi.json

@@ -30,7 +30,6 @@ const Timeout = 20 * time.Second
 
 const (
 	maxAnswerBytes = 64 << 10 // read so that the connection can be used again, then forgotten
-	maxRetryAfter  = time.Hour
 	secretPrefix   = "whsec_"
 )
 
@@ -118,7 +117,7 @@ func unanswered(err error) error {
 
 func judge(response *http.Response, now time.Time) (Answer, error) {
 	status := response.StatusCode
-	answer := Answer{Status: status, RetryAfter: retryAfter(response.Header.Get("Retry-After"), now)}
+	answer := Answer{Status: status, RetryAfter: providers.RetryAfter(response.Header.Get("Retry-After"), now)}
 	switch {
 	case status >= 200 && status < 300:
 		return answer, nil
@@ -141,18 +140,4 @@ func judge(response *http.Response, now time.Time) (Answer, error) {
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
 			"the webhook refused the message with %d; its own log says why; sync again once that is put right", status)
 	}
-}
-
-// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3).
-func retryAfter(header string, now time.Time) time.Duration {
-	if header == "" {
-		return 0
-	}
-	var wait time.Duration
-	if seconds, err := strconv.Atoi(header); err == nil {
-		wait = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(header); err == nil {
-		wait = at.Sub(now)
-	}
-	return max(0, min(wait, maxRetryAfter))
 }

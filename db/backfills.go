@@ -37,17 +37,20 @@ func (s Backfills) Filling(ctx context.Context) ([]FillingGeneration, error) {
 // can be seen, so no day is ever added.
 func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
-		select distinct day
+		select distinct held.day
 		from timescaledb_information.chunks c,
-		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as day
+		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
 		where c.hypertable_schema = current_schema and c.hypertable_name = 'events'
 		  and not exists (select from backfill_days b
-		    where b.tenant_id = $1 and b.generation_id = $2 and b.day = (day at time zone 'UTC')::date)
-		order by day`, tenant, generation)
+		    where b.tenant_id = $1 and b.generation_id = $2 and b.day = (held.day at time zone 'UTC')::date)
+		order by held.day`, tenant, generation)
 	if err != nil {
 		return nil, coded(err)
 	}
-	days, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	days, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (day time.Time, err error) {
+		err = row.Scan(&day)
+		return day.UTC(), err
+	})
 	return days, coded(err)
 }
 
@@ -55,6 +58,7 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generatio
 // number. The day's mark is inserted first, in the same transaction, so that
 // counting a day twice adds nothing, whoever does it and whenever.
 func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day time.Time) (counted int64, err error) {
+	day = day.UTC()
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			insert into backfill_days (tenant_id, generation_id, day) values ($1, $2, $3) on conflict do nothing`,
@@ -129,9 +133,13 @@ func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g m
 }
 
 // Complete makes reads and billing switch to the generation, in one
-// transaction, once each of its days is counted. Doing so again, or for a
-// generation that another has replaced meanwhile, changes nothing.
+// transaction; while a day of its past is not counted it answers CodeConflict.
+// Doing so again, or for a generation that another has replaced meanwhile,
+// changes nothing.
 func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
+	if err := s.requireCounted(ctx, tenant, generation); err != nil {
+		return err
+	}
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
@@ -151,4 +159,27 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, gener
 		}
 		return adopt(ctx, tx, tenant, g)
 	})
+}
+
+// requireCounted looks for events of the past on the days that are not marked.
+// Days of chunks that were made since the generation was published hold none.
+func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
+	days, err := s.Days(ctx, tenant, generation)
+	if err != nil {
+		return err
+	}
+	for _, day := range days {
+		var missed bool
+		err := s.pool.QueryRow(ctx, `
+			select exists (select from events e join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
+			  where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.epoch < g.epoch and g.id = $4 and g.status = 'filling')`,
+			tenant, day, day.AddDate(0, 0, 1), generation).Scan(&missed)
+		if err != nil {
+			return coded(err)
+		}
+		if missed {
+			return metering.Errorf(metering.CodeConflict, "the events of %s are not counted yet", day.Format(time.DateOnly))
+		}
+	}
+	return nil
 }

@@ -1,0 +1,109 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	conn := dbtest.Conn(t)
+	month := metering.CalendarPeriod(november, time.UTC)
+
+	// A tenant with an event in each hour of three days, and then a meter.
+	past := func(t *testing.T) (metering.TenantID, metering.Meter) {
+		tenant := dbtest.Tenant(t, store).ID
+		var events []metering.Event
+		for hour := range 72 {
+			events = append(events, dbtest.Event(t, "call", "acme", month.Start.Add(time.Duration(hour)*time.Hour), "1", "", ""))
+		}
+		ingest(t, store, tenant, events...)
+		m := dbtest.Meter(t, store, tenant, "calls", "call")
+		require.Equal(t, metering.Filling, m.Generation.Status)
+		return tenant, m
+	}
+
+	t.Run("AfterADayTheOthersAreLeft", func(t *testing.T) {
+		tenant, m := past(t)
+		all, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		require.NoError(t, err)
+		require.Contains(t, all, month.Start)
+		n, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, month.Start)
+		require.NoError(t, err)
+		require.EqualValues(t, 24, n)
+		left, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		require.NoError(t, err)
+		require.Len(t, left, len(all)-1)
+		require.NotContains(t, left, month.Start)
+	})
+
+	t.Run("ADayTwiceIsADayOnce", func(t *testing.T) {
+		tenant, m := past(t)
+		for _, want := range []int64{24, 0} {
+			n, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, month.Start)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+	})
+
+	t.Run("ADayIsADayOfUTCWhereverTheProcessRuns", func(t *testing.T) {
+		tenant, m := past(t)
+		days, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		require.NoError(t, err)
+		for _, day := range days {
+			_, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, day.In(metering.Location("America/New_York")))
+			require.NoError(t, err)
+		}
+		left, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID))
+		require.Equal(t, "72", total(t, store, tenant, "acme", month)[0].Usage.String())
+		requireRollupsEqualARecount(t, conn, tenant)
+	})
+
+	t.Run("NobodyReadsAGenerationWithADayMissing", func(t *testing.T) {
+		tenant, m := past(t)
+		require.Error(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID))
+		require.True(t, total(t, store, tenant, "acme", month)[0].Filling)
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID))
+		require.False(t, total(t, store, tenant, "acme", month)[0].Filling)
+		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID), "again changes nothing")
+	})
+
+	t.Run("UntilItIsCompleteReadsStayOnTheFormer", func(t *testing.T) {
+		tenant, m := past(t)
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID))
+		groupBy := []string{"model"}
+		updated, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy(groupBy))
+		require.NoError(t, err)
+		require.NotNil(t, filling)
+		require.Equal(t, m.Generation.ID, updated.Generation.ID)
+		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "", `{"model":"a"}`))
+		require.Equal(t, "73", total(t, store, tenant, "acme", month)[0].Usage.String(), "the former is fed")
+		require.NoError(t, backfill(t.Context(), store, tenant, filling.ID))
+		after := total(t, store, tenant, "acme", month)[0]
+		require.Equal(t, filling.ID, after.Meter.Generation.ID)
+		require.Equal(t, "73", after.Usage.String())
+		requireRollupsEqualARecount(t, conn, tenant)
+	})
+
+	t.Run("AGenerationThatWasReplacedBeforeItWasCompleteIsNeverRead", func(t *testing.T) {
+		tenant, m := past(t)
+		_, second, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy([]string{"model"}))
+		require.NoError(t, err)
+		require.NotNil(t, second)
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID), "the backfill of the replaced one ends in peace")
+		read := total(t, store, tenant, "acme", month)[0]
+		require.Equal(t, second.ID, read.Meter.Generation.ID)
+		require.True(t, read.Filling)
+		require.NoError(t, backfill(t.Context(), store, tenant, second.ID))
+		requireRollupsEqualARecount(t, conn, tenant)
+	})
+}

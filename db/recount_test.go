@@ -1,0 +1,218 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// counted is every event of a tenant as each complete generation should count
+// it: by SQL over the raw events alone, with the database's own time zones and
+// its own idea of a number. No code is shared with what it checks, but the
+// dictionary of groups, which says which groups found room.
+const counted = `
+	select e.customer_id, e.ts, e.value, g.id as generation_id, g.zone, e.ts at time zone g.zone as local,
+	  coalesce(u.group_id, o.group_id) as group_id,
+	  coalesce(u.group_key, o.group_key) as group_key,
+	  exists (select from billing_periods p
+	    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id and p.frozen_epoch <= e.epoch
+	      and e.ts between p.starts_at and p.ends_at - interval '1 microsecond') as late
+	from events e
+	join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.status = 'complete'
+	cross join lateral (
+	  select coalesce(jsonb_object_agg(name,
+	    case jsonb_typeof(e.properties -> name)
+	      when 'number' then to_jsonb(trim_scale((e.properties ->> name)::numeric))
+	      when 'object' then to_jsonb(replace(e.properties ->> name, ' ', ''))
+	      when 'array' then to_jsonb(replace(e.properties ->> name, ' ', ''))
+	      else coalesce(e.properties -> name, 'null')
+	    end), '{}')
+	  from unnest(g.group_by) as name
+	) made (key)
+	left join usage_groups u on u.tenant_id = e.tenant_id and u.generation_id = g.id and u.group_key = made.key
+	left join usage_groups o on o.tenant_id = e.tenant_id and o.generation_id = g.id and o.group_key = '{"$other": true}'
+	where e.tenant_id = @tenant`
+
+// buckets says where the local window of an event begins and ends.
+var buckets = map[metering.Granularity][2]string{
+	metering.Hour:  {`ts - (local - date_trunc('hour', local))`, `ts - (local - date_trunc('hour', local)) + interval '1 hour'`},
+	metering.Day:   {`date_trunc('day', local) at time zone zone`, `(date_trunc('day', local) + interval '1 day') at time zone zone`},
+	metering.Month: {`date_trunc('month', local) at time zone zone`, `(date_trunc('month', local) + interval '1 month') at time zone zone`},
+}
+
+// requireRollupsEqualARecount compares every row of the rollups with the raw
+// events, the tenant's own rows with the sum of its customers', and lists what
+// differs.
+func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) {
+	t.Helper()
+	for g, table := range map[metering.Granularity]string{metering.Hour: "usage_hourly", metering.Month: "usage_monthly"} {
+		rows, err := conn.Query(t.Context(), fmt.Sprintf(`
+			with counted as (`+counted+`),
+			recount as (
+			  select c.customer_id, generation_id, group_id, %[1]s as start,
+			    coalesce(sum(value) filter (where not late), 0) as sum, count(*) filter (where not late) as count,
+			    coalesce(sum(value) filter (where late), 0) as late_sum, count(*) filter (where late) as late_count
+			  from counted, lateral (values (customer_id), (0)) c (customer_id)
+			  group by 1, 2, 3, 4
+			),
+			rollup as (
+			  select customer_id, generation_id, group_id, %[2]s as start, sum, count, late_sum, late_count
+			  from %[3]s u join meter_generations g on g.tenant_id = u.tenant_id and g.id = u.generation_id
+			  where u.tenant_id = @tenant and g.status = 'complete'
+			)
+			select format('customer %%s, generation %%s, group %%s, %[2]s %%s: events say %%s, the rollup says %%s',
+			  customer_id, generation_id, group_id, start,
+			  (recount.sum, recount.count, recount.late_sum, recount.late_count),
+			  (rollup.sum, rollup.count, rollup.late_sum, rollup.late_count))
+			from recount full join rollup using (customer_id, generation_id, group_id, start)
+			where (recount.sum, recount.count, recount.late_sum, recount.late_count)
+			  is distinct from (rollup.sum, rollup.count, rollup.late_sum, rollup.late_count)
+			order by customer_id, generation_id, start
+			limit 10`, buckets[g][0], g, table), pgx.NamedArgs{"tenant": tenant})
+		require.NoError(t, err)
+		differences, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Empty(t, differences)
+	}
+}
+
+// recountedWindows is what Usage.Windows should answer, page upon page.
+func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) (windows []db.Window) {
+	t.Helper()
+	bucket := buckets[q.Granularity]
+	names, values := []string{}, []string{}
+	for name, value := range q.Groups {
+		names, values = append(names, name), append(values, value)
+	}
+	rows, err := conn.Query(t.Context(), fmt.Sprintf(`
+		with counted as (`+counted+`)
+		select group_id, greatest(%s, @from), least(%s, @until),
+		  coalesce(sum(value) filter (where not late), 0), count(*) filter (where not late),
+		  coalesce(sum(value) filter (where late), 0), count(*) filter (where late)
+		from counted
+		where generation_id = @generation and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
+		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key ->> name is distinct from value)
+		group by 1, 2, 3
+		order by 1, 2`, bucket[0], bucket[1]),
+		pgx.NamedArgs{
+			"tenant": tenant, "generation": q.Meter.Generation.ID, "customer": q.Customer,
+			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values,
+		})
+	require.NoError(t, err)
+	var w db.Window
+	var sum, lateSum metering.Decimal
+	var count, lateCount int64
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&w.GroupID), &w.Start, &w.End, &sum, &count, &lateSum, &lateCount}, func() error {
+		w.Start, w.End = w.Start.UTC(), w.End.UTC()
+		w.Value = q.Meter.Generation.Aggregation.Usage(sum, count)
+		w.LateValue = q.Meter.Generation.Aggregation.Usage(lateSum, lateCount)
+		windows = append(windows, w)
+		return nil
+	})
+	require.NoError(t, err)
+	return windows
+}
+
+// requireWindowsEqualARecount reads the query page by page and compares every
+// window, subtotal and total.
+func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) {
+	t.Helper()
+	want := recountedWindows(t, conn, tenant, q)
+	subtotals := make(map[metering.GroupID]metering.Decimal)
+	var total metering.Decimal
+	for _, w := range want {
+		both := w.Value.Add(w.LateValue)
+		subtotals[w.GroupID], total = subtotals[w.GroupID].Add(both), total.Add(both)
+	}
+	var got []db.Window
+	for {
+		page, err := store.Usage.Windows(t.Context(), tenant, q)
+		require.NoError(t, err)
+		require.Equal(t, total.String(), page.Total.String(), "the total of %+v", q)
+		require.Len(t, page.Groups, len(subtotals), "the groups of %+v", q)
+		for _, g := range page.Groups {
+			require.Equal(t, subtotals[g.GroupID].String(), g.Total.String(), "the subtotal of %s of %+v", g.GroupKey, q)
+		}
+		require.LessOrEqual(t, len(page.Windows), q.Limit)
+		got = append(got, page.Windows...)
+		if !page.More {
+			break
+		}
+		require.Len(t, page.Windows, q.Limit, "a page before the last is not full: %+v", q)
+		last := page.Windows[len(page.Windows)-1]
+		q.After = &db.WindowCursor{GroupID: last.GroupID, Start: last.Start}
+	}
+	require.Equal(t, shown(want), shown(got), "%+v", q)
+}
+
+func shown(windows []db.Window) (lines []string) {
+	for _, w := range windows {
+		lines = append(lines, fmt.Sprintf("%x %s–%s %s+%s", w.GroupID[:4], w.Start.Format(time.RFC3339Nano), w.End.Format(time.RFC3339Nano), w.Value, w.LateValue))
+	}
+	return lines
+}
+
+// requireTotalsEqualARecount compares MeterTotals of one customer, or of the
+// whole tenant.
+func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, r metering.Range) {
+	t.Helper()
+	totals, err := store.Usage.MeterTotals(t.Context(), tenant, customer, r)
+	require.NoError(t, err)
+	for _, got := range totals {
+		require.False(t, got.Filling)
+		var sum metering.Decimal
+		var count int64
+		err := conn.QueryRow(t.Context(), `
+			select coalesce(sum(value), 0), count(*) from events
+			where tenant_id = $1 and $2::bigint in (customer_id, 0) and ts >= $3 and ts < $4 and event_type = $5`,
+			tenant, customer, r.Start, r.End, got.Meter.EventType).Scan(&sum, &count)
+		require.NoError(t, err)
+		require.Equal(t, sum.String(), got.Sum.String(), "the sum of %s of %v in %v", got.Meter.Slug, customer, r)
+		require.Equal(t, count, got.Count, "the count of %s of %v in %v", got.Meter.Slug, customer, r)
+		require.Equal(t, got.Meter.Generation.Aggregation.Usage(sum, count).String(), got.Usage.String())
+	}
+}
+
+// freeze closes a customer's periods as of now, the way a period is frozen:
+// under the tenant's lock, with a new epoch.
+func freeze(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, periods ...metering.Range) {
+	t.Helper()
+	err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) error {
+		var batch pgx.Batch
+		batch.Queue(`select pg_advisory_xact_lock($1)`, tenant)
+		batch.Queue(`update tenants set epoch = epoch + 1 where id = $1`, tenant)
+		for _, p := range periods {
+			batch.Queue(`
+				insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, frozen_at, frozen_epoch)
+				select $1, $2, $3, $4, now(), epoch from tenants where id = $1`, tenant, customer, p.Start, p.End)
+			batch.Queue(`
+				update customers set frozen_from = least(frozen_from, $3), frozen_until = greatest(frozen_until, $4)
+				where tenant_id = $1 and id = $2`, tenant, customer, p.Start, p.End)
+		}
+		return tx.SendBatch(context.Background(), &batch).Close()
+	})
+	require.NoError(t, err)
+}
+
+// backfill counts the past of a generation as the workflow does.
+func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, generation metering.GenerationID) error {
+	days, err := store.Backfills.Days(ctx, tenant, generation)
+	if err != nil {
+		return err
+	}
+	for _, day := range days {
+		if _, err := store.Backfills.CountDay(ctx, tenant, generation, day); err != nil {
+			return err
+		}
+	}
+	return store.Backfills.Complete(ctx, tenant, generation)
+}
+
+func metersBy(groupBy []string) db.MeterChange { return db.MeterChange{GroupBy: &groupBy} }

@@ -107,14 +107,16 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 	return counted, sums.write(ctx, tx, tenant)
 }
 
-// eachPastEvent reads the day's events that are the backfill's to count. An
-// event is late when its billing period was already frozen at its ingestion.
+// isLate says of an event e whether its billing period was already frozen at
+// its ingestion.
+const isLate = `exists (select from billing_periods p
+	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
+	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)`
+
+// eachPastEvent reads the day's events that are the backfill's to count.
 func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, day time.Time, fn func(*metering.Event, bool) error) (n int64, err error) {
 	rows, err := tx.Query(ctx, `
-		select e.customer_id, e.ts, e.value, e.properties,
-		  exists (select from billing_periods p
-		    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
-		      and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)
+		select e.customer_id, e.ts, e.value, e.properties, `+isLate+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
 		tenant, day, day.AddDate(0, 0, 1), g.EventType, g.Epoch)

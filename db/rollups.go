@@ -92,6 +92,10 @@ func addTo(rows map[bucket]*tally, key bucket, value metering.Decimal, late bool
 		t = new(tally)
 		rows[key] = t
 	}
+	t.add(value, late)
+}
+
+func (t *tally) add(value metering.Decimal, late bool) {
 	if late {
 		t.lateSum, t.lateCount = t.lateSum.Add(value), t.lateCount+1
 		return

@@ -82,12 +82,13 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 // usageQuery builds the one statement that reads a range from the cheapest
 // exact places.
 type usageQuery struct {
+	customer metering.CustomerID
 	args     pgx.NamedArgs
 	branches []string
 }
 
 func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, generations []int64) *usageQuery {
-	return &usageQuery{args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
+	return &usageQuery{customer: customer, args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
 }
 
 func (u *usageQuery) overRange(ctx context.Context, q querier, head, tail, zone string, r metering.Range) (pgx.Rows, error) {
@@ -125,14 +126,23 @@ func (u *usageQuery) hours(r metering.Range) {
 		  and hour >= %s and hour < %s`)
 }
 
-// raw counts events themselves; it does not tell groups apart.
+// raw counts events themselves; it tells neither groups nor late events apart.
 func (u *usageQuery) raw(r metering.Range) {
 	u.branch(r, `
-		select g.id, null::uuid, null::timestamptz, e.value, 1::bigint, 0::numeric, 0::bigint
+		select g.id as generation_id, null::uuid as group_id, null::timestamptz as start,
+		  e.value as sum, 1::bigint as count, 0::numeric as late_sum, 0::bigint as late_count
 		from events e
 		join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
-		where e.tenant_id = @tenant and e.customer_id = @customer and g.id = any(@generations)
+		where e.tenant_id = @tenant `+ofCustomer(u.customer)+` and g.id = any(@generations)
 		  and e.ts >= %s and e.ts < %s`)
+}
+
+// ofCustomer restricts raw events e to @customer's; those of the whole tenant are all.
+func ofCustomer(customer metering.CustomerID) string {
+	if customer == metering.WholeTenant {
+		return ""
+	}
+	return "and e.customer_id = @customer"
 }
 
 func (u *usageQuery) branch(r metering.Range, sql string) {

@@ -21,17 +21,17 @@ type windowRead struct {
 	q      querier
 	zone   *time.Location
 
-	groups map[metering.GroupID]json.RawMessage // those that the query asks for
-	edges  []windowPart                         // raw events at ragged ends, summed by group
-	frozen metering.Range
+	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
+	registered map[metering.GroupID]bool            // all; an event of any other counts in OtherGroup
+	edges      []windowPart                         // raw events at ragged ends, summed by group
+	frozen     metering.Range
 }
 
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
 type windowPart struct {
-	group           metering.GroupID
-	start           time.Time
-	sum, lateSum    metering.Decimal
-	count, lateHits int64
+	group metering.GroupID
+	start time.Time
+	tally
 }
 
 func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
@@ -42,7 +42,7 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 		return WindowPage{}, fmt.Errorf("read edges: %w", err)
 	}
 	err := r.q.QueryRow(ctx, `
-		select coalesce(frozen_from, timestamptz '0001-01-01'), coalesce(frozen_until, timestamptz '0001-01-01')
+		select coalesce(min(frozen_from), timestamptz '0001-01-01'), coalesce(min(frozen_until), timestamptz '0001-01-01')
 		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.frozen.Start, &r.frozen.End)
 	if err != nil {
 		return WindowPage{}, fmt.Errorf("read frozen periods: %w", err)
@@ -63,22 +63,27 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		names, values = append(names, name), append(values, value)
 	}
 	rows, err := r.q.Query(ctx, `
-		select group_id, group_key from usage_groups
-		where tenant_id = $1 and generation_id = $2
-		  and not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)`,
+		select group_id, group_key,
+		  not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
+		from usage_groups
+		where tenant_id = $1 and generation_id = $2`,
 		r.tenant, r.Meter.Generation.ID, names, values)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	r.groups = make(map[metering.GroupID]json.RawMessage)
+	r.groups, r.registered = make(map[metering.GroupID]json.RawMessage), make(map[metering.GroupID]bool)
 	for rows.Next() {
 		var id metering.GroupID
 		var key json.RawMessage
-		if err := rows.Scan((*[16]byte)(&id), &key); err != nil {
+		var asked bool
+		if err := rows.Scan((*[16]byte)(&id), &key, &asked); err != nil {
 			return err
 		}
-		r.groups[id] = key
+		r.registered[id] = true
+		if asked {
+			r.groups[id] = key
+		}
 	}
 	return rows.Err()
 }
@@ -89,31 +94,36 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 	for _, edge := range metering.Split(r.Range, r.zone).Ragged {
 		sums := make(map[metering.GroupID]*windowPart)
 		rows, err := r.q.Query(ctx, `
-			select value, properties from events
-			where tenant_id = $1 and customer_id = $2 and ts >= $3 and ts < $4 and event_type = $5`,
-			r.tenant, r.Customer, edge.Start, edge.End, r.Meter.EventType)
+			select e.value, e.properties, `+isLate+`
+			from events e
+			where e.tenant_id = @tenant `+ofCustomer(r.Customer)+` and e.ts >= @from and e.ts < @until and e.event_type = @type`,
+			pgx.NamedArgs{
+				"tenant": r.tenant, "customer": r.Customer, "from": edge.Start, "until": edge.End, "type": r.Meter.EventType,
+			})
 		if err != nil {
 			return err
 		}
 		var value metering.Decimal
 		var properties []byte
-		_, err = pgx.ForEachRow(rows, []any{&value, &properties}, func() error {
+		var late bool
+		_, err = pgx.ForEachRow(rows, []any{&value, &properties, &late}, func() error {
 			group, err := r.Meter.Generation.GroupOf(properties)
 			if err != nil {
 				return err
 			}
 			id := group.ID
-			if _, known := r.groups[id]; !known {
-				if id = metering.OtherGroup.ID; r.groups[id] == nil {
-					return nil // not asked for
-				}
+			if !r.registered[id] {
+				id = metering.OtherGroup.ID
+			}
+			if r.groups[id] == nil {
+				return nil // not asked for
 			}
 			part, ok := sums[id]
 			if !ok {
 				part = &windowPart{group: id, start: edge.Start}
 				sums[id] = part
 			}
-			part.sum, part.count = part.sum.Add(value), part.count+1
+			part.add(value, late)
 			return nil
 		})
 		if err != nil {
@@ -155,12 +165,12 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 		}
 		aggregation := r.Meter.Generation.Aggregation
 		windows[last].Value = windows[last].Value.Add(aggregation.Usage(part.sum, part.count))
-		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateHits))
+		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateCount))
 		return false
 	}
 	for rows.Next() {
 		var part windowPart
-		if err := rows.Scan((*[16]byte)(&part.group), &part.start, &part.sum, &part.count, &part.lateSum, &part.lateHits); err != nil {
+		if err := rows.Scan((*[16]byte)(&part.group), &part.start, &part.sum, &part.count, &part.lateSum, &part.lateCount); err != nil {
 			return nil, false, err
 		}
 		for len(edges) > 0 && before(edges[0], part) {
@@ -281,7 +291,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 		sums[id] = aggregation.Usage(sum, count)
 	}
 	for _, edge := range r.edges {
-		sums[edge.group] = sums[edge.group].Add(aggregation.Usage(edge.sum, edge.count))
+		sums[edge.group] = sums[edge.group].Add(aggregation.Usage(edge.sum.Add(edge.lateSum), edge.count+edge.lateCount))
 	}
 	groups, total := make([]GroupTotal, 0, len(sums)), metering.Decimal{}
 	for id, sum := range sums {

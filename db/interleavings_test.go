@@ -1,0 +1,388 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// The plans below take place in the autumn of 2026, with a change of clocks in
+// New York on the first of November.
+var (
+	planStart = time.Date(2026, 9, 10, 0, 0, 0, 0, time.UTC)
+	planNow   = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	planTypes = []string{"call", "token", "quiet"}
+	planNames = []string{"acme", "beta", "gamma", "delta"}
+)
+
+// plan is what sixteen clients send, and what operators change meanwhile.
+type plan struct {
+	scripts   [16][][]metering.Event
+	operators [3][]change
+}
+
+// change is one thing that an operator does to the way of counting.
+type change struct {
+	slug        string
+	eventType   string
+	aggregation metering.Aggregation
+	groupBy     []string
+	killAfter   int    // backfilled days, of the first of two runners
+	freeze      string // instead of all that: this customer's September and October
+}
+
+func drawInstant(t *rapid.T) time.Time {
+	anywhere := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.UnixMicro(rapid.Int64Range(planStart.UnixMicro(), planNow.UnixMicro()).Draw(t, "instant"))
+	})
+	edges := rapid.Custom(func(t *rapid.T) time.Time {
+		month := rapid.SampledFrom([]time.Month{time.October, time.November}).Draw(t, "month")
+		quarters := rapid.IntRange(-8*4, 8*4).Draw(t, "quarters of an hour")
+		off := rapid.SampledFrom([]time.Duration{-time.Microsecond, 0, 0, time.Microsecond}).Draw(t, "off")
+		return time.Date(2026, month, 1, 0, 15*quarters, 0, 0, time.UTC).Add(off)
+	})
+	recent := rapid.Just(planNow)
+	return rapid.OneOf(anywhere, edges, recent).Draw(t, "at").UTC()
+}
+
+func drawEvent(t *rapid.T) metering.Event {
+	sent := metering.SentEvent{
+		EventType:  rapid.SampledFrom(planTypes).Draw(t, "type"),
+		CustomerID: rapid.SampledFrom(planNames).Draw(t, "customer"),
+		Value: json.RawMessage(rapid.SampledFrom([]string{
+			"null", "1", "0", "0.1", "-2.5", "1e3", "0.000000000001", "123456789012345678.123456789012",
+		}).Draw(t, "value")),
+		Properties: json.RawMessage(rapid.SampledFrom([]string{
+			"null", "{}", `{"model":"a"}`, `{"model":"b","region":"eu"}`, `{"region":"us","model":1}`, `{"model":1.0}`, `{"model":10e-1}`,
+			`{"model":true,"region":null}`, `{"model":{"x":[1, "y"]}}`, `{"model":"\u0061"}`, `{"region":"eu"}`,
+		}).Draw(t, "properties")),
+	}
+	if rapid.IntRange(0, 9).Draw(t, "with a timestamp") > 0 {
+		at := drawInstant(t).Format(time.RFC3339Nano)
+		sent.Timestamp = &at
+	}
+	if key := rapid.IntRange(0, 300).Draw(t, "key"); key > 0 && key < 200 {
+		name := "key " + strconv.Itoa(key)
+		sent.IdempotencyKey = &name
+		if key%3 > 0 { // most repeats are true ones
+			sent.EventType, sent.CustomerID = planTypes[key%2], planNames[key%4]
+			sent.Timestamp, sent.Value, sent.Properties = nil, nil, nil
+		}
+	}
+	later := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "sent later"))
+	event, rejection := sent.Judge(planNow.Add(-later))
+	if rejection != nil {
+		t.Fatalf("%v", rejection)
+	}
+	return event
+}
+
+var plans = rapid.Custom(func(t *rapid.T) (p plan) {
+	events := rapid.Custom(drawEvent)
+	for i := range p.scripts {
+		p.scripts[i] = rapid.SliceOfN(rapid.SliceOfN(events, 1, 12), 6, 10).Draw(t, "batches")
+	}
+	for i := range p.operators {
+		p.operators[i] = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) change {
+			slug := "m" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "meter"))
+			c := change{
+				slug:        slug,
+				eventType:   planTypes[int(slug[1])%3],
+				aggregation: rapid.SampledFrom([]metering.Aggregation{metering.Sum, metering.Count}).Draw(t, "aggregation"),
+				groupBy:     rapid.SampledFrom([][]string{{}, {"model"}, {"model", "region"}, {"region"}}).Draw(t, "group by"),
+				killAfter:   rapid.IntRange(0, 60).Draw(t, "killed after"),
+			}
+			if rapid.IntRange(0, 4).Draw(t, "freeze") == 0 {
+				c.freeze = rapid.SampledFrom(planNames[:2]).Draw(t, "frozen customer")
+			}
+			return c
+		}), 2, 3).Draw(t, "changes")
+	}
+	return p
+})
+
+// rounds is how often a plan is played: rapid's own number of checks would
+// take minutes, so only a share of it.
+func rounds() int {
+	checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
+	if err != nil {
+		return 1
+	}
+	return max(1, checks/100)
+}
+
+func TestWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
+	_, address := dbtest.Fresh(t)
+	var stores [2]*db.DB
+	var writers [2]*db.Writer
+	for i := range stores {
+		store, err := db.Open(t.Context(), address+"&pool_max_conns=8")
+		require.NoError(t, err)
+		stores[i], writers[i] = store, db.NewWriter(store, db.WriterOptions{GroupEvents: 60})
+		t.Cleanup(func() {
+			writers[i].Close()
+			store.Close()
+		})
+	}
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	for _, zone := range []string{"UTC", "Asia/Kathmandu", "America/New_York"} {
+		t.Run("In "+zone, func(t *testing.T) {
+			for range rounds() {
+				seed := int(time.Now().UnixNano() % 1e9)
+				t.Logf("seed %d", seed)
+				play(t, stores, writers, conn, zone, seed)
+			}
+		})
+	}
+}
+
+func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn, zone string, seed int) {
+	p := plans.Example(seed)
+	tenant := dbtest.Tenant(t, stores[0], zone).ID
+	for _, name := range planNames {
+		dbtest.Customer(t, stores[0], tenant, name)
+	}
+	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), frozen: make(map[string]bool)}
+	var clients, operators sync.WaitGroup
+	for i, script := range p.scripts {
+		clients.Go(func() { s.send(writers[i%2], script) })
+	}
+	for i, changes := range p.operators {
+		operators.Go(func() { s.operate(stores[i%2], changes) })
+	}
+	clients.Wait()
+	operators.Wait()
+	if t.Failed() {
+		return
+	}
+	filling, err := stores[0].Backfills.Filling(t.Context())
+	require.NoError(t, err)
+	for _, f := range filling {
+		require.NoError(t, backfill(t.Context(), stores[0], f.Tenant, f.Generation))
+	}
+	s.requireEveryEventOnce(conn)
+	requireRollupsEqualARecount(t, conn, tenant)
+	s.requireReadsEqualARecount(conn, seed)
+}
+
+// stage is a plan being played.
+type stage struct {
+	*testing.T
+	stores  [2]*db.DB
+	address string
+	tenant  metering.TenantID
+	zone    string
+
+	mu      sync.Mutex
+	keyless int            // events without a key that were answered
+	kept    map[string]int // by key: how often an answer said that it was not a repeat
+	told    []told
+	frozen  map[string]bool
+}
+
+// told is what a client was told about an event with a key.
+type told struct {
+	key     string
+	hash    [32]byte
+	outcome db.Outcome
+}
+
+func (s *stage) send(w *db.Writer, script [][]metering.Event) {
+	for _, batch := range script {
+		outcomes, err := w.Ingest(s.Context(), s.tenant, batch)
+		if err != nil {
+			s.Errorf("ingest: %v", err)
+			return
+		}
+		s.mu.Lock()
+		for i, e := range batch {
+			if e.IdempotencyKey == "" {
+				s.keyless++
+				continue
+			}
+			s.told = append(s.told, told{e.IdempotencyKey, e.Hash, outcomes[i]})
+			if !outcomes[i].Duplicate {
+				s.kept[e.IdempotencyKey]++
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *stage) operate(store *db.DB, changes []change) {
+	for _, c := range changes {
+		if c.freeze != "" {
+			s.freeze(c.freeze)
+			continue
+		}
+		generation, err := s.apply(store, c)
+		if err != nil {
+			s.Errorf("change %+v: %v", c, err)
+			return
+		}
+		if generation != nil {
+			s.fill(*generation, c.killAfter)
+		}
+	}
+}
+
+func (s *stage) freeze(customer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen[customer] {
+		return
+	}
+	s.frozen[customer] = true
+	conn, err := pgx.Connect(s.Context(), s.address)
+	require.NoError(s, err)
+	defer conn.Close(s.Context())
+	c, err := s.stores[0].Customers.Get(s.Context(), s.tenant, customer)
+	require.NoError(s, err)
+	october := metering.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), metering.Location(s.zone))
+	september := metering.CalendarPeriod(october.Start.Add(-time.Hour), metering.Location(s.zone))
+	freeze(s, conn, s.tenant, c.ID, september, october)
+}
+
+// apply makes the meter, or regroups it where it exists, and returns what is
+// to be backfilled.
+func (s *stage) apply(store *db.DB, c change) (*metering.GenerationID, error) {
+	m, err := store.Meters.Create(s.Context(), s.tenant, metering.Operator, metering.Meter{
+		Slug: c.slug, EventType: c.eventType, Generation: metering.Generation{Aggregation: c.aggregation, GroupBy: c.groupBy},
+	})
+	if err == nil && m.Generation.Status == metering.Filling {
+		return &m.Generation.ID, nil
+	}
+	if metering.CodeOf(err) != metering.CodeConflict {
+		return nil, err
+	}
+	_, filling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
+		db.MeterChange{Aggregation: &c.aggregation, GroupBy: &c.groupBy})
+	if filling == nil {
+		return nil, err
+	}
+	return &filling.ID, err
+}
+
+// fill runs a backfill twice at once; one of the two is killed in the middle
+// and starts again.
+func (s *stage) fill(generation metering.GenerationID, killAfter int) {
+	var runners sync.WaitGroup
+	runners.Go(func() {
+		ctx, kill := context.WithCancel(s.Context())
+		defer kill()
+		go s.killAt(ctx, kill, generation, killAfter)
+		_ = backfill(ctx, s.stores[0], s.tenant, generation)
+		s.fillPatiently(s.stores[0], generation)
+	})
+	runners.Go(func() { s.fillPatiently(s.stores[1], generation) })
+	runners.Wait()
+}
+
+// killAt ends a runner once so many days are counted, whatever it is doing.
+func (s *stage) killAt(ctx context.Context, kill func(), generation metering.GenerationID, days int) {
+	for ctx.Err() == nil {
+		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, generation)
+		if err != nil || len(left) == 0 || 80-len(left) >= days {
+			kill()
+		}
+	}
+}
+
+// fillPatiently tries again where the database was busy.
+func (s *stage) fillPatiently(store *db.DB, generation metering.GenerationID) {
+	for {
+		err := backfill(s.Context(), store, s.tenant, generation)
+		if metering.CodeOf(err) == metering.CodeOverloaded {
+			continue
+		}
+		if err != nil {
+			s.Errorf("backfill: %v", err)
+		}
+		return
+	}
+}
+
+// requireEveryEventOnce holds the answers to what is stored.
+func (s *stage) requireEveryEventOnce(conn *pgx.Conn) {
+	s.Helper()
+	stored := make(map[string]int)
+	rows, err := conn.Query(s.Context(), `
+		select coalesce(idempotency_key, ''), count(*) from events where tenant_id = $1 group by 1`, s.tenant)
+	require.NoError(s, err)
+	var key string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error { stored[key] = n; return nil })
+	require.NoError(s, err)
+	require.Equal(s, s.keyless, stored[""], "events without a key")
+	delete(stored, "")
+	require.Equal(s, s.kept, stored, "what was answered as new, and what is stored, by key")
+	for key, n := range stored {
+		require.Equal(s, 1, n, "events of %s", key)
+	}
+
+	hashes := make(map[string][]byte)
+	rows, err = conn.Query(s.Context(), `select key, hash from event_keys where tenant_id = $1`, s.tenant)
+	require.NoError(s, err)
+	var hash []byte
+	_, err = pgx.ForEachRow(rows, []any{&key, &hash}, func() error { hashes[key] = slices.Clone(hash); return nil })
+	require.NoError(s, err)
+	for _, told := range s.told {
+		require.Equal(s, string(told.hash[:]) != string(hashes[told.key]), told.outcome.Conflict, "conflict of %s", told.key)
+		require.False(s, told.outcome.Conflict && !told.outcome.Duplicate)
+	}
+}
+
+func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
+	s.Helper()
+	meters, err := s.stores[0].Meters.List(s.Context(), s.tenant, 0, 100)
+	require.NoError(s, err)
+	customers := map[string]metering.CustomerID{"": metering.WholeTenant}
+	for _, name := range planNames {
+		c, err := s.stores[0].Customers.Get(s.Context(), s.tenant, name)
+		require.NoError(s, err)
+		customers[name] = c.ID
+	}
+	queries := rapid.Custom(func(t *rapid.T) db.WindowQuery {
+		q := db.WindowQuery{
+			Customer:    customers[rapid.SampledFrom(slices.Sorted(maps.Keys(customers))).Draw(t, "customer")],
+			Meter:       rapid.SampledFrom(meters).Draw(t, "meter"),
+			Granularity: rapid.SampledFrom([]metering.Granularity{metering.Hour, metering.Day, metering.Month}).Draw(t, "granularity"),
+			Limit:       rapid.SampledFrom([]int{1, 2, 7, 50, 1000}).Draw(t, "limit"),
+		}
+		q.Range = metering.Range{Start: drawInstant(t), End: drawInstant(t)}
+		if q.Range.End.Before(q.Range.Start) {
+			q.Range.Start, q.Range.End = q.Range.End, q.Range.Start
+		}
+		if rapid.IntRange(0, 3).Draw(t, "within two hours") == 0 {
+			q.Range.End = q.Range.Start.Add(time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "length"))).Truncate(time.Microsecond)
+		}
+		if rapid.IntRange(0, 2).Draw(t, "filter") == 0 {
+			q.Groups = map[string]string{"model": rapid.SampledFrom([]string{"a", "1", "none"}).Draw(t, "model")}
+			if rapid.Bool().Draw(t, "region too") {
+				q.Groups["region"] = "eu"
+			}
+		}
+		return q
+	})
+	for i := range 40 {
+		q := queries.Example(seed + i)
+		requireTotalsEqualARecount(s, s.stores[0], conn, s.tenant, q.Customer, q.Range)
+		requireWindowsEqualARecount(s, s.stores[0], conn, s.tenant, q)
+	}
+}

@@ -12,6 +12,19 @@ require (
 )
 
 require (
+	github.com/coreos/go-oidc/v3 v3.21.0 // discovery and ID tokens of a tenant's own sign-in
+	github.com/go-jose/go-jose/v4 v4.1.8 // our own JWTs; go-oidc's library too
+	github.com/oauth2-proxy/mockoidc v0.0.0-20240214162133-caebfff84d25 // tests: an OpenID provider to sign in at
+	golang.org/x/crypto v0.58.0 // argon2id for passwords
+	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
+)
+
+require (
+	github.com/go-jose/go-jose/v3 v3.0.5 // indirect
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
+)
+
+require (
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/distribution/reference v0.6.0 // indirect

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,6 +38,7 @@ type plan struct {
 
 // change is one thing that an operator does to the way of counting.
 type change struct {
+	after       int // batches are answered
 	slug        string
 	eventType   string
 	aggregation metering.Aggregation
@@ -100,6 +102,7 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 		p.operators[i] = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) change {
 			slug := "m" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "meter"))
 			c := change{
+				after:       rapid.IntRange(0, 130).Draw(t, "after"),
 				slug:        slug,
 				eventType:   planTypes[int(slug[1])%3],
 				aggregation: rapid.SampledFrom([]metering.Aggregation{metering.Sum, metering.Count}).Draw(t, "aggregation"),
@@ -111,6 +114,7 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 			}
 			return c
 		}), 2, 3).Draw(t, "changes")
+		slices.SortStableFunc(p.operators[i], func(a, b change) int { return a.after - b.after })
 	}
 	return p
 })
@@ -159,6 +163,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 		dbtest.Customer(t, stores[0], tenant, name)
 	}
 	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), frozen: make(map[string]bool)}
+	s.progress.L = &s.mu
 	var clients, operators sync.WaitGroup
 	for i, script := range p.scripts {
 		clients.Go(func() { s.send(writers[i%2], script) })
@@ -167,6 +172,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 		operators.Go(func() { s.operate(stores[i%2], changes) })
 	}
 	clients.Wait()
+	s.answer(math.MaxInt / 2)
 	operators.Wait()
 	if t.Failed() {
 		return
@@ -189,11 +195,13 @@ type stage struct {
 	tenant  metering.TenantID
 	zone    string
 
-	mu      sync.Mutex
-	keyless int            // events without a key that were answered
-	kept    map[string]int // by key: how often an answer said that it was not a repeat
-	told    []told
-	frozen  map[string]bool
+	mu       sync.Mutex
+	progress sync.Cond
+	answered int            // batches
+	keyless  int            // events without a key that were answered
+	kept     map[string]int // by key: how often an answer said that it was not a repeat
+	told     []told
+	frozen   map[string]bool
 }
 
 // told is what a client was told about an event with a key.
@@ -222,11 +230,28 @@ func (s *stage) send(w *db.Writer, script [][]metering.Event) {
 			}
 		}
 		s.mu.Unlock()
+		s.answer(1)
+	}
+}
+
+func (s *stage) answer(batches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered += batches
+	s.progress.Broadcast()
+}
+
+func (s *stage) await(batches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.answered < batches {
+		s.progress.Wait()
 	}
 }
 
 func (s *stage) operate(store *db.DB, changes []change) {
 	for _, c := range changes {
+		s.await(c.after)
 		if c.freeze != "" {
 			s.freeze(c.freeze)
 			continue

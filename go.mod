@@ -15,6 +15,7 @@ require (
 	github.com/coreos/go-oidc/v3 v3.21.0 // discovery and ID tokens of a tenant's own sign-in
 	github.com/go-jose/go-jose/v4 v4.1.8 // our own JWTs; go-oidc's library too
 	github.com/oauth2-proxy/mockoidc v0.0.0-20240214162133-caebfff84d25 // tests: an OpenID provider to sign in at
+	github.com/redis/go-redis/v9 v9.23.0 // one rate limit for all replicas, where REDIS_URL is set
 	golang.org/x/crypto v0.58.0 // argon2id for passwords
 	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
 )
@@ -22,6 +23,7 @@ require (
 require (
 	github.com/go-jose/go-jose/v3 v3.0.5 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 )
 
 require (

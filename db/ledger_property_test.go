@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,18 +28,26 @@ type sender struct {
 	outcome  db.SnapshotStatus
 }
 
-// far is the receiving end: it keeps the last total by sequence.
+// far is the receiving end: of each period it keeps what came last by sequence.
 type far struct {
 	bodies map[int64]string
-	last   int64
-	usage  metering.Decimal
+	last   map[string]int64 // by the period's start
+	held   map[string]owed
+}
+
+type owed struct{ usage, amount metering.Decimal }
+
+func (o owed) String() string { return o.usage.String() + " for " + o.amount.String() }
+
+func newFar() *far {
+	return &far{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}}
 }
 
 // machine drives one customer's ledger through arbitrary interleavings.
 type machine struct {
 	*biller
-	total    metering.Decimal
-	account  string
+	used     map[string]metering.Decimal // by the period's start
+	prices   []metering.Price
 	accounts map[string]*far
 	known    []*db.Snapshot // that some process has been handed
 	senders  []*sender
@@ -52,10 +61,24 @@ func (m *machine) take(t *rapid.T, s *sender) {
 		t.Fatalf("sequence %d came with two bodies:\n%s\n%s", sequence, before, s.body)
 	}
 	f.bodies[sequence] = string(s.body)
-	if sequence >= f.last {
-		f.last = sequence
-		f.usage = metering.MustDecimal(message.Data.Meters[0].Usage.String())
+	period := message.Data.Period.Start.Format(time.DateOnly)
+	if sequence >= f.last[period] {
+		line := message.Data.Meters[0]
+		f.last[period] = sequence
+		f.held[period] = owed{metering.MustDecimal(line.Usage.String()), metering.MustDecimal(line.Amount.String())}
 	}
+}
+
+// expected is what the receiver ought to hold for each period.
+func (m *machine) expected() map[string]owed {
+	expected := map[string]owed{}
+	for period, used := range m.used {
+		start, err := time.Parse(time.DateOnly, period)
+		require.NoError(m, err)
+		price, _ := metering.PriceAt(m.prices, start)
+		expected[period] = owed{used, metering.RoundMoney(price.Charge(used), "USD")}
+	}
+	return expected
 }
 
 func pick[T any](t *rapid.T, from []T, label string) (T, bool) {
@@ -69,7 +92,28 @@ func pick[T any](t *rapid.T, from []T, label string) (T, bool) {
 func (m *machine) ingest(t *rapid.T) {
 	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "0", "0.000000000001"}).Draw(t, "value")
 	m.use(value)
-	m.total = m.total.Add(metering.MustDecimal(value))
+	m.count(value)
+}
+
+func (m *machine) count(value string) {
+	period := metering.CalendarPeriod(m.now, time.UTC).Start.Format(time.DateOnly)
+	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
+}
+
+// turn is the end of a month: the next one is billed, from nothing.
+func (m *machine) turn(*rapid.T) {
+	m.now = metering.CalendarPeriod(m.now, time.UTC).End.Add(time.Hour)
+	m.count("0")
+}
+
+func (m *machine) setPrice(t *rapid.T) {
+	rate := rapid.SampledFrom([]string{"0", "0.005", "1.25"}).Draw(t, "rate")
+	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, metering.Price{
+		MeterID: m.meter.ID, BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate),
+		Currency: "USD", EffectiveFrom: metering.CalendarPeriod(m.now, time.UTC).End,
+	})
+	require.NoError(m, err)
+	m.prices = append(m.prices, price)
 }
 
 func (m *machine) prepareOne(t *rapid.T) {
@@ -148,7 +192,7 @@ func (m *machine) expire(*rapid.T) { m.now = m.now.Add(lease) }
 
 // quiesce is what a worker does once everything answers again.
 func (m *machine) quiesce(t *rapid.T) {
-	for range 10 {
+	for range 200 {
 		m.now = m.now.Add(lease)
 		prepared := m.biller.prepare(1 << 40)
 		if prepared.Send == nil {
@@ -161,21 +205,32 @@ func (m *machine) quiesce(t *rapid.T) {
 	t.Fatal("there is always something left to send")
 }
 
+func newMachine(t *testing.T, accounts ...string) *machine {
+	m := &machine{biller: newBiller(t), used: map[string]metering.Decimal{}, accounts: map[string]*far{}}
+	m.created(time.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
+	m.count("0")
+	for _, account := range accounts {
+		m.accounts[account] = newFar()
+		m.useProvider(account)
+	}
+	return m
+}
+
 // The invariant holds for one account throughout; nobody can say it of an
 // account that was given up with an answer outstanding.
 func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	t.Parallel()
+	const account = "https://billing.example.com/usage"
 	rapid.Check(t, func(rt *rapid.T) {
-		b := newBiller(t)
-		account := "https://billing.example.com/usage"
-		m := &machine{biller: b, account: account, accounts: map[string]*far{account: {bodies: map[int64]string{}}}}
+		m := newMachine(t, account)
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "prepare": m.prepareOne, "prepare twice": m.prepareTwiceAtOnce, "mark": m.mark,
 			"deliver": m.deliver, "settle": m.settleOne, "release": m.release, "expire": m.expire,
+			"turn": m.turn, "price": m.setPrice,
 		})
 		m.quiesce(rt)
-		if got := m.accounts[account].usage; !got.Equal(m.total) {
-			rt.Fatalf("the receiver holds %s, we hold %s", got, m.total)
+		if got, want := fmt.Sprint(m.accounts[account].held), fmt.Sprint(m.expected()); got != want {
+			rt.Fatalf("the receiver holds %s, we hold %s", got, want)
 		}
 	})
 }
@@ -184,25 +239,20 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 // heard: what all accounts hold adds up to what was used.
 func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	t.Parallel()
+	accounts := []string{"https://1.example.com/", "https://2.example.com/", "https://3.example.com/"}
 	rapid.Check(t, func(rt *rapid.T) {
-		b := newBiller(t)
-		m := &machine{biller: b, accounts: map[string]*far{}}
-		use := func(rt *rapid.T) {
-			account := fmt.Sprintf("https://%d.example.com/", rapid.IntRange(1, 3).Draw(rt, "account"))
-			if m.accounts[account] == nil {
-				m.accounts[account] = &far{bodies: map[int64]string{}}
-			}
-			b.useProvider(account)
-		}
-		use(rt)
+		m := newMachine(t, accounts...)
+		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
 		rt.Repeat(map[string]func(*rapid.T){"ingest": m.ingest, "account": use, "sync": m.quiesce})
 		m.quiesce(rt)
-		var sum metering.Decimal
+		sums := map[string]owed{}
 		for _, f := range m.accounts {
-			sum = sum.Add(f.usage)
+			for period, held := range f.held {
+				sums[period] = owed{sums[period].usage.Add(held.usage), sums[period].amount.Add(held.amount)}
+			}
 		}
-		if !sum.Equal(m.total) {
-			rt.Fatalf("the receivers hold %s, we hold %s", sum, m.total)
+		if got, want := fmt.Sprint(sums), fmt.Sprint(m.expected()); got != want {
+			rt.Fatalf("the receivers hold %s, we hold %s", got, want)
 		}
 	})
 }
@@ -231,5 +281,32 @@ func TestTwoAtOncePrepareTheSameSnapshot(t *testing.T) {
 		}
 		b.settle(prepared[0].Send.ID, db.Acknowledged)
 		b.now = b.now.Add(time.Second)
+	}
+}
+
+// Two meters count the same events: whatever arrives while a snapshot is
+// prepared, it says the same of both.
+func TestASnapshotIsReadAtOneInstant(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	dbtest.Meter(t, b.store, b.tenant, "calls-again", "api_call")
+	ctx, stop := context.WithCancel(t.Context())
+	var ingesting sync.WaitGroup
+	ingesting.Go(func() {
+		for ctx.Err() == nil {
+			event := dbtest.Event(t, "api_call", "acme", b.now, "1", "", "")
+			_, _ = b.writer.Ingest(context.WithoutCancel(ctx), b.tenant, []metering.Event{event})
+		}
+	})
+	defer ingesting.Wait()
+	defer stop()
+	for range 100 {
+		prepared := b.prepare(1 << 40)
+		if prepared.Send == nil {
+			continue
+		}
+		meters := read(t, prepared.Send.Body).Data.Meters
+		require.Equal(t, meters[0].Usage, meters[1].Usage)
+		b.settle(prepared.Send.ID, db.Acknowledged)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -30,12 +31,21 @@ func (b *biller) chain() []string {
 	return links
 }
 
+// exec changes what no method changes.
+func (b *biller) exec(sql string, args ...any) {
+	b.Helper()
+	conn, err := pgx.Connect(b.Context(), dbtest.URL(b))
+	require.NoError(b, err)
+	defer conn.Close(b.Context())
+	_, err = conn.Exec(b.Context(), sql, args...)
+	require.NoError(b, err)
+}
+
 // created moves the customer's creation, and the clock with it.
 func (b *biller) created(at time.Time) {
 	b.Helper()
-	_, err := dbtest.Conn(b).Exec(b.Context(), `update customers set created_at = $3 where tenant_id = $1 and id = $2`,
+	b.exec(`update customers set created_at = $3 where tenant_id = $1 and id = $2`,
 		b.tenant, b.customer.ID, at)
-	require.NoError(b, err)
 	b.now = at
 }
 
@@ -107,9 +117,8 @@ func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-01-20T00:00:00Z"))
-	_, err := dbtest.Conn(t).Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
+	b.exec(`update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
 		b.tenant, b.customer.ID, at("2026-03-10T06:00:00Z"))
-	require.NoError(t, err)
 	require.Nil(t, b.prepare(0).Send, "nothing is billed before")
 	require.Empty(t, b.chain())
 	b.now = at("2026-04-02T00:00:00Z")
@@ -120,8 +129,7 @@ func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
 func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set zone = 'America/New_York' where id = $1`, b.tenant)
-	require.NoError(t, err)
+	b.exec(`update tenants set zone = 'America/New_York' where id = $1`, b.tenant)
 	b.created(at("2026-03-01T04:59:59Z")) // still February in New York
 	b.prepare(0)
 	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.chain())

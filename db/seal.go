@@ -86,8 +86,8 @@ func (k Keyring) Open(tenant metering.TenantID, purpose Purpose, sealed []byte) 
 	if len(sealed) < 1 || len(sealed) < 1+int(sealed[0]) {
 		return nil, errors.New("open secret: it is cut short")
 	}
-	id, rest := string(sealed[1:1+sealed[0]]), sealed[1+sealed[0]:]
-	sealer, ok := k.keys[id]
+	id, rest := sealed[1:1+sealed[0]], sealed[1+sealed[0]:]
+	sealer, ok := k.keys[string(id)]
 	if !ok {
 		return nil, errors.New("open secret: the keyring does not hold the key that sealed it")
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -9,12 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -120,7 +116,7 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	if !strings.EqualFold(scheme, "Bearer") || !s.Keys.wellFormed(key) {
 		return Principal{}, errUnauthorized
 	}
-	found, err := s.credentials.find(ctx.Context(), s.Keys.hash(key))
+	found, err := s.apiKeys.find(ctx.Context(), string(s.Keys.hash(key)))
 	if err != nil {
 		return Principal{}, err
 	}
@@ -128,83 +124,4 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	return Principal{found.Tenant, metering.Actor(found.Key.ID.String()), found.Key.Scope}, nil
-}
-
-// credentials looks keys up in the database, for many requests at once. A
-// request that arrives while a lookup is under way shares the next one, so
-// that every lookup begins after the requests it answers, and a revocation
-// holds from the moment it is stored.
-type credentials struct {
-	read    func(ctx context.Context, hashes [][]byte) ([]db.Credential, error)
-	timeout time.Duration
-
-	mu     sync.Mutex
-	flying bool
-	next   *lookup
-}
-
-type lookup struct {
-	hashes map[string]bool
-	done   chan struct{}
-	found  map[string]*db.Credential
-	err    error
-}
-
-// find returns the credential with that hash, or nil.
-func (c *credentials) find(ctx context.Context, hash []byte) (*db.Credential, error) {
-	l := c.board(ctx, string(hash))
-	select {
-	case <-l.done:
-		return l.found[string(hash)], l.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (c *credentials) board(ctx context.Context, hash string) *lookup {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.next == nil {
-		c.next = &lookup{hashes: make(map[string]bool), done: make(chan struct{})}
-	}
-	c.next.hashes[hash] = true
-	if !c.flying {
-		c.flying = true
-		go c.fly(context.WithoutCancel(ctx)) // it serves others than the request that began it
-	}
-	return c.next
-}
-
-// fly makes lookups until nobody waits for one.
-func (c *credentials) fly(ctx context.Context) {
-	for {
-		c.mu.Lock()
-		l := c.next
-		c.next = nil
-		c.flying = l != nil
-		c.mu.Unlock()
-		if l == nil {
-			return
-		}
-		c.answer(ctx, l)
-	}
-}
-
-func (c *credentials) answer(ctx context.Context, l *lookup) {
-	defer close(l.done)
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	hashes := make([][]byte, 0, len(l.hashes))
-	for hash := range l.hashes {
-		hashes = append(hashes, []byte(hash))
-	}
-	found, err := c.read(ctx, hashes)
-	if err != nil {
-		l.err = metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(err)
-		return
-	}
-	l.found = make(map[string]*db.Credential, len(found))
-	for i := range found {
-		l.found[string(found[i].Hash)] = &found[i]
-	}
 }

@@ -32,9 +32,10 @@ type Deps struct {
 	Webhook       *webhook.Client
 	Keyring       db.Keyring
 	Keys          Keys
-	Secret        []byte        // page tokens are signed under a key derived from it
-	ErrorDocsBase string        // the URL whose children explain the error codes
-	SyncWait      time.Duration // how long an answer waits for a sync; 0: 25 s
+	Secret        []byte          // page tokens are signed under a key derived from it
+	ErrorDocsBase string          // the URL whose children explain the error codes
+	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
+	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
 	Now           func() time.Time
 	Log           *slog.Logger
 	Metrics       prometheus.Registerer
@@ -42,12 +43,15 @@ type Deps struct {
 
 type server struct {
 	Deps
-	mux         *http.ServeMux
-	api         huma.API
-	credentials *credentials
-	pageKey     []byte
-	metrics     metrics
+	mux     *http.ServeMux
+	api     huma.API
+	apiKeys *coalescer[string, *db.Credential] // by their hash
+	pageKey []byte
+	metrics metrics
 }
+
+// credentialTimeout bounds how long requests wait for the database to say who asks.
+const credentialTimeout = 5 * time.Second
 
 // New returns the handler of every route.
 func New(deps Deps) (http.Handler, error) {
@@ -58,7 +62,7 @@ func New(deps Deps) (http.Handler, error) {
 	s := newServer(deps)
 	s.pageKey = pageKey
 	s.metrics = newMetrics(deps.Metrics)
-	s.credentials = &credentials{read: deps.Store.APIKeys.Credentials, timeout: 5 * time.Second}
+	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
 	return s, nil
 }
 

@@ -120,6 +120,8 @@ func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, erro
 			return nil, ctx.Err()
 		case <-deadline:
 			return &syncOutput{http.StatusAccepted, showSync(run)}, nil
+		case <-s.Stopping:
+			return &syncOutput{http.StatusAccepted, showSync(run)}, nil
 		case <-time.After(syncPoll):
 		}
 	}

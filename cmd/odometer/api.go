@@ -25,7 +25,7 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
-	stopTimeout   = 40 * time.Second // longer than a sync is waited for
+	stopTimeout   = 25 * time.Second // longer than the writer's deadline
 	memoryLimit   = 100 << 20        // where GOMEMLIMIT does not say otherwise
 )
 
@@ -65,7 +65,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	registry := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Now: time.Now, Log: log, Metrics: registry,
+		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -97,4 +98,40 @@ func post(t *testing.T, url, key string, body []byte) int {
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode
+}
+
+// TestMemoryStaysBoundedDuringALargeExport exports a million events in one page.
+func TestMemoryStaysBoundedDuringALargeExport(t *testing.T) {
+	const rows, most = 1_000_000, 150 << 20
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	api := system.API(t)
+	status, body := call(t, "POST", api.URL+"/v1/events", key, event("first"))
+	require.Equal(t, http.StatusOK, status, body)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `
+		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
+		select e.tenant_id, e.customer_id, e.ts - n * interval '1 millisecond', gen_random_uuid(), e.event_type, n, '{"model":"large"}', e.ingested_at, e.epoch
+		from events e, generate_series(1, $1::int) n`, rows-1)
+	require.NoError(t, err)
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		api.URL+"/v1/usage/export?customer=acme&page_size=1000000", nil)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	n := 0
+	for lines.Scan() {
+		n++
+	}
+	require.NoError(t, lines.Err())
+	require.Equal(t, rows+1, n) // one a line, and the last of the frame
+	_, peak := api.Memory(t)
+	require.LessOrEqual(t, peak, int64(most), "%d MiB", peak>>20)
 }

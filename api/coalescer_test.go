@@ -10,30 +10,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 func TestRequestsThatComeDuringALookupShareTheNextOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var reads [][][]byte
+		var reads [][]string
 		gate := make(chan struct{})
-		c := &credentials{timeout: time.Minute, read: func(_ context.Context, hashes [][]byte) ([]db.Credential, error) {
-			reads = append(reads, hashes)
+		c := &coalescer[string, string]{timeout: time.Minute, run: func(_ context.Context, keys []string) (map[string]string, error) {
+			reads = append(reads, keys)
 			<-gate
-			var found []db.Credential
-			for _, h := range hashes {
-				found = append(found, db.Credential{Hash: h})
+			found := make(map[string]string)
+			for _, key := range keys {
+				found[key] = "what " + key + " leads to"
 			}
 			return found, nil
 		}}
 		var requests sync.WaitGroup
-		ask := func(hash string) {
+		ask := func(key string) {
 			requests.Go(func() {
-				found, err := c.find(t.Context(), []byte(hash))
+				found, err := c.find(t.Context(), key)
 				require.NoError(t, err)
-				require.Equal(t, hash, string(found.Hash))
+				require.Equal(t, "what "+key+" leads to", found)
 			})
 		}
 		ask("first")
@@ -57,25 +56,25 @@ func TestRequestsThatComeDuringALookupShareTheNextOne(t *testing.T) {
 func TestAFailedLookupIsUnavailableAndTheNextOneWorks(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("connection refused")
-	c := &credentials{timeout: time.Minute, read: func(context.Context, [][]byte) ([]db.Credential, error) { return nil, failure }}
-	_, err := c.find(t.Context(), []byte("a"))
+	c := &coalescer[string, string]{timeout: time.Minute, run: func(context.Context, []string) (map[string]string, error) { return nil, failure }}
+	_, err := c.find(t.Context(), "a")
 	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))
 	require.ErrorIs(t, err, failure)
 	failure = nil
-	found, err := c.find(t.Context(), []byte("a"))
+	found, err := c.find(t.Context(), "a")
 	require.NoError(t, err)
-	require.Nil(t, found)
+	require.Empty(t, found)
 }
 
 func TestAStuckDatabaseDoesNotHoldRequestsForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &credentials{timeout: 5 * time.Second, read: func(ctx context.Context, _ [][]byte) ([]db.Credential, error) {
+		c := &coalescer[string, string]{timeout: 5 * time.Second, run: func(ctx context.Context, _ []string) (map[string]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
 		began := time.Now()
-		_, err := c.find(t.Context(), []byte("a"))
+		_, err := c.find(t.Context(), "a")
 		require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))
 		require.Equal(t, 5*time.Second, time.Since(began))
 	})

@@ -15,7 +15,6 @@ type APIKeys struct{ pool *pgxpool.Pool }
 // Credential is what a key's hash leads to. Whether the key is live is for the
 // caller to say, who has the time.
 type Credential struct {
-	Hash   []byte
 	Key    metering.APIKey
 	Tenant metering.Tenant
 }
@@ -42,21 +41,32 @@ func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor met
 	return created, err
 }
 
-// Credentials returns what exists of the hashes, of any tenant and in any
-// order. It is how a request finds its tenant, so it takes none.
-func (s APIKeys) Credentials(ctx context.Context, hashes [][]byte) ([]Credential, error) {
+// Credentials returns what exists of the hashes, of any tenant. It is how a
+// request finds its tenant, so it takes none.
+func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*Credential, error) {
+	wanted := make([][]byte, len(hashes))
+	for i, hash := range hashes {
+		wanted[i] = []byte(hash)
+	}
 	rows, err := s.pool.Query(ctx, `
 		select k.hash, `+apiKeyColumns+`, `+tenantColumns+`
 		from api_keys k join tenants t on t.id = k.tenant_id
-		where k.hash = any($1)`, hashes)
+		where k.hash = any($1)`, wanted)
 	if err != nil {
 		return nil, coded(err)
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Credential, err error) {
-		fields := append([]any{&c.Hash}, apiKeyFields(&c.Key)...)
-		return c, row.Scan(append(fields, tenantFields(&c.Tenant)...)...)
-	})
-	return found, coded(err)
+	found := make(map[string]*Credential, len(hashes))
+	for rows.Next() {
+		var hash []byte
+		c := new(Credential)
+		fields := append([]any{&hash}, apiKeyFields(&c.Key)...)
+		if err := rows.Scan(append(fields, tenantFields(&c.Tenant)...)...); err != nil {
+			rows.Close()
+			return nil, coded(err)
+		}
+		found[string(hash)] = c
+	}
+	return found, coded(rows.Err())
 }
 
 // List returns the tenant's keys, newest first.

@@ -1,0 +1,57 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestABackfillCountsADayOnceHoweverOftenItRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	writer := db.NewWriter(b.store, db.WriterOptions{})
+	defer writer.Close()
+	for _, value := range []string{"1.5", "2"} {
+		_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, value, "", "")})
+		require.NoError(t, err)
+	}
+	meter := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
+	in := activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}
+	plan := run[activities.PlanBackfillResult](t, b, b.do.PlanBackfill, in)
+	require.NotEmpty(t, plan.Days)
+
+	chunk := activities.CountDaysInput{BackfillInput: in, Days: plan.Days}
+	require.EqualValues(t, 2, run[activities.CountDaysResult](t, b, b.do.CountDays, chunk).Events)
+	require.Zero(t, run[activities.CountDaysResult](t, b, b.do.CountDays, chunk).Events)
+	run[struct{}](t, b, b.do.CompleteGeneration, in)
+	run[struct{}](t, b, b.do.CompleteGeneration, in)
+
+	totals, err := b.store.Usage.MeterTotals(t.Context(), b.tenant, b.customer, metering.CalendarPeriod(b.now, time.UTC))
+	require.NoError(t, err)
+	require.Len(t, totals, 2)
+	require.False(t, totals[1].Filling)
+	require.Equal(t, "3.5", totals[1].Usage.String())
+}
+
+func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.SetHeartbeatDetails(map[string]any{"done": 2, "events": 40})
+	days := []time.Time{b.now.AddDate(0, 0, -3), b.now.AddDate(0, 0, -2), b.now.AddDate(0, 0, -1)}
+	meter, err := b.store.Meters.Get(t.Context(), b.tenant, "calls")
+	require.NoError(t, err)
+	counted := run[activities.CountDaysResult](t, b, b.do.CountDays, activities.CountDaysInput{
+		BackfillInput: activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}, Days: days,
+	})
+	require.EqualValues(t, 40, counted.Events)
+	var marked int
+	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from backfill_days where tenant_id = $1`, b.tenant)
+	require.NoError(t, row.Scan(&marked))
+	require.Equal(t, 1, marked)
+}

@@ -1,0 +1,61 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestACodeDecidesWhetherTemporalTriesAgain(t *testing.T) {
+	t.Parallel()
+	for code, again := range map[metering.Code]bool{
+		metering.CodeInvalid: false, metering.CodeNotFound: false, metering.CodeConflict: false,
+		metering.CodeNoProvider: false, metering.CodeProviderRefuse: false,
+		metering.CodeOverloaded: true, metering.CodeUnavailable: true, metering.CodeProviderDown: true,
+		metering.CodeBackfilling: true,
+	} {
+		var failure *temporal.ApplicationError
+		err := activities.Failure(fmt.Errorf("do it: %w", metering.Errorf(code, "what happened")))
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, string(code), failure.Type())
+		require.Equal(t, "what happened", failure.Message())
+		require.Equal(t, !again, failure.NonRetryable(), code)
+	}
+}
+
+func TestWhatIsNotMeantToBeShownStaysInTheLog(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		errors.New("canary"),
+		metering.Errorf(metering.CodeInternal, "canary"),
+		metering.Errorf(metering.CodeProviderDown, "the webhook did not answer").Because(errors.New("canary")),
+	} {
+		require.NotContains(t, activities.Failure(err).Error(), "canary")
+	}
+	var failure *temporal.ApplicationError
+	require.ErrorAs(t, activities.Failure(errors.New("canary")), &failure)
+	require.False(t, failure.NonRetryable())
+}
+
+func TestALeaseSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	var failure *temporal.ApplicationError
+	err := metering.Errorf(metering.CodeOverloaded, "it is being sent").Because(db.Busy{Wait: 7 * time.Second})
+	require.ErrorAs(t, activities.Failure(fmt.Errorf("mark: %w", err)), &failure)
+	require.Equal(t, 7*time.Second, failure.NextRetryDelay())
+}
+
+func TestCancellationPassesThrough(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, activities.Failure(nil))
+	require.ErrorIs(t, activities.Failure(context.Canceled), context.Canceled)
+}

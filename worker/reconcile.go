@@ -2,11 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"go.temporal.io/api/operatorservice/v1"
-	"go.temporal.io/api/serviceerror"
 
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -16,28 +12,6 @@ const (
 	// patience is how long a request may wait for the signal that follows it.
 	patience = time.Minute
 )
-
-// registerSearchAttributes makes runs findable. Without the attributes they
-// are only harder to find, so that a refusal is a warning.
-func registerSearchAttributes(ctx context.Context, config Config) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := config.Temporal.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		Namespace:        config.namespace(),
-		SearchAttributes: workflows.SearchAttributes(),
-	})
-	var exists *serviceerror.AlreadyExists
-	if err != nil && !errors.As(err, &exists) {
-		config.Log.WarnContext(ctx, "search attributes could not be registered: runs start without them", "error", err)
-	}
-}
-
-func (c Config) namespace() string {
-	if c.Namespace == "" {
-		return "default"
-	}
-	return c.Namespace
-}
 
 // reconcile starts, now and then, what the database says is unfinished and
 // nobody is working on: its run was terminated, or its start never arrived.

@@ -42,7 +42,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.ProviderCallsPerSecond == 0 {
 		config.ProviderCallsPerSecond = 100
 	}
-	registerSearchAttributes(ctx, config)
+	prepareNamespace(ctx, config)
 
 	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), time.Now)
 	fatal := make(chan error, 2)

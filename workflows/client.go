@@ -65,7 +65,9 @@ func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 // any longer. It leaves a run that is open alone, because that takes every
 // request before it ends.
 func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
-	description, err := c.DescribeWorkflowExecution(ctx, SyncCustomerID(tenant, customer), "")
+	asking, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	description, err := c.DescribeWorkflowExecution(asking, SyncCustomerID(tenant, customer), "")
 	var missing *serviceerror.NotFound
 	if err != nil && !errors.As(err, &missing) {
 		return unreachable(SyncCustomerID(tenant, customer), err)

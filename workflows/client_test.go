@@ -1,0 +1,32 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func TestAnUnreachableTemporalIsUnavailableAndSaidSoInTime(t *testing.T) {
+	t.Parallel()
+	nowhere, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1", Logger: quiet})
+	require.NoError(t, err)
+	defer nowhere.Close()
+	for _, start := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			return workflows.StartSyncCustomer(ctx, nowhere, 1, 2, metering.Manual)
+		},
+		func(ctx context.Context) error { return workflows.RestartSyncCustomer(ctx, nowhere, 1, 2) },
+		func(ctx context.Context) error { return workflows.StartBackfillMeter(ctx, nowhere, 1, 3) },
+	} {
+		began := time.Now()
+		err := start(t.Context())
+		require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err), "%v", err)
+		require.Less(t, time.Since(began), 8*time.Second)
+	}
+}

@@ -46,8 +46,8 @@ type createdAPIKey struct {
 
 func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*createAPIKeyOutput, error) {
 	who := principalOf(ctx)
-	if !within(in.Body.Scope, who.Scope) {
-		return nil, metering.Errorf(metering.CodeForbidden, "a key cannot make one that may do more than itself")
+	if !within(Principal{Scope: in.Body.Scope}, who) {
+		return nil, metering.Errorf(metering.CodeForbidden, "nobody can make a key that may do more than themselves")
 	}
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(s.Now()) {
 		return nil, metering.Invalid("body.expires_at", "must lie in the future")

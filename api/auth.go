@@ -14,11 +14,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Principal is who is asking.
+// Principal is who is asking: a member with a role, or a program with a scope.
 type Principal struct {
 	Tenant metering.Tenant
 	Actor  metering.Actor
 	Scope  metering.Scope
+	Role   metering.Role
+}
+
+// String says what the permissions come from.
+func (p Principal) String() string {
+	if p.Role != "" {
+		return "member with the role " + string(p.Role)
+	}
+	return string(p.Scope) + " key"
 }
 
 // scopePrefixes is how a key names its scope.
@@ -100,8 +109,8 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	principal, err := s.authenticate(ctx)
-	if err == nil && !permission.allows(principal.Scope) {
-		err = metering.Errorf(metering.CodeForbidden, "a %s key may not do this: it needs %s", principal.Scope, permission)
+	if err == nil && !permission.allows(principal) {
+		err = metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", principal, permission)
 	}
 	if err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
@@ -123,5 +132,5 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	if found == nil || !found.Key.Live(s.Now()) {
 		return Principal{}, errUnauthorized
 	}
-	return Principal{found.Tenant, metering.Actor(found.Key.ID.String()), found.Key.Scope}, nil
+	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

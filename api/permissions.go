@@ -29,17 +29,7 @@ const (
 	HooksWrite     Permission = "webhooks:write"
 	KeysManage     Permission = "api_keys:manage" // API keys, HMAC secrets, audit log
 	TenantManage   Permission = "tenant:manage"   // tenant settings, members
-)
-
-// Role is what a member of a tenant may do.
-type Role string
-
-const (
-	Owner     Role = "owner"
-	Admin     Role = "admin"
-	Developer Role = "developer"
-	Billing   Role = "billing"
-	Viewer    Role = "viewer"
+	OwnSession     Permission = "session:own"     // what everybody may: know who they are, and leave
 )
 
 const (
@@ -47,44 +37,55 @@ const (
 	rw  = metering.ScopeReadWrite
 	ro  = metering.ScopeReadOnly
 	ink = metering.ScopeIngestOnly
+
+	owner     = metering.RoleOwner
+	admin     = metering.RoleAdmin
+	developer = metering.RoleDeveloper
+	billing   = metering.RoleBilling
+	viewer    = metering.RoleViewer
 )
 
 type grant struct {
 	scopes []metering.Scope
-	roles  []Role
+	roles  []metering.Role
 }
 
 // permissions is the one table of who may do what.
 var permissions = map[Permission]grant{
-	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []Role{Owner, Admin, Developer}},
-	EventsRead:     {[]metering.Scope{adm, rw}, []Role{Owner, Admin, Developer, Billing}},
-	UsageRead:      {[]metering.Scope{adm, rw, ro}, []Role{Owner, Admin, Developer, Billing, Viewer}},
-	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []Role{Owner, Admin, Developer, Billing, Viewer}},
-	CustomersWrite: {[]metering.Scope{adm, rw}, []Role{Owner, Admin, Developer}},
-	MetersRead:     {[]metering.Scope{adm, rw, ro}, []Role{Owner, Admin, Developer, Billing, Viewer}},
-	MetersWrite:    {[]metering.Scope{adm, rw}, []Role{Owner, Admin, Developer}},
-	QuotasRead:     {[]metering.Scope{adm, rw}, []Role{Owner, Admin, Developer, Billing}},
-	QuotasWrite:    {[]metering.Scope{adm, rw}, []Role{Owner, Admin}},
-	PricingRead:    {[]metering.Scope{adm}, []Role{Owner, Admin, Developer, Billing}},
-	PricingWrite:   {[]metering.Scope{adm}, []Role{Owner, Admin, Billing}},
-	BillingRead:    {[]metering.Scope{adm}, []Role{Owner, Admin, Billing}},
-	BillingWrite:   {[]metering.Scope{adm}, []Role{Owner, Admin, Billing}},
-	HooksRead:      {[]metering.Scope{adm}, []Role{Owner, Admin, Developer, Billing}},
-	HooksWrite:     {[]metering.Scope{adm}, []Role{Owner, Admin, Developer}},
-	KeysManage:     {[]metering.Scope{adm}, []Role{Owner, Admin}},
-	TenantManage:   {[]metering.Scope{adm}, []Role{Owner}},
+	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []metering.Role{owner, admin, developer}},
+	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, billing}},
+	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
+	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
+	CustomersWrite: {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
+	MetersRead:     {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
+	MetersWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
+	QuotasRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, billing}},
+	QuotasWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin}},
+	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, billing}},
+	PricingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
+	BillingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
+	BillingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
+	HooksRead:      {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, billing}},
+	HooksWrite:     {[]metering.Scope{adm}, []metering.Role{owner, admin, developer}},
+	KeysManage:     {[]metering.Scope{adm}, []metering.Role{owner, admin}},
+	TenantManage:   {[]metering.Scope{adm}, []metering.Role{owner}},
+	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, billing, viewer}},
 }
 
-// allows says whether a key of that scope may do it.
-func (p Permission) allows(scope metering.Scope) bool {
-	return slices.Contains(permissions[p].scopes, scope)
+// allows says whether the caller may do it: a member by its role, any other
+// credential by its scope.
+func (p Permission) allows(who Principal) bool {
+	if who.Role != "" {
+		return slices.Contains(permissions[p].roles, who.Role)
+	}
+	return slices.Contains(permissions[p].scopes, who.Scope)
 }
 
-// within says whether every permission of scope is also one of the other's, so
-// that no credential makes one that can do more than itself.
-func within(scope, other metering.Scope) bool {
+// within says whether every permission of one is also the other's, so that
+// nobody makes a credential, or a member, that can do more than themselves.
+func within(one, other Principal) bool {
 	for p := range permissions {
-		if p.allows(scope) && !p.allows(other) {
+		if p.allows(one) && !p.allows(other) {
 			return false
 		}
 	}

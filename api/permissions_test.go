@@ -5,8 +5,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
-
-	"github.com/odometer-metering/odometer/metering"
 )
 
 func operations(t *testing.T) []*huma.Operation {
@@ -48,20 +46,27 @@ func TestOnlyHealthIsPublic(t *testing.T) {
 func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {
 	t.Parallel()
 	for p, grant := range permissions {
-		require.True(t, p.allows(metering.ScopeAdmin), p)
-		require.Contains(t, grant.roles, Owner, p)
+		require.Contains(t, grant.scopes, adm, p)
+		require.Contains(t, grant.roles, owner, p)
 	}
 	for scope := range scopePrefixes {
-		require.True(t, within(scope, metering.ScopeAdmin))
-		require.True(t, within(scope, scope))
+		require.True(t, within(Principal{Scope: scope}, Principal{Scope: adm}))
+		require.True(t, within(Principal{Scope: scope}, Principal{Scope: scope}))
+		require.True(t, within(Principal{Scope: scope}, Principal{Role: owner}))
 	}
-	require.False(t, within(metering.ScopeAdmin, metering.ScopeReadWrite))
-	require.False(t, within(metering.ScopeReadOnly, metering.ScopeIngestOnly))
+	require.False(t, within(Principal{Scope: adm}, Principal{Scope: rw}))
+	require.False(t, within(Principal{Scope: ro}, Principal{Scope: ink}))
+	require.False(t, within(Principal{Scope: adm}, Principal{Role: admin}), "a key would give an admin the owner's permissions")
+	require.True(t, within(Principal{Role: admin}, Principal{Scope: adm}))
+	require.False(t, within(Principal{Role: viewer}, Principal{Scope: ink}))
 }
 
 func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
 	t.Parallel()
 	for scope := range scopePrefixes {
-		require.False(t, Permission("").allows(scope))
+		require.False(t, Permission("").allows(Principal{Scope: scope}))
+	}
+	for p := range permissions {
+		require.False(t, p.allows(Principal{}), p)
 	}
 }

@@ -16,6 +16,7 @@ type (
 	PeriodID     int64
 	ProviderID   int64
 	KeyID        int64
+	MemberID     int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -26,6 +27,7 @@ func (id CustomerID) String() string { return "cus_" + strconv.FormatInt(int64(i
 func (id MeterID) String() string    { return "mtr_" + strconv.FormatInt(int64(id), 10) }
 func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(id), 10) }
 func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
+func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
 
 // ParseTenantID reads the outside form, "ten_42".
 func ParseTenantID(s string) (TenantID, bool) {
@@ -37,6 +39,12 @@ func ParseTenantID(s string) (TenantID, bool) {
 func ParseCustomerID(s string) (CustomerID, bool) {
 	n, ok := parseID(s, "cus_")
 	return CustomerID(n), ok
+}
+
+// ParseMemberID reads the outside form, "member_42".
+func ParseMemberID(s string) (MemberID, bool) {
+	n, ok := parseID(s, "member_")
+	return MemberID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

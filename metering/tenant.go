@@ -94,7 +94,8 @@ const (
 	ScopeIngestOnly Scope = "ingest_only"
 )
 
-// Actor is who asked for a change: "key_12", or "operator" at the command line.
+// Actor is who asked for a change: "key_12", "member_12", or "operator" at the
+// command line.
 type Actor string
 
 // Operator is whoever runs the odometer command itself.

@@ -14,7 +14,6 @@ import (
 
 // document is the OpenAPI document before any operation is in it.
 func document() huma.Config {
-	huma.DefaultArrayNullable = false
 	config := huma.DefaultConfig("Odometer", "1")
 	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC."
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -139,8 +139,10 @@ func shortened(location string) string {
 	return strings.ToValidUTF8(location[:most], "") + "…"
 }
 
-// useProblems makes huma answer with our problems. Its hook is global to the process.
-var useProblems = sync.OnceFunc(func() {
+// adaptHuma makes huma answer with our problems, and describe arrays that are
+// never null. Both settings are global to the process.
+var adaptHuma = sync.OnceFunc(func() {
+	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, _ string, errs ...error) huma.StatusError {
 		return frameworkProblem(status, errs)
 	}

@@ -67,7 +67,7 @@ func New(deps Deps) (http.Handler, error) {
 }
 
 func newServer(deps Deps) *server {
-	useProblems()
+	adaptHuma()
 	mux := http.NewServeMux()
 	s := &server{Deps: deps, mux: mux, api: humago.New(mux, document())}
 	s.api.UseMiddleware(s.authorize)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -18,7 +19,7 @@ func (d *DB) Migrate(ctx context.Context) error {
 	delete(config.RuntimeParams, "statement_timeout") // a migration may take its time, but never waits long for a lock
 	conn := stdlib.OpenDB(*config)
 	defer conn.Close()
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
@@ -38,6 +39,10 @@ func (d *DB) Migrated(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read migrations: %w", err)
 	}
+	var begun bool
+	if err := d.pool.QueryRow(ctx, `select to_regclass('goose_db_version') is not null`).Scan(&begun); err != nil || !begun {
+		return false, coded(err)
+	}
 	var applied int
 	err = d.pool.QueryRow(ctx, `select count(*) from goose_db_version where version_id > 0 and is_applied`).Scan(&applied)
 	return applied >= len(entries), coded(err)
@@ -53,12 +58,21 @@ const dailyUsage = `
 // answers in the Apache edition. A database that has moved to Community since
 // gets the aggregate in the view's place.
 func (d *DB) fitEdition(ctx context.Context) error {
+	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+		if err := lockTenant(ctx, tx, 0); err != nil { // nobody's lock: two at once take turns
+			return err
+		}
+		return fitEdition(ctx, tx)
+	})
+}
+
+func fitEdition(ctx context.Context, tx pgx.Tx) error {
 	var community bool
-	if err := d.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil {
+	if err := tx.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil {
 		return fmt.Errorf("ask for the TimescaleDB edition: %w", err)
 	}
 	var kind string
-	err := d.pool.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		select case
 		  when exists (select from timescaledb_information.continuous_aggregates where view_name = 'usage_daily' and view_schema = current_schema) then 'aggregate'
 		  when to_regclass('usage_daily') is not null then 'view'
@@ -69,13 +83,13 @@ func (d *DB) fitEdition(ctx context.Context) error {
 	}
 	switch {
 	case community && kind != "aggregate":
-		_, err = d.pool.Exec(ctx, `drop view if exists usage_daily`)
+		_, err = tx.Exec(ctx, `drop view if exists usage_daily`)
 		if err == nil {
-			_, err = d.pool.Exec(ctx, `create materialized view usage_daily
+			_, err = tx.Exec(ctx, `create materialized view usage_daily
 				with (timescaledb.continuous, timescaledb.materialized_only = false) as `+dailyUsage+` with no data`)
 		}
 	case !community && kind == "none":
-		_, err = d.pool.Exec(ctx, `create view usage_daily as `+dailyUsage)
+		_, err = tx.Exec(ctx, `create view usage_daily as `+dailyUsage)
 	}
 	if err != nil {
 		return fmt.Errorf("make usage_daily: %w", err)

@@ -38,5 +38,5 @@ select create_hypertable('events', by_range('ts', interval '7 days'), create_def
 create index events_customer_ts on events (tenant_id, customer_id, ts, id);
 
 -- +goose Down
-drop table events;
+drop table events cascade; -- and usage_daily, which depends on the edition of TimescaleDB
 drop table event_keys;

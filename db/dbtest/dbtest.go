@@ -75,18 +75,23 @@ func create(t testing.TB, server string) string {
 	return address.String()
 }
 
+// Empty makes a database without a schema on the server and returns its
+// address; it is dropped at the test's end.
+func Empty(t testing.TB, server string) string {
+	t.Helper()
+	address := create(t, server)
+	t.Cleanup(func() { Drop(t, server, address) })
+	return address
+}
+
 // Fresh returns a migrated database of the test's own, dropped at its end.
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
-	server := ServerURL(t)
-	address := create(t, server)
+	address := Empty(t, ServerURL(t))
 	store, err := db.Open(t.Context(), address)
 	require.NoError(t, err)
+	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context()))
-	t.Cleanup(func() {
-		store.Close()
-		Drop(t, server, address)
-	})
 	return store, address
 }
 

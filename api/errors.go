@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ var kinds = map[metering.Code]kind{
 	metering.CodeTooLarge:       {413, "The request is too large", "Send less at once. Nothing was stored.", 0},
 	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json.", 0},
 	metering.CodeProviderRefuse: {422, "The billing provider refused", "The provider said no. Nothing was saved; check what detail names.", 0},
+	metering.CodeRateLimited:    {429, "Too many requests", "Wait for the seconds in Retry-After before the next attempt.", 1},
 	metering.CodeInternal:       {500, "Internal error", "Something went wrong on our side. Tell the operator the request_id.", 0},
 	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Send the same request again after the seconds in Retry-After.", 1},
 	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
@@ -101,6 +103,9 @@ func problemOf(err error) *Problem {
 		return p
 	}
 	p.Detail = coded.Message
+	if coded.RetryAfter > 0 {
+		p.retryAfter = int(math.Ceil(coded.RetryAfter.Seconds()))
+	}
 	for _, f := range coded.Fields {
 		p.Errors = append(p.Errors, FieldProblem(f))
 	}

@@ -3,6 +3,7 @@ package metering
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code says what kind of failure an Error is. The API maps it to an HTTP
@@ -17,6 +18,7 @@ const (
 	CodeNotFound       Code = "not_found"            // no such thing in this tenant
 	CodeConflict       Code = "conflict"             // it exists already, or its state forbids the change
 	CodeTooLarge       Code = "too_large"            // the request is over a size bound
+	CodeRateLimited    Code = "rate_limited"         // too many requests; RetryAfter says when the next may come
 	CodeOverloaded     Code = "overloaded"           // try again later; nothing was stored
 	CodeUnavailable    Code = "unavailable"          // a part we depend on does not answer
 	CodeBackfilling    Code = "meter_backfilling"    // the meter's past is still being counted
@@ -37,10 +39,11 @@ type Field struct {
 // Error is the one coded error of the program. Message is safe to show to the
 // caller; the cause is for the log only.
 type Error struct {
-	Code    Code
-	Message string
-	Fields  []Field
-	cause   error
+	Code       Code
+	Message    string
+	Fields     []Field
+	RetryAfter time.Duration // 0: as is usual for the code
+	cause      error
 }
 
 func (e *Error) Error() string {

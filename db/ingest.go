@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,7 +200,7 @@ func (a *attempt) firstOfEachKey() []*metering.Event {
 		keyed = append(keyed, e)
 	}
 	slices.SortFunc(keyed, func(a, b *metering.Event) int {
-		return bytes.Compare([]byte(a.IdempotencyKey), []byte(b.IdempotencyKey))
+		return strings.Compare(a.IdempotencyKey, b.IdempotencyKey)
 	})
 	return keyed
 }

@@ -183,12 +183,8 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 			return windows, true, nil
 		}
 	}
-	for _, edge := range edges {
-		if add(edge) {
-			return windows, true, nil
-		}
-	}
-	return windows, false, rows.Err()
+	full := slices.ContainsFunc(edges, add)
+	return windows, full, rows.Err()
 }
 
 func before(a, b windowPart) bool {

@@ -125,7 +125,7 @@ type answer struct {
 	body   string
 }
 
-// send makes a request with the bundle's admin key; headers are "Name: value".
+// send makes a request, and holds its answer to the OpenAPI document, with the bundle's admin key; headers are "Name: value".
 func (b *bundle) send(t testing.TB, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
@@ -143,7 +143,9 @@ func (b *bundle) send(t testing.TB, method, path, body string, headers ...string
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return answer{response.StatusCode, response.Header, string(text)}
+	a := answer{response.StatusCode, response.Header, string(text)}
+	a.documented(t, r)
+	return a
 }
 
 // problem requires that an answer is a complete problem of that kind.

@@ -16,7 +16,7 @@ import (
 // canary is in every bad value; no answer may repeat it.
 const canary = "CANARY"
 
-type documented struct {
+type openAPI struct {
 	Paths map[string]map[string]struct {
 		OperationID string `json:"operationId"`
 		Parameters  []struct {
@@ -38,11 +38,11 @@ type documented struct {
 	} `json:"components"`
 }
 
-func readDocument(t *testing.T) documented {
+func readDocument(t *testing.T) openAPI {
 	t.Helper()
 	text, _, err := api.Documents()
 	require.NoError(t, err)
-	var d documented
+	var d openAPI
 	require.NoError(t, json.Unmarshal(text, &d))
 	return d
 }

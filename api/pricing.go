@@ -32,7 +32,7 @@ func showPrice(p metering.Price) price {
 type pricing struct {
 	MeterID   string  `json:"meter_id"`
 	MeterSlug string  `json:"meter_slug"`
-	Current   *price  `json:"current" doc:"The version that charges the current period; null where there is none"`
+	Current   *price  `json:"current,omitempty"` // what charges the current period
 	Versions  []price `json:"versions" doc:"Oldest first"`
 }
 

@@ -181,8 +181,8 @@ func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
 	}
 }
 
-//go:generate sh -c "go run ../cmd/odometer openapi >openapi.json"
-//go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json"
+//go:generate sh -c "go run ../cmd/odometer openapi >openapi.json.new && mv openapi.json.new openapi.json"
+//go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json.new && mv openapi-3.0.json.new openapi-3.0.json"
 
 // Documents returns the OpenAPI document and its 3.0 form, indented.
 func Documents() (v31, v30 []byte, err error) {

@@ -705,8 +705,7 @@ type Price struct {
 
 // Pricing defines model for Pricing.
 type Pricing struct {
-	// Current The version that charges the current period; null where there is none
-	Current   Price  `json:"current"`
+	Current   *Price `json:"current,omitempty"`
 	MeterId   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
 

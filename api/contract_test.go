@@ -1,0 +1,44 @@
+package api_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+)
+
+var contract = sync.OnceValues(func() (routers.Router, error) {
+	_, text, err := api.Documents()
+	if err != nil {
+		return nil, err
+	}
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, err
+	}
+	return legacy.NewRouter(document)
+})
+
+// documented requires that an answer is one that the document describes.
+func (a answer) documented(t testing.TB, request *http.Request) {
+	t.Helper()
+	router, err := contract()
+	require.NoError(t, err)
+	route, parameters, err := router.FindRoute(request)
+	if err != nil {
+		return // not an operation
+	}
+	err = openapi3filter.ValidateResponse(t.Context(), (&openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: request, PathParams: parameters, Route: route},
+		Status:                 a.status,
+		Header:                 a.header,
+	}).SetBodyBytes([]byte(a.body)))
+	require.NoError(t, err, "%s %s", request.Method, request.URL.Path)
+}

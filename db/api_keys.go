@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -94,4 +95,31 @@ func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
 	})
+}
+
+// KeyUse is a key that is in use.
+type KeyUse struct {
+	Tenant metering.TenantID
+	Key    metering.KeyID
+}
+
+// Used notes that keys of any tenants are in use, at most once a minute for
+// each. A key that another replica is noting is left to it.
+func (s APIKeys) Used(ctx context.Context, uses []KeyUse, now time.Time) error {
+	tenants, keys := make([]metering.TenantID, len(uses)), make([]metering.KeyID, len(uses))
+	for i, u := range uses {
+		tenants[i], keys[i] = u.Tenant, u.Key
+	}
+	_, err := s.pool.Exec(ctx, `
+		with used as (
+		  select k.tenant_id, k.id
+		  from unnest($1::bigint[], $2::bigint[]) as u (tenant_id, id)
+		  join api_keys k on k.tenant_id = u.tenant_id and k.id = u.id
+		  where k.last_used_at is null or k.last_used_at <= $3::timestamptz - interval '1 minute'
+		  for no key update of k skip locked
+		)
+		update api_keys k set last_used_at = $3
+		from used u
+		where k.tenant_id = u.tenant_id and k.id = u.id`, tenants, keys, now)
+	return coded(err)
 }

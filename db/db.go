@@ -27,17 +27,20 @@ import (
 type DB struct {
 	pool *pgxpool.Pool
 
-	Tenants   Tenants
-	APIKeys   APIKeys
-	Customers Customers
-	Meters    Meters
-	Prices    Prices
-	Backfills Backfills
-	Usage     Usage
-	Events    Events
-	Providers Providers
-	Ledger    Ledger
-	Syncs     Syncs
+	Tenants     Tenants
+	APIKeys     APIKeys
+	HMACSecrets HMACSecrets
+	RequestIDs  RequestIDs
+	AuditLog    AuditLog
+	Customers   Customers
+	Meters      Meters
+	Prices      Prices
+	Backfills   Backfills
+	Usage       Usage
+	Events      Events
+	Providers   Providers
+	Ledger      Ledger
+	Syncs       Syncs
 }
 
 // querier is what a pool and a transaction have in common.
@@ -82,18 +85,21 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return &DB{
-		pool:      pool,
-		Tenants:   Tenants{pool},
-		APIKeys:   APIKeys{pool},
-		Customers: Customers{pool},
-		Meters:    Meters{pool},
-		Prices:    Prices{pool},
-		Backfills: Backfills{pool},
-		Usage:     Usage{pool},
-		Events:    Events{pool},
-		Providers: Providers{pool},
-		Ledger:    Ledger{pool},
-		Syncs:     Syncs{pool},
+		pool:        pool,
+		Tenants:     Tenants{pool},
+		APIKeys:     APIKeys{pool},
+		HMACSecrets: HMACSecrets{pool},
+		RequestIDs:  RequestIDs{pool},
+		AuditLog:    AuditLog{pool},
+		Customers:   Customers{pool},
+		Meters:      Meters{pool},
+		Prices:      Prices{pool},
+		Backfills:   Backfills{pool},
+		Usage:       Usage{pool},
+		Events:      Events{pool},
+		Providers:   Providers{pool},
+		Ledger:      Ledger{pool},
+		Syncs:       Syncs{pool},
 	}, nil
 }
 
@@ -126,13 +132,6 @@ func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
 	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
 	return epoch, err
-}
-
-// audit records who changed what, in the transaction that changes it.
-func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, subject string) error {
-	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, subject) values ($1, $2, $3, $4)`,
-		tenant, actor, action, subject)
-	return err
 }
 
 // SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).

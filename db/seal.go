@@ -17,8 +17,11 @@ import (
 // tenant and the purpose that it was sealed for.
 type Purpose string
 
-// ProviderSecret seals the credentials of a billing provider.
-const ProviderSecret Purpose = "billing_providers.secret"
+// What secrets are sealed for.
+const (
+	ProviderSecret Purpose = "billing_providers.secret"
+	SigningSecret  Purpose = "hmac_secrets.secret"
+)
 
 // Keyring holds the key-encryption keys: the first seals, all of them open, so
 // that a key is replaced by putting the new one in front.

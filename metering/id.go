@@ -16,6 +16,8 @@ type (
 	PeriodID     int64
 	ProviderID   int64
 	KeyID        int64
+	HMACSecretID int64
+	AuditID      int64
 	MemberID     int64
 )
 
@@ -29,6 +31,9 @@ func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(i
 func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
 
+func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
+func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
+
 // ParseTenantID reads the outside form, "ten_42".
 func ParseTenantID(s string) (TenantID, bool) {
 	n, ok := parseID(s, "ten_")
@@ -39,6 +44,12 @@ func ParseTenantID(s string) (TenantID, bool) {
 func ParseCustomerID(s string) (CustomerID, bool) {
 	n, ok := parseID(s, "cus_")
 	return CustomerID(n), ok
+}
+
+// ParseHMACSecretID reads the outside form, "sec_42".
+func ParseHMACSecretID(s string) (HMACSecretID, bool) {
+	n, ok := parseID(s, "sec_")
+	return HMACSecretID(n), ok
 }
 
 // ParseMemberID reads the outside form, "member_42".

@@ -94,8 +94,8 @@ const (
 	ScopeIngestOnly Scope = "ingest_only"
 )
 
-// Actor is who asked for a change: "key_12", "member_12", or "operator" at the
-// command line.
+// Actor is who asked for a change: "key_12", "sec_3", "member_12", or
+// "operator" at the command line.
 type Actor string
 
 // Operator is whoever runs the odometer command itself.
@@ -115,6 +115,4 @@ type APIKey struct {
 }
 
 // Live says whether the key is accepted at now.
-func (k APIKey) Live(now time.Time) bool {
-	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
-}
+func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt, now) }

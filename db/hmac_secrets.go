@@ -1,0 +1,106 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// HMACSecrets keeps the sealed secrets that tenants' services sign with.
+type HMACSecrets struct{ pool *pgxpool.Pool }
+
+// Signers is a tenant and the secrets of it that were not revoked. Whether one
+// has expired is for the caller to say, who has the time.
+type Signers struct {
+	Tenant  metering.Tenant
+	Secrets []metering.HMACSecret
+}
+
+const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at`
+
+func hmacSecretFields(h *metering.HMACSecret) []any {
+	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt}
+}
+
+// Create stores a sealed secret, or answers CodeConflict when as many as may be
+// are live at now.
+func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		// Two that are made at once wait for each other here.
+		if _, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant); err != nil {
+			return err
+		}
+		var live int
+		err := tx.QueryRow(ctx, `
+			select count(*) from hmac_secrets
+			where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)`,
+			tenant, now).Scan(&live)
+		if err != nil {
+			return err
+		}
+		if live >= metering.MaxHMACSecrets {
+			return metering.Errorf(metering.CodeConflict, "there are %d live HMAC secrets already: revoke one first", live)
+		}
+		err = tx.QueryRow(ctx, `
+			insert into hmac_secrets as h (tenant_id, name, scope, secret, last_four, created_by, expires_at)
+			values ($1, $2, $3, $4, $5, $6, $7)
+			returning `+hmacSecretColumns,
+			tenant, secret.Name, secret.Scope, secret.Sealed, secret.LastFour, actor, secret.ExpiresAt).Scan(hmacSecretFields(&created)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String())
+	})
+	return created, err
+}
+
+// Signers returns the tenants that have secrets. It is how a signed request
+// finds its tenant, so it takes any.
+func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (map[metering.TenantID]Signers, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+hmacSecretColumns+`, `+tenantColumns+`
+		from hmac_secrets h join tenants t on t.id = h.tenant_id
+		where h.tenant_id = any($1) and h.revoked_at is null`, tenants)
+	if err != nil {
+		return nil, coded(err)
+	}
+	found := make(map[metering.TenantID]Signers, len(tenants))
+	var h metering.HMACSecret
+	var t metering.Tenant
+	_, err = pgx.ForEachRow(rows, append(hmacSecretFields(&h), tenantFields(&t)...), func() error {
+		found[t.ID] = Signers{t, append(found[t.ID].Secrets, h)}
+		return nil
+	})
+	return found, coded(err)
+}
+
+// List returns the tenant's secrets, still sealed, newest first.
+func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID) ([]metering.HMACSecret, error) {
+	rows, err := s.pool.Query(ctx, `select `+hmacSecretColumns+` from hmac_secrets h where h.tenant_id = $1 order by h.id desc`, tenant)
+	if err != nil {
+		return nil, coded(err)
+	}
+	secrets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
+		return h, row.Scan(hmacSecretFields(&h)...)
+	})
+	return secrets, coded(err)
+}
+
+// Revoke makes a secret invalid from the moment it returns. Revoking again changes nothing.
+func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
+		}
+		return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
+	})
+}

@@ -177,8 +177,9 @@ func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
 	b := newBench(t)
 	snapshot := b.prepare(t).Send.ID
 	run[struct{}](t, b, b.do.SettleSnapshot, activities.SettleSnapshotInput{TenantID: b.tenant, SnapshotID: snapshot, Refusal: "save another URL"})
-	again := b.prepare(t)
-	require.NotNil(t, again.Send)
+	require.Nil(t, b.prepare(t).Send, "this pass has been told no")
+	again := run[activities.PrepareSnapshotResult](t, b, b.do.PrepareSnapshot,
+		activities.PrepareSnapshotInput{TenantID: b.tenant, CustomerID: b.customer, After: 1})
 	require.NotEqual(t, snapshot, again.Send.ID)
 	require.EqualValues(t, 2, again.Send.Sequence)
 }

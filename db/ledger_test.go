@@ -190,10 +190,29 @@ func TestARefusedSnapshotIsReplacedByTheNextSequence(t *testing.T) {
 	refused := b.prepare(0).Send
 	b.mark(refused)
 	b.settle(refused.ID, db.Rejected)
-	next := b.prepare(0)
+	require.Nil(t, b.prepare(0).Send, "this pass has been told no")
+	next := b.prepare(refused.Sequence)
 	require.EqualValues(t, 2, next.Send.Sequence)
 	_, err := b.store.Ledger.MarkSent(t.Context(), b.tenant, refused.ID, b.now, lease)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "a settled snapshot is never sent again")
+}
+
+func TestARefusedPeriodDoesNotHoldBackTheNext(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	b.now = metering.CalendarPeriod(b.now, time.UTC).End.Add(time.Hour)
+	closed := b.prepare(0).Send
+	b.mark(closed)
+	b.settle(closed.ID, db.Rejected)
+	next := b.prepare(0).Send
+	require.True(t, next.Period.Start.Equal(closed.Period.End))
+	b.mark(next)
+	b.settle(next.ID, db.Acknowledged)
+	done := b.prepare(0)
+	require.Nil(t, done.Send)
+	require.Equal(t, []uuid.UUID{next.ID}, done.UpToDate)
+	require.True(t, b.prepare(next.Sequence).Send.Period.Start.Equal(closed.Period.Start), "the next pass tries it again")
 }
 
 func TestALeaseKeepsOthersFromSending(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +32,8 @@ type Snapshot struct {
 // PrepareSnapshot returns the customer's unsettled snapshot or makes the next
 // one, for the oldest unfrozen period that changed since its last acknowledged
 // one. Snapshots with a sequence above after belong to the caller's own pass:
-// a period that has one is up to date, however its usage has grown since.
+// a period that has one is done with, however its usage has grown since, and
+// also if it was refused, so that it does not hold back the others.
 // Everything is read at one instant.
 func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time) (prepared Prepared, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
@@ -90,18 +92,26 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		if err != nil {
 			return Prepared{}, err
 		}
-		result.Skipped = skipped
-		if len(lines) == 0 {
-			continue
-		}
-		if latest.acknowledged() && (latest.sequence > after || sameLines(latest.lines, lines)) {
+		result.skip(skipped)
+		ours := latest.sequence > after
+		switch {
+		case len(lines) == 0 || ours && latest.status == Rejected:
+		case latest.status == Acknowledged && (ours || sameLines(latest.lines, lines)):
 			result.UpToDate = append(result.UpToDate, latest.id)
-			continue
+		default:
+			result.Send, err = b.store(period, provider.ID, lines)
+			return result, err
 		}
-		result.Send, err = b.store(period, provider.ID, lines)
-		return Prepared{Send: result.Send, Skipped: skipped}, err
 	}
 	return result, nil
+}
+
+func (p *Prepared) skip(meters []metering.SkippedMeter) {
+	for _, m := range meters {
+		if !slices.ContainsFunc(p.Skipped, func(known metering.SkippedMeter) bool { return known.MeterID == m.MeterID }) {
+			p.Skipped = append(p.Skipped, m)
+		}
+	}
 }
 
 // unsettled returns the snapshot that has to be settled before another is
@@ -143,8 +153,6 @@ type told struct {
 	status   SnapshotStatus
 	lines    []line
 }
-
-func (t told) acknowledged() bool { return t.status == Acknowledged }
 
 func (b *bill) latest(period metering.Period) (told, error) {
 	var t told

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -117,33 +116,50 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 }
 
 // send tells the provider what it has not been told, one snapshot at a time.
-// Its error is one that no answer to the requests can explain.
-func (s *syncCustomer) send(ctx workflow.Context, after int64) (activities.FinishSyncInput, error) {
+// What is refused for one period does not hold back the others. Its error is
+// one that no answer to the requests can explain.
+func (s *syncCustomer) send(ctx workflow.Context, after int64) (answer activities.FinishSyncInput, err error) {
 	for {
 		var prepared activities.PrepareSnapshotResult
 		err := workflow.ExecuteActivity(storing(ctx, "read totals, write the next snapshot"), do.PrepareSnapshot,
 			activities.PrepareSnapshotInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after}).Get(ctx, &prepared)
 		if _, message, ok := problemOf(err); ok {
-			return activities.FinishSyncInput{Problem: message}, nil
+			answer.Problem = message
+			return answer, nil
 		}
 		if err != nil {
-			return activities.FinishSyncInput{}, err
+			return answer, err
 		}
 		if prepared.Send == nil {
-			return activities.FinishSyncInput{Snapshots: prepared.UpToDate, Skipped: prepared.Skipped}, nil
+			answer.Snapshots = append(answer.Snapshots, prepared.UpToDate...)
+			answer.Skipped = prepared.Skipped
+			return answer, nil
 		}
-		problem, err := s.deliver(ctx, *prepared.Send)
-		if problem != "" || err != nil {
-			return activities.FinishSyncInput{Problem: problem, Snapshots: []uuid.UUID{prepared.Send.ID}}, err
+		end, err := s.deliver(ctx, *prepared.Send)
+		if err != nil {
+			return answer, err
+		}
+		if end.problem != "" {
+			answer.Problem = end.problem
+			answer.Snapshots = append(answer.Snapshots, prepared.Send.ID)
+		}
+		if end.unsettled {
+			return answer, nil
 		}
 	}
 }
 
+// ending is what came of a snapshot. The problem says what an operator has to do.
+type ending struct {
+	problem   string
+	unsettled bool // it stays the next one to send
+}
+
 // deliver sends one snapshot until the provider has decided on it, and records
-// the decision. The problem says what an operator has to do.
-func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapshot) (problem string, err error) {
+// the decision.
+func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapshot) (ending, error) {
 	if err := s.index(ctx, periodAttribute.ValueSet(snapshot.PeriodStart.Format(time.DateOnly))); err != nil {
-		return "", err
+		return ending{}, err
 	}
 	s.report(ctx, snapshot, "sending")
 	name := fmt.Sprintf("snapshot %d, period from %s", snapshot.Sequence, snapshot.PeriodStart.Format(time.DateOnly))
@@ -152,29 +168,29 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	switch {
 	case refused && code == string(metering.CodeConflict):
 		s.report(ctx, snapshot, "overtaken: "+refusal)
-		return "", nil // it was settled or its account replaced meanwhile: preparing again finds what is left
+		return ending{}, nil // it was settled or its account replaced meanwhile: preparing again finds what is left
 	case refused && code != string(metering.CodeProviderRefuse):
 		s.report(ctx, snapshot, refusal)
-		return refusal, nil
+		return ending{refusal, true}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
-		return "", err
+		return ending{}, err
 	case err != nil && !refused: // what is tried again ends only when its time is over
 		s.report(ctx, snapshot, "no answer until the deadline")
-		return "the provider did not answer until the period's deadline; sync again once it does", nil
+		return ending{"the provider did not answer until the period's deadline; sync again once it does", true}, nil
 	}
 	err = workflow.ExecuteActivity(storing(ctx, "settle "+name), do.SettleSnapshot, activities.SettleSnapshotInput{
 		TenantID: s.TenantID, SnapshotID: snapshot.ID, Status: answer.Status, Refusal: refusal,
 	}).Get(ctx, nil)
 	if err != nil {
-		return "", err
+		return ending{}, err
 	}
 	if refused {
 		s.report(ctx, snapshot, "refused: "+refusal)
-		return refusal, nil
+		return ending{problem: refusal}, nil
 	}
 	s.result.Sent++
 	s.report(ctx, snapshot, fmt.Sprintf("acknowledged (%d)", answer.Status))
-	return "", nil
+	return ending{}, nil
 }
 
 // silence is how long a provider may take before a new request makes the run

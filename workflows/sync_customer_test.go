@@ -38,6 +38,9 @@ type world struct {
 	sequence int64
 	deadline time.Time
 
+	older     int   // further periods whose snapshots come first
+	ours      int64 // the sequence that carried the total last
+	refused   bool
 	unsettled *activities.Snapshot
 	carries   int // by the unsettled snapshot
 	settled   []activities.SettleSnapshotInput
@@ -71,7 +74,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) beginSync(context.Context, activities.BeginSyncInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
-	w.requests = nil
+	w.requests, w.refused = nil, false
 	return activities.BeginSyncResult{Syncs: taken, After: w.sequence}, nil
 }
 
@@ -79,12 +82,17 @@ func (w *world) prepareSnapshot(_ context.Context, in activities.PrepareSnapshot
 	if err := w.prepare(); err != nil {
 		return activities.PrepareSnapshotResult{}, activities.Failure(err)
 	}
-	if w.unsettled == nil && (w.told == w.total || w.sequence > in.After) {
+	if w.unsettled == nil && (w.told == w.total || w.refused || w.older == 0 && w.ours > in.After) {
 		return activities.PrepareSnapshotResult{UpToDate: []uuid.UUID{{1}}, Skipped: []activities.Skipped{{MeterID: 9, Reason: "because"}}}, nil
 	}
 	if w.unsettled == nil {
 		w.sequence++
 		w.carries = w.total
+		w.ours = w.sequence
+		if w.older > 0 {
+			w.older--
+			w.carries, w.ours = w.told, 0
+		}
 		w.unsettled = &activities.Snapshot{ID: uuid.New(), Sequence: w.sequence, Deadline: w.deadline}
 	}
 	return activities.PrepareSnapshotResult{Send: w.unsettled}, nil
@@ -100,6 +108,7 @@ func (w *world) deliverSnapshot(context.Context, activities.DeliverSnapshotInput
 
 func (w *world) settleSnapshot(_ context.Context, in activities.SettleSnapshotInput) error {
 	w.settled = append(w.settled, in)
+	w.refused = in.Refusal != "" && w.older == 0 && w.carries == w.total
 	if in.Refusal == "" {
 		w.told = w.carries
 	}
@@ -236,6 +245,23 @@ func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
 	require.Zero(t, w.told)
 }
 
+func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.total, w.older = 5, 1
+	w.deliver = func(attempt int) error {
+		if attempt == 1 {
+			return metering.Errorf(metering.CodeProviderRefuse, "that month is closed")
+		}
+		return nil
+	}
+	w.request(0)
+	_, err := w.run(t)
+	require.ErrorContains(t, err, "that month is closed")
+	require.Equal(t, 5, w.told)
+	require.Equal(t, "that month is closed", w.finished[0].Problem)
+	require.Len(t, w.finished[0].Snapshots, 2, "the refused one and what holds")
+}
+
 func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -320,7 +346,7 @@ func TestSyncCustomerPreparesAgainWhereASnapshotWasOvertaken(t *testing.T) {
 	w.request(0)
 	w.prepare = func() error {
 		if w.attempts == 1 && w.unsettled == nil {
-			w.sequence-- // what was given up does not count as this pass's
+			w.ours = 0 // what was given up does not count as this pass's
 		}
 		return nil
 	}

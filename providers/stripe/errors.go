@@ -1,0 +1,155 @@
+package stripe
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// Refusals that ask for something else than putting the request right.
+var (
+	// ErrNotLegacy asks to find the item's mechanism anew.
+	ErrNotLegacy = errors.New("the subscription item is not on Stripe's legacy metered billing")
+	// ErrOutsidePeriod says that the item's period ended: meters take its usage for another hour, usage records do not.
+	ErrOutsidePeriod = errors.New("the subscription's current period does not hold the timestamp")
+)
+
+// Answer is what Stripe said, without its body.
+type Answer struct {
+	Status     int           // 0 when none came
+	Code       string        // Stripe's error code; "" also where an error has none
+	RequestID  string        // finds the request in Stripe's own log
+	RetryAfter time.Duration // 0 when it did not ask for patience
+	Replayed   bool          // what Stripe saved for the idempotency key, not a new attempt
+	Duplicate  bool          // Stripe has an event with this identifier already
+}
+
+// AnswerOf returns the answer behind an error of this package.
+func AnswerOf(err error) Answer {
+	var said *answered
+	if !errors.As(err, &said) {
+		return Answer{}
+	}
+	return said.Answer
+}
+
+// answered is the cause of every error after a call: words of Stripe's that
+// are safe in a log. Its messages are not, they repeat what was sent.
+type answered struct {
+	Answer
+	kind, param string
+	cause       error
+}
+
+func (a *answered) Error() string {
+	text := fmt.Sprintf("status %d", a.Status)
+	for _, part := range [][2]string{{"type", a.kind}, {"code", a.Code}, {"param", a.param}, {"request", a.RequestID}} {
+		if part[1] != "" {
+			text += ", " + part[0] + " " + part[1]
+		}
+	}
+	if a.cause != nil {
+		text += ": " + a.cause.Error()
+	}
+	return text
+}
+
+func (a *answered) Unwrap() error { return a.cause }
+
+// word lets through what looks like one of Stripe's own names.
+func word(text string) string {
+	if !wordPattern.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+var wordPattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
+
+// Stripe gives these no error code.
+const (
+	duplicateText = "event already exists with identifier"
+	notLegacyText = "not on the legacy metered billing system"
+	wrongTimeText = "cannot create the usage record with this timestamp"
+)
+
+// judge is the one table of what Stripe's answers mean.
+func judge(x *exchange, err error) (Answer, error) {
+	said := &answered{Answer: Answer{
+		Status:     x.status,
+		RequestID:  word(x.header.Get("Request-Id")),
+		RetryAfter: providers.RetryAfter(x.header.Get("Retry-After"), time.Now()),
+		Replayed:   x.header.Get("Idempotent-Replayed") == "true",
+	}}
+	if err == nil && x.status >= 200 && x.status < 300 {
+		return said.Answer, nil
+	}
+	var problem *stripego.Error
+	message := ""
+	if errors.As(err, &problem) {
+		said.Code, said.kind, said.param = word(string(problem.Code)), word(string(problem.Type)), word(problem.Param)
+		message = strings.ToLower(problem.Msg)
+	}
+	if x.status == http.StatusBadRequest && (strings.Contains(message, duplicateText) || said.Code == "duplicate_meter_event") {
+		said.Duplicate = true
+		return said.Answer, nil
+	}
+	if x.status == 0 {
+		said.cause = unanswered(err)
+	}
+	return said.Answer, said.verdict(message)
+}
+
+func (a *answered) verdict(message string) error {
+	down := func(format string, args ...any) error {
+		return metering.Errorf(metering.CodeProviderDown, format, args...).Because(a)
+	}
+	refuse := func(format string, args ...any) error {
+		return metering.Errorf(metering.CodeProviderRefuse, format, args...).Because(a)
+	}
+	switch {
+	case a.Status == 0:
+		return down("Stripe did not answer")
+	case a.Status < 400:
+		return down("Stripe's answer could not be read")
+	case a.Status == http.StatusTooManyRequests || a.Code == string(stripego.ErrorCodeLockTimeout):
+		return down("Stripe asked for patience")
+	case a.Status >= 500 && a.Replayed:
+		return down("Stripe repeats the %d that it saved for this idempotency key", a.Status)
+	case a.Status >= 500 || a.Status == http.StatusConflict || a.Status == http.StatusRequestTimeout ||
+		a.Status == http.StatusFailedDependency || a.Status == http.StatusTooEarly:
+		return down("Stripe answered %d", a.Status)
+	case a.Status == http.StatusUnauthorized:
+		return refuse("Stripe does not accept the API key; save the key again")
+	case a.Status == http.StatusForbidden:
+		return refuse("the API key lacks a permission at Stripe; save the key again with one that has it")
+	case strings.Contains(message, notLegacyText):
+		a.cause = ErrNotLegacy
+		return refuse("the subscription item takes meter events, not usage records; sync again")
+	case strings.Contains(message, wrongTimeText):
+		a.cause = ErrOutsidePeriod
+		return refuse("the subscription's current period at Stripe does not hold this usage, and usage records are taken only while their period runs")
+	case a.kind == string(stripego.ErrorTypeIdempotency):
+		return refuse("Stripe saw this idempotency key with another request")
+	default:
+		return refuse("Stripe refused with %s; its log says why", strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code)))
+	}
+}
+
+// unanswered drops the URL, which net/http puts in front and which names the customer.
+func unanswered(err error) error {
+	var call *url.Error
+	if errors.As(err, &call) {
+		return call.Err
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Invoice is what Stripe bills or will bill.
+type Invoice struct {
+	ID             string
+	CustomerID     string
+	SubscriptionID string // "" where none made it
+	Status         string // draft, open, paid, uncollectible or void
+	BillingReason  string // subscription_cycle: a period's end made it
+	Currency       string // ISO 4217
+	Total          metering.Decimal
+	PeriodStart    time.Time // of the period that ended
+	PeriodEnd      time.Time
+	CreatedAt      time.Time
+	FinalizedAt    time.Time // zero while it is a draft
+	Lines          []InvoiceLine
+}
+
+// InvoiceLine is one line of an invoice, before tax and discounts.
+type InvoiceLine struct {
+	ItemID      string // of the subscription; "" where no item made it
+	PriceID     string
+	Quantity    metering.Decimal
+	Amount      metering.Decimal
+	PeriodStart time.Time
+	PeriodEnd   time.Time
+	Proration   bool
+}
+
+// Invoice returns an invoice with all of its lines.
+func (c *Client) Invoice(ctx context.Context, key, id string) (Invoice, error) {
+	var in invoice
+	if err := c.read(ctx, key, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
+		return Invoice{}, fmt.Errorf("get invoice: %w", err)
+	}
+	if in.Lines.HasMore {
+		lines, err := list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
+		if err != nil {
+			return Invoice{}, fmt.Errorf("list invoice lines: %w", err)
+		}
+		in.Lines.Data = lines
+	}
+	return in.invoice(), nil
+}
+
+// Since 2025-03-31 what made an invoice or a line is its parent:
+// https://docs.stripe.com/changelog/basil/2025-03-31/adds-new-parent-field-to-invoicing-objects
+type invoice struct {
+	ID            string           `json:"id"`
+	Customer      reference        `json:"customer"`
+	Status        string           `json:"status"`
+	BillingReason string           `json:"billing_reason"`
+	Currency      string           `json:"currency"`
+	Total         metering.Decimal `json:"total"`
+	PeriodStart   int64            `json:"period_start"`
+	PeriodEnd     int64            `json:"period_end"`
+	Created       int64            `json:"created"`
+	Subscription  reference        `json:"subscription"`
+	Parent        struct {
+		Details struct {
+			Subscription reference `json:"subscription"`
+		} `json:"subscription_details"`
+	} `json:"parent"`
+	Transitions struct {
+		FinalizedAt int64 `json:"finalized_at"`
+	} `json:"status_transitions"`
+	Lines struct {
+		Data    []invoiceLine `json:"data"`
+		HasMore bool          `json:"has_more"`
+	} `json:"lines"`
+}
+
+type invoiceLine struct {
+	ID        string            `json:"id"`
+	Amount    metering.Decimal  `json:"amount"`
+	Quantity  *metering.Decimal `json:"quantity"`
+	Proration bool              `json:"proration"`
+	Item      reference         `json:"subscription_item"`
+	Price     reference         `json:"price"`
+	Pricing   struct {
+		Details struct {
+			Price reference `json:"price"`
+		} `json:"price_details"`
+	} `json:"pricing"`
+	Parent struct {
+		Details struct {
+			Item      reference `json:"subscription_item"`
+			Proration bool      `json:"proration"`
+		} `json:"subscription_item_details"`
+	} `json:"parent"`
+	Period struct {
+		Start int64 `json:"start"`
+		End   int64 `json:"end"`
+	} `json:"period"`
+}
+
+func (l invoiceLine) id() string { return l.ID }
+
+func (in invoice) invoice() Invoice {
+	currency := strings.ToUpper(in.Currency)
+	out := Invoice{
+		ID: in.ID, CustomerID: string(in.Customer), Status: in.Status, BillingReason: in.BillingReason,
+		SubscriptionID: first(in.Subscription, in.Parent.Details.Subscription),
+		Currency:       currency, Total: Amount(in.Total, currency),
+		PeriodStart: instant(in.PeriodStart), PeriodEnd: instant(in.PeriodEnd),
+		CreatedAt: instant(in.Created), FinalizedAt: instant(in.Transitions.FinalizedAt),
+	}
+	for _, l := range in.Lines.Data {
+		line := InvoiceLine{
+			ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(l.Price, l.Pricing.Details.Price),
+			Amount:      Amount(l.Amount, currency),
+			PeriodStart: instant(l.Period.Start), PeriodEnd: instant(l.Period.End),
+			Proration: l.Proration || l.Parent.Details.Proration,
+		}
+		if l.Quantity != nil {
+			line.Quantity = *l.Quantity
+		}
+		out.Lines = append(out.Lines, line)
+	}
+	return out
+}
+
+func first(a, b reference) string {
+	if a != "" {
+		return string(a)
+	}
+	return string(b)
+}
+
+// units lists the currencies whose smallest unit at Stripe is not a hundredth,
+// which are not those of ISO 4217: https://docs.stripe.com/currencies#minor-units
+var units = map[string]metering.Decimal{
+	"BIF": metering.Whole(1), "CLP": metering.Whole(1), "DJF": metering.Whole(1), "GNF": metering.Whole(1),
+	"JPY": metering.Whole(1), "KMF": metering.Whole(1), "KRW": metering.Whole(1), "MGA": metering.Whole(1),
+	"PYG": metering.Whole(1), "RWF": metering.Whole(1), "VND": metering.Whole(1), "VUV": metering.Whole(1),
+	"XAF": metering.Whole(1), "XOF": metering.Whole(1), "XPF": metering.Whole(1),
+	"BHD": metering.MustDecimal("0.001"), "JOD": metering.MustDecimal("0.001"), "KWD": metering.MustDecimal("0.001"),
+	"OMR": metering.MustDecimal("0.001"), "TND": metering.MustDecimal("0.001"),
+}
+
+var hundredth = metering.MustDecimal("0.01")
+
+// Amount is an amount of Stripe's, in smallest units, in the currency itself.
+func Amount(smallest metering.Decimal, currency string) metering.Decimal {
+	unit, ok := units[currency]
+	if !ok {
+		unit = hundredth
+	}
+	return smallest.Mul(unit)
+}

@@ -1,0 +1,219 @@
+package stripe
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+)
+
+// Item is one line of a customer's subscription, with what its price and
+// meter say about usage.
+type Item struct {
+	SubscriptionID    string
+	ItemID            string
+	PriceID           string
+	LookupKey         string
+	PriceMetadata     map[string]string
+	Currency          string // ISO 4217
+	UsageType         string // metered or licensed
+	MeterID           string // "" on the legacy metered billing
+	MeterStatus       string
+	MeterEventName    string
+	MeterFormula      string // sum, count, last, …
+	MeterMetadata     map[string]string
+	MeterMapping      string // by_id: a payload names the customer
+	CustomerKey       string // of an event's payload
+	ValueKey          string // of an event's payload
+	EventTimeWindow   string // hour, day or "": the UTC window of which only the newest event counts
+	PeriodStart       time.Time
+	PeriodEnd         time.Time
+	BillingThresholds bool
+}
+
+// Mechanism is how usage reaches an item.
+type Mechanism string
+
+// What is sent again with the same content changes nothing under any of them;
+// what is sent with another value replaces the former under all but MeterDelta.
+const (
+	UsageRecord Mechanism = "usage_record" // the period's total, at one timestamp of the period
+	MeterWindow Mechanism = "meter_window" // a window's total, in that window
+	MeterDelta  Mechanism = "meter_delta"  // what came since the last entry
+	MeterLast   Mechanism = "meter_last"   // the period's total, later than the last entry
+)
+
+// Overwrites says whether an entry replaces what was sent before it, so that
+// it may be sent under a new idempotency key.
+func (m Mechanism) Overwrites() bool {
+	return m == UsageRecord || m == MeterWindow || m == MeterLast
+}
+
+// Mechanism says how usage is sent to the item, or why it cannot be.
+func (i Item) Mechanism() (Mechanism, string) {
+	switch {
+	case i.UsageType != "metered":
+		return "", fmt.Sprintf("price %s is not metered", i.PriceID)
+	case i.MeterID == "" && i.BillingThresholds:
+		// https://docs.stripe.com/api/usage_records/create: with thresholds, increment is the only action.
+		return "", fmt.Sprintf("subscription %s has billing thresholds, with which Stripe lets no usage be set; move price %s to a meter",
+			i.SubscriptionID, i.PriceID)
+	case i.MeterID == "":
+		return UsageRecord, ""
+	case i.MeterStatus == "inactive":
+		return "", fmt.Sprintf("Stripe's meter %s is inactive", i.MeterID)
+	case i.MeterMapping != "by_id":
+		return "", fmt.Sprintf("Stripe's meter %s does not map events to customers by id", i.MeterID)
+	case i.MeterFormula == "count":
+		return "", fmt.Sprintf("Stripe's meter %s counts events, so no total can be sent to it; use one with formula sum", i.MeterID)
+	case i.MeterFormula == "last": // with a window too: only the newest window counts
+		return MeterLast, ""
+	case i.MeterFormula != "sum":
+		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use one with formula sum", i.MeterID, i.MeterFormula)
+	case i.EventTimeWindow != "":
+		return MeterWindow, ""
+	default:
+		return MeterDelta, ""
+	}
+}
+
+// Items returns what the customer is subscribed to: the items of its active,
+// trialing and past due subscriptions.
+func (c *Client) Items(ctx context.Context, key, customerID string) ([]Item, error) {
+	subscriptions, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID))
+	if err != nil {
+		return nil, fmt.Errorf("list subscriptions: %w", err)
+	}
+	var items []Item
+	for _, s := range subscriptions {
+		if s.Status != "active" && s.Status != "trialing" && s.Status != "past_due" {
+			continue
+		}
+		if s.Items.HasMore {
+			s.Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
+			if err != nil {
+				return nil, fmt.Errorf("list subscription items: %w", err)
+			}
+		}
+		items = append(items, s.items()...)
+	}
+	for i := range items {
+		if err := c.addMeter(ctx, key, &items[i]); err != nil {
+			return nil, fmt.Errorf("get meter: %w", err)
+		}
+	}
+	return items, nil
+}
+
+type subscription struct {
+	ID                string     `json:"id"`
+	Status            string     `json:"status"`
+	Customer          reference  `json:"customer"`
+	BillingThresholds thresholds `json:"billing_thresholds"`
+	period
+	Items struct {
+		Data    []subscriptionItem `json:"data"`
+		HasMore bool               `json:"has_more"`
+	} `json:"items"`
+}
+
+func (s subscription) id() string { return s.ID }
+
+// period is on the subscription in versions before 2025-03-31 and on its items since:
+// https://docs.stripe.com/changelog/basil/2025-03-31/deprecate-subscription-current-period-start-and-end
+type period struct {
+	Start int64 `json:"current_period_start"`
+	End   int64 `json:"current_period_end"`
+}
+
+type subscriptionItem struct {
+	ID                string     `json:"id"`
+	BillingThresholds thresholds `json:"billing_thresholds"`
+	period
+	Price struct {
+		ID        string            `json:"id"`
+		Currency  string            `json:"currency"`
+		LookupKey string            `json:"lookup_key"`
+		Metadata  map[string]string `json:"metadata"`
+		Recurring struct {
+			UsageType string    `json:"usage_type"`
+			Meter     reference `json:"meter"`
+		} `json:"recurring"`
+	} `json:"price"`
+}
+
+func (i subscriptionItem) id() string { return i.ID }
+
+// thresholds says whether there are any.
+type thresholds bool
+
+func (t *thresholds) UnmarshalJSON(text []byte) error {
+	*t = string(text) != "null"
+	return nil
+}
+
+func (s subscription) items() []Item {
+	var items []Item
+	for _, i := range s.Items.Data {
+		at := i.period
+		if at.End == 0 {
+			at = s.period
+		}
+		items = append(items, Item{
+			SubscriptionID: s.ID, ItemID: i.ID, PriceID: i.Price.ID, LookupKey: i.Price.LookupKey,
+			PriceMetadata: i.Price.Metadata, Currency: strings.ToUpper(i.Price.Currency),
+			UsageType: i.Price.Recurring.UsageType, MeterID: string(i.Price.Recurring.Meter),
+			PeriodStart: instant(at.Start), PeriodEnd: instant(at.End),
+			BillingThresholds: bool(s.BillingThresholds || i.BillingThresholds),
+		})
+	}
+	return items
+}
+
+type meter struct {
+	EventName       string            `json:"event_name"`
+	EventTimeWindow string            `json:"event_time_window"`
+	Status          string            `json:"status"`
+	Metadata        map[string]string `json:"metadata"`
+	Aggregation     struct {
+		Formula string `json:"formula"`
+	} `json:"default_aggregation"`
+	CustomerMapping struct {
+		Type string `json:"type"`
+		Key  string `json:"event_payload_key"`
+	} `json:"customer_mapping"`
+	ValueSettings struct {
+		Key string `json:"event_payload_key"`
+	} `json:"value_settings"`
+}
+
+// meterKey tells the meters of two accounts apart without keeping their keys.
+type meterKey struct {
+	account [sha256.Size]byte
+	meter   string
+}
+
+// addMeter completes an item. All of a meter that matters here never changes
+// at Stripe but its status, so only active ones are remembered.
+func (c *Client) addMeter(ctx context.Context, key string, i *Item) error {
+	if i.MeterID == "" {
+		return nil
+	}
+	at := meterKey{sha256.Sum256([]byte(key)), i.MeterID}
+	m, known := c.meters.Get(at)
+	if !known {
+		if err := c.read(ctx, key, stripego.FormatURLPath("/v1/billing/meters/%s", i.MeterID), nil, &m); err != nil {
+			return err
+		}
+		if m.Status == "active" {
+			c.meters.Add(at, m)
+		}
+	}
+	i.MeterStatus, i.MeterEventName, i.MeterFormula = m.Status, m.EventName, m.Aggregation.Formula
+	i.EventTimeWindow, i.MeterMetadata = m.EventTimeWindow, m.Metadata
+	i.MeterMapping, i.CustomerKey, i.ValueKey = m.CustomerMapping.Type, m.CustomerMapping.Key, m.ValueSettings.Key
+	return nil
+}

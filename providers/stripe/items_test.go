@@ -1,0 +1,171 @@
+package stripe_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+func TestItemsSayTheSameInEveryVersion(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2023-10-16", "2025-03-31.basil", "2026-08-26.dahlia"} {
+		b := setupVersion(t, version)
+		items, err := b.client.Items(t.Context(), key, "cus_1")
+		require.NoError(t, err)
+		require.Len(t, items, 6)
+		require.Equal(t, stripe.Item{
+			SubscriptionID: "sub_cus_1", ItemID: "si_legacy_cus_1", PriceID: "price_legacy", LookupKey: "storage",
+			PriceMetadata: map[string]string{}, Currency: "USD", UsageType: "metered", PeriodStart: march, PeriodEnd: april,
+		}, items[0], version)
+		require.Equal(t, stripe.Item{
+			SubscriptionID: "sub_cus_1", ItemID: "si_window_cus_1", PriceID: "price_window",
+			PriceMetadata: map[string]string{"meter_slug": "minutes"}, Currency: "USD", UsageType: "metered",
+			MeterID: "mtr_window", MeterStatus: "active", MeterEventName: "minutes", MeterFormula: "sum", MeterMapping: "by_id",
+			CustomerKey: "who", ValueKey: "amount", EventTimeWindow: "hour", PeriodStart: march, PeriodEnd: april,
+		}, items[2], version)
+		require.Equal(t, map[string]string{"meter_slug": "seats"}, items[3].MeterMetadata)
+	}
+}
+
+func TestEveryItemIsFoundHoweverManyPagesTheyFill(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_many"}}}
+	for n := range 103 {
+		in.Subscriptions = append(in.Subscriptions, stripetest.Subscription{
+			ID: fmt.Sprintf("sub_%d", n), Customer: "cus_many", Items: []stripetest.Item{{Price: "price_delta"}},
+		})
+	}
+	for range 12 {
+		in.Subscriptions[5].Items = append(in.Subscriptions[5].Items, stripetest.Item{Price: "price_legacy"})
+	}
+	require.NoError(t, b.fake.Seed(in))
+	items, err := b.client.Items(t.Context(), key, "cus_many")
+	require.NoError(t, err)
+	require.Len(t, items, 103+12)
+	seen := map[string]bool{}
+	for _, i := range items {
+		seen[i.ItemID] = true
+		require.NotZero(t, i.PeriodEnd)
+	}
+	require.Len(t, seen, 103+12)
+}
+
+func TestOnlySubscriptionsThatAreBilledCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_2"}}}
+	for _, status := range []string{"active", "trialing", "past_due", "canceled", "unpaid", "incomplete", "incomplete_expired", "paused"} {
+		in.Subscriptions = append(in.Subscriptions, stripetest.Subscription{
+			Customer: "cus_2", Status: status, Items: []stripetest.Item{{ID: "si_" + status, Price: "price_legacy"}},
+		})
+	}
+	require.NoError(t, b.fake.Seed(in))
+	items, err := b.client.Items(t.Context(), key, "cus_2")
+	require.NoError(t, err)
+	var ids []string
+	for _, i := range items {
+		ids = append(ids, i.ItemID)
+	}
+	require.ElementsMatch(t, []string{"si_active", "si_trialing", "si_past_due"}, ids)
+}
+
+func TestACustomerThatStripeDoesNotKnowIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := setup(t).client.Items(t.Context(), key, "cus_unknown")
+	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+	require.ErrorContains(t, err, "Stripe refused with 400 resource_missing")
+	require.Equal(t, "resource_missing", stripe.AnswerOf(err).Code)
+	requireSafe(t, err)
+}
+
+func TestAMeterIsReadOncePerAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.fake.Seed(seed("acct_2", "sk_test_other", "cus_1")))
+	reads := func() (n int) {
+		for _, r := range b.fake.State().Requests {
+			if strings.HasPrefix(r.Path, "/v1/billing/meters/") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 3 {
+		_, err := b.client.Items(t.Context(), key, "cus_1")
+		require.NoError(t, err)
+	}
+	require.Equal(t, 4, reads())
+	_, err := b.client.Items(t.Context(), "sk_test_other", "cus_1")
+	require.NoError(t, err)
+	require.Equal(t, 8, reads(), "ids of two accounts are never mistaken for each other")
+}
+
+func TestTheMechanismFollowsTheItem(t *testing.T) {
+	t.Parallel()
+	metered := func(change func(*stripe.Item)) stripe.Item {
+		i := stripe.Item{SubscriptionID: "sub_1", PriceID: "price_1", UsageType: "metered", MeterID: "mtr_1",
+			MeterStatus: "active", MeterFormula: "sum", MeterMapping: "by_id"}
+		change(&i)
+		return i
+	}
+	for name, c := range map[string]struct {
+		item   stripe.Item
+		want   stripe.Mechanism
+		reason string
+	}{
+		"legacy":                {metered(func(i *stripe.Item) { i.MeterID = "" }), stripe.UsageRecord, ""},
+		"sum":                   {metered(func(*stripe.Item) {}), stripe.MeterDelta, ""},
+		"hour":                  {metered(func(i *stripe.Item) { i.EventTimeWindow = "hour" }), stripe.MeterWindow, ""},
+		"day":                   {metered(func(i *stripe.Item) { i.EventTimeWindow = "day" }), stripe.MeterWindow, ""},
+		"last":                  {metered(func(i *stripe.Item) { i.MeterFormula = "last" }), stripe.MeterLast, ""},
+		"last, hour":            {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "last", "hour" }), stripe.MeterLast, ""},
+		"meter with thresholds": {metered(func(i *stripe.Item) { i.BillingThresholds = true }), stripe.MeterDelta, ""},
+		"count":                 {metered(func(i *stripe.Item) { i.MeterFormula = "count" }), "", "counts events, so no total can be sent"},
+		"count, hour":           {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "count", "hour" }), "", "counts events"},
+		"max":                   {metered(func(i *stripe.Item) { i.MeterFormula = "max" }), "", `has formula "max"`},
+		"inactive":              {metered(func(i *stripe.Item) { i.MeterStatus = "inactive" }), "", "meter mtr_1 is inactive"},
+		"mapping":               {metered(func(i *stripe.Item) { i.MeterMapping = "by_email" }), "", "does not map events to customers by id"},
+		"licensed":              {metered(func(i *stripe.Item) { i.UsageType = "licensed" }), "", "price price_1 is not metered"},
+		"legacy with thresholds": {metered(func(i *stripe.Item) { i.MeterID, i.BillingThresholds = "", true }), "",
+			"subscription sub_1 has billing thresholds"},
+	} {
+		got, reason := c.item.Mechanism()
+		require.Equal(t, c.want, got, name)
+		require.Contains(t, reason, c.reason, name)
+		require.Equal(t, c.reason == "", reason == "", name)
+	}
+	for mechanism, overwrites := range map[stripe.Mechanism]bool{
+		stripe.UsageRecord: true, stripe.MeterWindow: true, stripe.MeterLast: true, stripe.MeterDelta: false,
+	} {
+		require.Equal(t, overwrites, mechanism.Overwrites(), mechanism)
+	}
+}
+
+func TestThresholdsAreSeenOnTheSubscriptionAndOnItsItem(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		`{"id":"sub_1","status":"active","billing_thresholds":{"amount_gte":1},"items":{"data":[{"id":"si_1","billing_thresholds":null}]}}`,
+		`{"id":"sub_1","status":"active","billing_thresholds":null,"items":{"data":[{"id":"si_1","billing_thresholds":{"usage_gte":5}}]}}`,
+	} {
+		items, err := serve(t, answer(200, `{"data":[`+body+`]}`)).Items(t.Context(), key, "cus_1")
+		require.NoError(t, err)
+		require.True(t, items[0].BillingThresholds)
+	}
+}
+
+func TestAnItemsOwnPeriodIsItsPeriod(t *testing.T) {
+	t.Parallel()
+	items, err := serve(t, answer(200, `{"data":[{"id":"sub_1","status":"active","current_period_start":1,"current_period_end":2,
+		"items":{"data":[{"id":"si_1","current_period_start":60,"current_period_end":120},{"id":"si_2"}]}}]}`)).Items(t.Context(), key, "cus_1")
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(60, 0).UTC(), items[0].PeriodStart)
+	require.Equal(t, time.Unix(2, 0).UTC(), items[1].PeriodEnd)
+}

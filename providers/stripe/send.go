@@ -1,0 +1,124 @@
+package stripe
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+	"github.com/stripe/stripe-go/v76/billing/meterevent"
+	"github.com/stripe/stripe-go/v76/usagerecord"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Entry is one thing to tell Stripe. It is frozen before it is first sent, and
+// sent again as it was until the answer is known.
+type Entry struct {
+	Mechanism      Mechanism
+	ItemID         string           // of a usage record
+	EventName      string           // of a meter event, as the two keys of its payload
+	CustomerKey    string           // "" is Stripe's default
+	ValueKey       string           // "" is Stripe's default
+	Customer       string           // at Stripe
+	Value          metering.Decimal // whole
+	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in
+	Identifier     string           // of a meter event: Stripe takes it once in at least 24 hours
+	IdempotencyKey string           // Stripe answers the same to it for at least 24 hours
+}
+
+// Bounds of https://docs.stripe.com/api/billing/meter-event/create and https://docs.stripe.com/api/idempotent_requests
+const (
+	maxIdentifierBytes     = 100
+	maxIdempotencyKeyBytes = 255
+)
+
+// maxEventValue: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
+var maxEventValue = metering.MustDecimal("999999999999999")
+
+// Send tells Stripe one entry. The error is CodeProviderDown where the same
+// entry must be sent again, whether or not it was taken, and
+// CodeProviderRefuse where it was not taken and somebody has to act first.
+// An answer that is Replayed with a status of 500 or more comes again for this
+// idempotency key, whatever is tried: an entry that Overwrites may then go out
+// under a new key, with all else as it was.
+func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) {
+	if err := e.check(); err != nil {
+		return Answer{}, err
+	}
+	ctx, x := open(ctx)
+	params := stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}
+	seconds := e.Timestamp.Unix()
+	var err error
+	if e.Mechanism == UsageRecord {
+		quantity, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
+		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
+			Params:           params,
+			SubscriptionItem: &e.ItemID,
+			Action:           stripego.String(stripego.UsageRecordActionSet),
+			Quantity:         &quantity,
+			Timestamp:        &seconds,
+		})
+	} else {
+		_, err = meterevent.Client{B: c.backend, Key: key}.New(&stripego.BillingMeterEventParams{
+			Params:     params,
+			EventName:  &e.EventName,
+			Identifier: &e.Identifier,
+			Payload:    e.payload(),
+			Timestamp:  &seconds,
+		})
+	}
+	return judge(x, err)
+}
+
+func (e Entry) payload() map[string]string {
+	customer, value := e.CustomerKey, e.ValueKey
+	if customer == "" {
+		customer = "stripe_customer_id"
+	}
+	if value == "" {
+		value = "value"
+	}
+	return map[string]string{customer: e.Customer, value: e.Value.String()}
+}
+
+func (e Entry) check() error {
+	switch {
+	case e.IdempotencyKey == "" || len(e.IdempotencyKey) > maxIdempotencyKeyBytes:
+		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
+	case e.Timestamp.IsZero():
+		return metering.Invalid("entry.timestamp", "must be set")
+	case !e.Value.Equal(Whole(e.Value)):
+		return metering.Invalid("entry.value", "must be whole")
+	}
+	switch e.Mechanism {
+	case UsageRecord:
+		return e.checkRecord()
+	case MeterWindow, MeterDelta, MeterLast:
+		return e.checkEvent()
+	default:
+		return metering.Invalid("entry.mechanism", "must be one of Stripe's")
+	}
+}
+
+func (e Entry) checkRecord() error {
+	if e.ItemID == "" {
+		return metering.Invalid("entry.item_id", "must be set")
+	}
+	if _, err := strconv.ParseInt(e.Value.String(), 10, 64); err != nil || e.Value.IsNegative() {
+		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's usage records take quantities from 0 to 2^63-1")
+	}
+	return nil
+}
+
+func (e Entry) checkEvent() error {
+	switch {
+	case e.EventName == "" || e.Customer == "":
+		return metering.Invalid("entry.event_name", "and customer must be set")
+	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
+		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
+	case e.Value.Cmp(maxEventValue) > 0 || e.Value.Cmp(metering.Whole(0).Sub(maxEventValue)) < 0:
+		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's meter events take values of at most 15 digits")
+	}
+	return nil
+}

@@ -1,0 +1,349 @@
+package stripe_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+var mechanisms = []stripe.Mechanism{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
+
+// entry is what a ledger would have frozen for one of cus_1's items.
+func entry(mechanism stripe.Mechanism, version int, value metering.Decimal) stripe.Entry {
+	id := fmt.Sprintf("%s-%d", mechanism, version)
+	e := stripe.Entry{Mechanism: mechanism, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
+	switch mechanism {
+	case stripe.UsageRecord:
+		e.ItemID = "si_legacy_cus_1"
+	case stripe.MeterDelta:
+		e.EventName = "calls"
+	case stripe.MeterWindow:
+		e.EventName, e.CustomerKey, e.ValueKey = "minutes", "who", "amount"
+	case stripe.MeterLast:
+		e.EventName = "seats"
+	}
+	return e
+}
+
+func itemOf(mechanism stripe.Mechanism) string {
+	return map[stripe.Mechanism]string{
+		stripe.UsageRecord: "si_legacy_cus_1", stripe.MeterDelta: "si_delta_cus_1",
+		stripe.MeterWindow: "si_window_cus_1", stripe.MeterLast: "si_last_cus_1",
+	}[mechanism]
+}
+
+func TestEachMechanismBringsStripeToTheTotal(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range mechanisms {
+		b := setup(t)
+		first, second := whole(40), whole(25)
+		if mechanism == stripe.MeterDelta {
+			second = whole(-15)
+		}
+		for version, value := range []metering.Decimal{first, second} {
+			answer, err := b.client.Send(t.Context(), key, entry(mechanism, version, value))
+			require.NoError(t, err, mechanism)
+			require.Equal(t, 200, answer.Status)
+			require.NotEmpty(t, answer.RequestID)
+		}
+		requireDecimal(t, "25", b.fake.Quantity(itemOf(mechanism)), mechanism)
+	}
+}
+
+func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for version, w := range []struct {
+		hour  int
+		value int64
+	}{{0, 10}, {1, 20}, {0, 7}, {2, 1}, {1, 0}} {
+		e := entry(stripe.MeterWindow, version, whole(w.value))
+		e.Timestamp = march.Add(time.Duration(w.hour) * time.Hour)
+		_, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err)
+	}
+	requireDecimal(t, "8", b.fake.Quantity("si_window_cus_1"))
+}
+
+func TestWhatIsSentTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range mechanisms {
+		b := setup(t)
+		e := entry(mechanism, 1, whole(9))
+		_, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err)
+		again, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err)
+		require.True(t, again.Replayed, "the same key: the saved answer")
+		require.False(t, again.Duplicate)
+
+		e.IdempotencyKey = "another"
+		third, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err, mechanism)
+		require.False(t, third.Replayed)
+		require.Equal(t, mechanism != stripe.UsageRecord, third.Duplicate, "the identifier: taken before")
+		requireDecimal(t, "9", b.fake.Quantity(itemOf(mechanism)), mechanism)
+	}
+}
+
+// failures are all the ways in which a call of Stripe's can fail for now.
+var failures = map[string]struct {
+	behaviour stripetest.Behaviour
+	status    int
+	code      string
+}{
+	"503":                     {stripetest.Behaviour{Status: 503}, 503, ""},
+	"500":                     {stripetest.Behaviour{Status: 500}, 500, ""},
+	"502":                     {stripetest.Behaviour{Status: 502}, 502, ""},
+	"409":                     {stripetest.Behaviour{Status: 409}, 409, "idempotency_key_in_use"},
+	"429":                     {stripetest.Behaviour{Status: 429, RetryAfter: 7}, 429, "rate_limit"},
+	"lock timeout":            {stripetest.Behaviour{Mode: stripetest.LockTimeout}, 429, "lock_timeout"},
+	"the answer is lost":      {stripetest.Behaviour{DropAnswer: true}, 0, ""},
+	"it hangs":                {stripetest.Behaviour{Mode: stripetest.Hang}, 0, ""},
+	"it hangs after the work": {stripetest.Behaviour{Mode: stripetest.Hang, Done: true}, 0, ""},
+	"408":                     {stripetest.Behaviour{Status: 408}, 408, ""},
+	"424":                     {stripetest.Behaviour{Status: 424}, 424, ""},
+}
+
+func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for name, f := range failures {
+		for _, mechanism := range mechanisms {
+			b := setup(t)
+			f.behaviour.Times = 1
+			b.fake.Behave(f.behaviour)
+			ctx, cancel := context.WithCancel(t.Context())
+			if f.behaviour.Mode == stripetest.Hang {
+				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			}
+			answer, err := b.client.Send(ctx, key, entry(mechanism, 1, whole(5)))
+			cancel()
+			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err), "%s, %s: %v", name, mechanism, err)
+			require.Equal(t, f.status, answer.Status, name)
+			require.Equal(t, f.code, answer.Code, name)
+			require.Equal(t, time.Duration(f.behaviour.RetryAfter)*time.Second, answer.RetryAfter)
+			require.Equal(t, answer, stripe.AnswerOf(err))
+			requireSafe(t, err)
+
+			_, err = b.client.Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+			require.NoError(t, err, name)
+			requireDecimal(t, "5", b.fake.Quantity(itemOf(mechanism)), "%s, %s", name, mechanism)
+		}
+	}
+}
+
+func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
+	t.Parallel()
+	for _, done := range []bool{false, true} {
+		for _, mechanism := range mechanisms {
+			b := setup(t)
+			b.fake.Behave(stripetest.Behaviour{Status: 500, Mode: stripetest.Saved, Done: done, Times: 1})
+			e := entry(mechanism, 1, whole(5))
+			first, err := b.client.Send(t.Context(), key, e)
+			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
+			require.False(t, first.Replayed)
+			for range 3 {
+				again, err := b.client.Send(t.Context(), key, e)
+				require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
+				require.ErrorContains(t, err, "repeats the 500 that it saved")
+				require.True(t, again.Replayed)
+				require.Equal(t, 500, again.Status)
+			}
+			e.IdempotencyKey = "another"
+			_, err = b.client.Send(t.Context(), key, e)
+			require.NoError(t, err)
+			requireDecimal(t, "5", b.fake.Quantity(itemOf(mechanism)), mechanism)
+		}
+	}
+}
+
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*stripe.Entry)
+		from   stripe.Mechanism
+		rule   string
+		cause  error
+	}{
+		"not legacy": {func(e *stripe.Entry) { e.ItemID = "si_delta_cus_1" }, stripe.UsageRecord,
+			"takes meter events, not usage records", stripe.ErrNotLegacy},
+		"the former period": {func(e *stripe.Entry) { e.Timestamp = march }, stripe.UsageRecord,
+			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
+		"the future": {func(e *stripe.Entry) { e.Timestamp = noon.Add(time.Hour) }, stripe.UsageRecord,
+			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
+		"unknown item":     {func(e *stripe.Entry) { e.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused with 404 resource_missing", nil},
+		"unknown customer": {func(e *stripe.Entry) { e.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused with 400; its log says why", nil},
+		"unknown event":    {func(e *stripe.Entry) { e.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused with 400", nil},
+		"36 days ago":      {func(e *stripe.Entry) { e.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused with 400", nil},
+	} {
+		b := setup(t)
+		e := entry(c.from, 1, whole(5))
+		c.change(&e)
+		_, err := b.client.Send(t.Context(), key, e)
+		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), name)
+		require.ErrorContains(t, err, c.rule, name)
+		if c.cause != nil {
+			require.ErrorIs(t, err, c.cause)
+		}
+		requireSafe(t, err)
+	}
+}
+
+func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403} {
+		for _, mechanism := range mechanisms {
+			b := setup(t)
+			b.fake.Behave(stripetest.Behaviour{Status: status, Times: 1})
+			answer, err := b.client.Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+			require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+			require.ErrorContains(t, err, "save the key again")
+			require.Equal(t, status, answer.Status)
+			requireSafe(t, err)
+		}
+	}
+}
+
+func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := entry(stripe.UsageRecord, 1, whole(5))
+	_, err := b.client.Send(t.Context(), key, e)
+	require.NoError(t, err)
+	e.Value = whole(6)
+	_, err = b.client.Send(t.Context(), key, e)
+	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+	require.ErrorContains(t, err, "saw this idempotency key with another request")
+	requireDecimal(t, "5", b.fake.Quantity("si_legacy_cus_1"))
+}
+
+func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fake.Behave(stripetest.Behaviour{DelayMS: 1000, Times: 2})
+	answers, errs := make([]stripe.Answer, 2), make([]error, 2)
+	var calls sync.WaitGroup
+	for n := range 2 {
+		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, entry(stripe.MeterDelta, n, whole(5))) })
+	}
+	calls.Wait()
+	met := 0
+	if errs[met] == nil {
+		met = 1
+	}
+	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(errs[met]))
+	require.Equal(t, "lock_timeout", answers[met].Code)
+	require.NoError(t, errs[1-met])
+	requireDecimal(t, "5", b.fake.Quantity("si_delta_cus_1"))
+}
+
+func TestOnlyAWholeFrozenEntryIsSent(t *testing.T) {
+	t.Parallel()
+	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+	long := strings.Repeat("x", 256)
+	for name, c := range map[string]struct {
+		from   stripe.Mechanism
+		change func(*stripe.Entry)
+		code   metering.Code
+		rule   string
+	}{
+		"no idempotency key":   {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = "" }, metering.CodeInvalid, "entry.idempotency_key"},
+		"long idempotency key": {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = long }, metering.CodeInvalid, "entry.idempotency_key"},
+		"no identifier":        {stripe.MeterDelta, func(e *stripe.Entry) { e.Identifier = "" }, metering.CodeInvalid, "entry.identifier"},
+		"long identifier":      {stripe.MeterLast, func(e *stripe.Entry) { e.Identifier = long[:101] }, metering.CodeInvalid, "entry.identifier"},
+		"no event name":        {stripe.MeterDelta, func(e *stripe.Entry) { e.EventName = "" }, metering.CodeInvalid, "entry.event_name"},
+		"no customer":          {stripe.MeterDelta, func(e *stripe.Entry) { e.Customer = "" }, metering.CodeInvalid, "customer must be set"},
+		"no item":              {stripe.UsageRecord, func(e *stripe.Entry) { e.ItemID = "" }, metering.CodeInvalid, "entry.item_id"},
+		"no timestamp":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Timestamp = time.Time{} }, metering.CodeInvalid, "entry.timestamp"},
+		"no mechanism":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Mechanism = "" }, metering.CodeInvalid, "entry.mechanism"},
+		"a fraction":           {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.5") }, metering.CodeInvalid, "entry.value must be whole"},
+		"a fraction, legacy":   {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
+		"16 digits":            {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"-16 digits":           {stripe.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"negative, legacy":     {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
+		"20 digits, legacy": {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) },
+			metering.CodeProviderRefuse, "quantities from 0"},
+	} {
+		e := entry(c.from, 1, whole(5))
+		c.change(&e)
+		_, err := client.Send(t.Context(), key, e)
+		require.Equal(t, c.code, metering.CodeOf(err), name)
+		require.ErrorContains(t, err, c.rule, name)
+	}
+}
+
+func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for mechanism, value := range map[stripe.Mechanism]string{
+		stripe.UsageRecord: "999999999999999999", stripe.MeterDelta: "999999999999999", stripe.MeterLast: "-999999999999999",
+	} {
+		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, decimal(value)))
+		require.NoError(t, err)
+		requireDecimal(t, value, b.fake.Quantity(itemOf(mechanism)))
+	}
+}
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		code    metering.Code
+		rule    string
+	}{
+		"a proxy's 502":       {answer(502, "<html>canary</html>"), metering.CodeProviderDown, "Stripe answered 502"},
+		"a proxy's 407":       {answer(407, "<html>canary</html>"), metering.CodeProviderRefuse, "Stripe refused with 407"},
+		"a page":              {answer(200, "<html>canary</html>"), metering.CodeProviderDown, "could not be read"},
+		"nothing":             {answer(200, ""), metering.CodeProviderDown, "could not be read"},
+		"half an answer":      {answer(200, `{"id":"mbur`), metering.CodeProviderDown, "could not be read"},
+		"a redirect":          {answer(302, "{}"), metering.CodeProviderDown, "could not be read"},
+		"an empty 401":        {answer(401, ""), metering.CodeProviderRefuse, "save the key again"},
+		"an error of no kind": {answer(400, `{"error":{"message":"canary"}}`), metering.CodeProviderRefuse, "Stripe refused with 400; its log says why"},
+		"odd words": {answer(400, `{"error":{"message":"canary","code":"a canary\n","type":"x y","param":"<canary>"}}`),
+			metering.CodeProviderRefuse, "Stripe refused with 400; its log says why"},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		}, metering.CodeProviderDown, "could not be read"},
+		"cut in the middle": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(`{"id":`))
+		}, metering.CodeProviderDown, "could not be read"},
+	} {
+		for _, mechanism := range mechanisms[:2] {
+			_, err := serve(t, c.handler).Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+			require.Equal(t, c.code, metering.CodeOf(err), "%s: %v", name, err)
+			require.ErrorContains(t, err, c.rule, name)
+			requireSafe(t, err)
+		}
+	}
+}
+
+func TestACancelledCallIsCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := setup(t).client.Send(ctx, key, entry(stripe.MeterDelta, 1, whole(5)))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
+}

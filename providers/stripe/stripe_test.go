@@ -1,0 +1,117 @@
+package stripe_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/providers/stripetest/openapi"
+)
+
+const (
+	key           = "sk_test_canary4242"
+	webhookSecret = "whsec_test"
+)
+
+var (
+	march = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	april = time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	noon  = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+)
+
+// validator asks stripe-mock. Loading Stripe's document takes half a second.
+var validator = sync.OnceValues(openapi.Validator)
+
+// bundle is a fake in which cus_1 is subscribed to one price of each kind for
+// the whole of March, and a client that calls it.
+type bundle struct {
+	fake   *stripetest.Fake
+	url    string
+	client *stripe.Client
+}
+
+func setup(t *testing.T) bundle {
+	t.Helper()
+	return setupVersion(t, "")
+}
+
+func setupVersion(t *testing.T, version string) bundle {
+	t.Helper()
+	validate, err := validator()
+	require.NoError(t, err)
+	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: validate, APIVersion: version})
+	require.NoError(t, fake.Seed(seed("acct_1", key, "cus_1")))
+	server := httptest.NewServer(fake)
+	server.Config.SetKeepAlivesEnabled(false) // or net/http hides an answer that was lost
+	t.Cleanup(server.Close)
+	return bundle{fake, server.URL, stripe.New(server.URL)}
+}
+
+func seed(account, key, customer string) *stripetest.Seed {
+	return &stripetest.Seed{
+		Account:   stripetest.Account{ID: account, Key: key, WebhookSecret: webhookSecret},
+		Customers: []stripetest.Customer{{ID: customer}},
+		Meters: []stripetest.Meter{
+			{ID: "mtr_delta", EventName: "calls"},
+			{ID: "mtr_window", EventName: "minutes", EventTimeWindow: "hour", CustomerKey: "who", ValueKey: "amount"},
+			{ID: "mtr_last", EventName: "seats", Formula: "last", Metadata: map[string]string{"meter_slug": "seats"}},
+			{ID: "mtr_count", EventName: "clicks", Formula: "count"},
+		},
+		Prices: []stripetest.Price{
+			{ID: "price_legacy", LookupKey: "storage", UnitAmount: "2.5"},
+			{ID: "price_delta", LookupKey: "api-calls", Meter: "mtr_delta", UnitAmount: "3"},
+			{ID: "price_window", Metadata: map[string]string{"meter_slug": "minutes"}, Meter: "mtr_window"},
+			{ID: "price_last", Meter: "mtr_last"},
+			{ID: "price_count", Meter: "mtr_count"},
+			{ID: "price_flat", UsageType: "licensed"},
+		},
+		Subscriptions: []stripetest.Subscription{{
+			ID: "sub_" + customer, Customer: customer, Start: march.Unix(), End: april.Unix(),
+			Items: []stripetest.Item{
+				{ID: "si_legacy_" + customer, Price: "price_legacy"}, {ID: "si_delta_" + customer, Price: "price_delta"},
+				{ID: "si_window_" + customer, Price: "price_window"}, {ID: "si_last_" + customer, Price: "price_last"},
+				{ID: "si_count_" + customer, Price: "price_count"}, {ID: "si_flat_" + customer, Price: "price_flat"},
+			},
+		}},
+	}
+}
+
+func whole(n int64) metering.Decimal { return metering.Whole(n) }
+
+func decimal(literal string) metering.Decimal { return metering.MustDecimal(literal) }
+
+func requireDecimal(t require.TestingT, want string, got metering.Decimal, about ...any) {
+	require.Equal(t, want, got.String(), about...)
+}
+
+// requireSafe holds an error to what may be logged and shown.
+func requireSafe(t require.TestingT, err error) {
+	for _, secret := range []string{key, "canary", "cus_1", "127.0.0.1", "No such", "asked by"} {
+		require.NotContains(t, err.Error(), secret)
+	}
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *stripe.Client {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return stripe.New(server.URL)
+}
+
+func post(t *testing.T, url string, body any) *http.Response {
+	t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	response, err := http.Post(url, "application/json", bytes.NewReader(text))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}

@@ -1,0 +1,92 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// EventTime moves at into the whole minutes from start to end. Stripe sums up
+// whole minutes only, so an entry outside of them could be billed but never seen.
+func EventTime(at, start, end time.Time) time.Time {
+	from, until := wholeMinutes(start, end)
+	last := until.Add(-time.Second)
+	switch {
+	case at.After(last):
+		return last
+	case at.Before(from):
+		return from
+	default:
+		return at.Truncate(time.Second)
+	}
+}
+
+// wholeMinutes: https://docs.stripe.com/api/billing/meter-event-summary/list
+func wholeMinutes(start, end time.Time) (from, until time.Time) {
+	return start.Add(time.Minute - time.Nanosecond).Truncate(time.Minute), end.Truncate(time.Minute)
+}
+
+// Summary is what Stripe counted of a customer's events on a meter in the
+// whole minutes from start to end. It follows what was sent by some minutes.
+func (c *Client) Summary(ctx context.Context, key, meterID, customer string, start, end time.Time) (metering.Decimal, error) {
+	from, until := wholeMinutes(start, end)
+	if !from.Before(until) {
+		return metering.Decimal{}, nil
+	}
+	summaries, err := list[eventSummary](ctx, c, key, stripego.FormatURLPath("/v1/billing/meters/%s/event_summaries", meterID),
+		query("customer", customer, "start_time", seconds(from), "end_time", seconds(until)))
+	if err != nil {
+		return metering.Decimal{}, fmt.Errorf("list event summaries: %w", err)
+	}
+	var total metering.Decimal
+	for _, s := range summaries {
+		total = total.Add(s.Value)
+	}
+	return total, nil
+}
+
+type eventSummary struct {
+	ID    string           `json:"id"`
+	Value metering.Decimal `json:"aggregated_value"`
+}
+
+func (s eventSummary) id() string { return s.ID }
+
+func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+// RecordSummary is what Stripe counted of an item's usage records in the
+// period that at lies in.
+func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.Time) (metering.Decimal, error) {
+	summaries, err := list[recordSummary](ctx, c, key,
+		stripego.FormatURLPath("/v1/subscription_items/%s/usage_record_summaries", itemID), query())
+	if err != nil {
+		return metering.Decimal{}, fmt.Errorf("list usage record summaries: %w", err)
+	}
+	for _, s := range summaries { // the newest first
+		if s.holds(at) {
+			return s.Total, nil
+		}
+	}
+	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "Stripe lists no usage of that period")
+}
+
+type recordSummary struct {
+	ID     string           `json:"id"`
+	Total  metering.Decimal `json:"total_usage"`
+	Period struct {
+		Start int64 `json:"start"` // 0 and null are open ends
+		End   int64 `json:"end"`
+	} `json:"period"`
+}
+
+func (s recordSummary) id() string { return s.ID }
+
+// holds: https://docs.stripe.com/api/usage-record-summary has the end in the period, and the start not.
+func (s recordSummary) holds(at time.Time) bool {
+	return at.Unix() > s.Period.Start && (s.Period.End == 0 || at.Unix() <= s.Period.End)
+}

@@ -1,0 +1,116 @@
+package stripe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+func TestSummariesSayWhatWasSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, mechanism := range mechanisms {
+		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, whole(41)))
+		require.NoError(t, err)
+		requireDecimal(t, "41", summary(t, b, mechanism))
+	}
+	requireDecimal(t, "0", b.fake.Quantity("si_count_cus_1"))
+}
+
+func summary(t *testing.T, b bundle, mechanism stripe.Mechanism) metering.Decimal {
+	t.Helper()
+	meter := map[stripe.Mechanism]string{stripe.MeterDelta: "mtr_delta", stripe.MeterWindow: "mtr_window", stripe.MeterLast: "mtr_last"}[mechanism]
+	var got metering.Decimal
+	var err error
+	if mechanism == stripe.UsageRecord {
+		got, err = b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", march.Add(time.Minute))
+	} else {
+		got, err = b.client.Summary(t.Context(), key, meter, "cus_1", march, april)
+	}
+	require.NoError(t, err)
+	return got
+}
+
+func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
+	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
+	require.NoError(t, err)
+	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
+	require.Equal(t, []stripetest.Rejection{{Identifier: "meter_delta-1", Meter: "mtr_delta", Customer: "cus_1"}}, b.fake.State().Accounts[0].Rejected)
+}
+
+func TestNoDigitOfASummaryIsLost(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"999999999999999999": "999999999999999999", "0.100000000001": "0.100000000001", "25.0": "25", "1.5e3": "1500", "-7": "-7",
+	} {
+		client := serve(t, answer(200, `{"data":[{"id":"mtrusg_1","aggregated_value":`+text+`}]}`))
+		got, err := client.Summary(t.Context(), key, "mtr_1", "cus_1", march, april)
+		require.NoError(t, err)
+		requireDecimal(t, want, got)
+	}
+	client := serve(t, answer(200, `{"data":[{"id":"mtrusg_1","aggregated_value":1e400}]}`))
+	_, err := client.Summary(t.Context(), key, "mtr_1", "cus_1", march, april)
+	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
+}
+
+func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
+	t.Parallel()
+	start, end := march.Add(17*time.Second), noon.Add(43*time.Second) // Stripe's periods begin at any second
+	for name, c := range map[string]struct{ at, want time.Time }{
+		"the first second":  {start, march.Add(time.Minute)},
+		"before the period": {start.Add(-time.Hour), march.Add(time.Minute)},
+		"inside":            {march.Add(90 * time.Second), march.Add(90 * time.Second)},
+		"a fraction":        {march.Add(90*time.Second + 5), march.Add(90 * time.Second)},
+		"the last second":   {end.Add(-time.Second), noon.Add(-time.Second)},
+		"after the period":  {end.Add(time.Hour), noon.Add(-time.Second)},
+	} {
+		b := setup(t)
+		e := entry(stripe.MeterDelta, 1, whole(3))
+		e.Timestamp = stripe.EventTime(c.at, start, end)
+		require.Equal(t, c.want, e.Timestamp, name)
+		_, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err)
+		got, err := b.client.Summary(t.Context(), key, "mtr_delta", "cus_1", start, end)
+		require.NoError(t, err)
+		requireDecimal(t, "3", got, name)
+	}
+	none, err := serve(t, nil).Summary(t.Context(), key, "mtr_1", "cus_1", start, start.Add(30*time.Second))
+	require.NoError(t, err)
+	require.True(t, none.IsZero())
+}
+
+func TestARecordSummaryIsThatOfItsPeriod(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(41)))
+	require.NoError(t, err)
+	b.fake.Advance(april.Sub(noon) + time.Hour)
+	e := entry(stripe.UsageRecord, 2, whole(2))
+	e.Timestamp = april.Add(time.Minute)
+	_, err = b.client.Send(t.Context(), key, e)
+	require.NoError(t, err)
+
+	for at, want := range map[time.Time]string{march.Add(time.Second): "41", april: "41", april.Add(time.Second): "2"} {
+		got, err := b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", at)
+		require.NoError(t, err)
+		requireDecimal(t, want, got, at.String())
+	}
+	_, err = b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", march)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+}
+
+func TestAnOpenPeriodHoldsEverything(t *testing.T) {
+	t.Parallel()
+	client := serve(t, answer(200, `{"data":[{"id":"sis_1","total_usage":12,"period":{"start":null,"end":null}}]}`))
+	got, err := client.RecordSummary(t.Context(), key, "si_1", march)
+	require.NoError(t, err)
+	requireDecimal(t, "12", got)
+}

@@ -1,0 +1,51 @@
+package stripetest
+
+import (
+	"net/http"
+	"time"
+)
+
+// https://docs.stripe.com/api/idempotent_requests and https://docs.stripe.com/api/billing/meter-event/create:
+// Stripe may remember longer.
+const memory = 24 * time.Hour
+
+// saved is what a call with an idempotency key was told; no answer yet while it runs.
+type saved struct {
+	at      time.Time
+	request string
+	answer  *answer
+}
+
+// once runs do for the first call with an idempotency key and repeats its answer to the others.
+func (c *call) once(do func() answer) answer {
+	key := c.request.Header.Get("Idempotency-Key")
+	if c.request.Method != http.MethodPost || key == "" {
+		return do()
+	}
+	this := saved{c.fake.now(), c.request.URL.Path + " " + c.form.Encode(), nil}
+	if before, ok := c.saved[key]; ok && this.at.Sub(before.at) < memory {
+		return before.repeat(this.request)
+	}
+	c.saved[key] = &this
+	a := do()
+	if a.unsaved {
+		delete(c.saved, key)
+		return a
+	}
+	this.answer = &a
+	return a
+}
+
+func (s *saved) repeat(request string) answer {
+	if s.request != request {
+		a := invalid("", "Keys for idempotent requests can only be used with the same parameters they were first used with.")
+		a.body.(map[string]any)["error"].(map[string]any)["type"] = "idempotency_error"
+		return a.notSaved()
+	}
+	if s.answer == nil {
+		return Behaviour{Status: http.StatusConflict}.answer()
+	}
+	a := *s.answer
+	a.replayed = true
+	return a
+}

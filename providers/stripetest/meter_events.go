@@ -1,0 +1,214 @@
+package stripetest
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of https://docs.stripe.com/api/billing/meter-event/create
+const (
+	oldest = 35 * 24 * time.Hour
+	newest = 5 * time.Minute
+)
+
+var maxValue = metering.MustDecimal("999999999999999")
+
+// event is a meter event; events are kept in the order in which they came.
+type event struct {
+	meter    *Meter
+	customer string
+	value    metering.Decimal
+	at       time.Time
+	received time.Time
+}
+
+// Rejection is a meter event that was answered with success and not counted:
+// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api#handle-errors
+type Rejection struct {
+	Identifier string `json:"identifier"`
+	Meter      string `json:"meter"`
+	Customer   string `json:"customer"`
+}
+
+func (a *account) meterOf(eventName string) *Meter {
+	for _, m := range a.meters {
+		if m.EventName == eventName && m.Status == "active" {
+			return m
+		}
+	}
+	return nil
+}
+
+// meterAndCustomer names what only one call may work on at a time.
+func (c *call) meterAndCustomer() string {
+	m := c.meterOf(c.form.Get("event_name"))
+	if m == nil || c.request.URL.Path != "/v1/billing/meter_events" {
+		return ""
+	}
+	return m.ID + " " + c.form.Get("payload["+m.CustomerKey+"]")
+}
+
+func (c *call) createMeterEvent() answer {
+	e, problem := c.readEvent()
+	if problem != nil {
+		return *problem
+	}
+	identifier := c.form.Get("identifier")
+	c.fake.name(&identifier, "idmp")
+	if before, known := c.identifiers[identifier]; known && e.received.Sub(before) < memory {
+		again := invalid("", "An event already exists with identifier %s.", identifier)
+		again.header = http.Header{"Stripe-Should-Retry": {"false"}}
+		return again
+	}
+	c.identifiers[identifier] = e.received
+	if c.later {
+		c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
+	} else {
+		c.events = append(c.events, e)
+	}
+	payload := object{}
+	for name, values := range c.form {
+		if key, ok := strings.CutPrefix(name, "payload["); ok {
+			payload[strings.TrimSuffix(key, "]")] = values[0]
+		}
+	}
+	return found(object{
+		"object": "billing.meter_event", "event_name": e.meter.EventName, "identifier": identifier, "livemode": c.livemode(),
+		"created": e.received.Unix(), "timestamp": e.at.Unix(), "payload": payload,
+	})
+}
+
+func (c *call) readEvent() (event, *answer) {
+	now := c.fake.now()
+	problem := func(param, format string, args ...any) (event, *answer) {
+		a := invalid(param, format, args...)
+		return event{}, &a
+	}
+	m := c.meterOf(c.form.Get("event_name"))
+	if m == nil {
+		return problem("event_name", "No active meter found for event name %s.", c.form.Get("event_name"))
+	}
+	e := event{m, c.form.Get("payload[" + m.CustomerKey + "]"), metering.Decimal{}, now.Truncate(time.Second), now}
+	if !c.hasCustomer(e.customer) {
+		return problem("payload", "No such customer: '%s'", e.customer)
+	}
+	value, err := metering.ParseDecimal(c.form.Get("payload[" + m.ValueKey + "]"))
+	if err != nil || !value.Equal(value.Round(0)) {
+		return problem("payload", "The value in the event payload must be a whole number.")
+	}
+	e.value = value
+	if value.Cmp(maxValue) > 0 || value.Cmp(metering.Whole(0).Sub(maxValue)) < 0 {
+		return problem("payload", "The value in the event payload can have at most 15 digits.")
+	}
+	if text := c.form.Get("timestamp"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return problem("timestamp", "Invalid timestamp")
+		}
+		e.at = time.Unix(seconds, 0).UTC()
+	}
+	if e.at.Before(now.Add(-oldest)) {
+		return problem("timestamp", "The event timestamp cannot be more than 35 days in past.")
+	}
+	if e.at.After(now.Add(newest)) {
+		return problem("timestamp", "The event timestamp cannot be more than 5 minutes in future.")
+	}
+	return e, nil
+}
+
+// metered is a customer's usage on a meter from start until end.
+func (a *account) metered(m *Meter, customer string, start, end time.Time) metering.Decimal {
+	if m.EventTimeWindow != "" && m.Formula != "last" {
+		return a.windowed(m, customer, start, end)
+	}
+	var total metering.Decimal
+	var latest time.Time
+	for _, e := range a.events {
+		if e.meter != m || e.customer != customer || e.at.Before(start) || !e.at.Before(end) {
+			continue
+		}
+		switch m.Formula {
+		case "count":
+			total = total.Add(metering.Whole(1))
+		case "last":
+			if !e.at.Before(latest) {
+				total, latest = e.value, e.at
+			}
+		default:
+			total = total.Add(e.value)
+		}
+	}
+	return total
+}
+
+// window is the last value that came for an hour or day of UTC.
+type window struct {
+	start time.Time
+	value metering.Decimal
+}
+
+// windows are in the order in which they were begun.
+// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage#event-ingestion
+func (a *account) windows(m *Meter, customer string) []window {
+	var all []window
+	at := map[time.Time]int{}
+	for _, e := range a.events {
+		if e.meter != m || e.customer != customer {
+			continue
+		}
+		start := e.at.Truncate(m.window())
+		i, known := at[start]
+		if !known {
+			i = len(all)
+			at[start] = i
+			all = append(all, window{start: start})
+		}
+		all[i].value = e.value
+	}
+	return all
+}
+
+func (m *Meter) window() time.Duration {
+	if m.EventTimeWindow == "day" {
+		return 24 * time.Hour
+	}
+	return time.Hour
+}
+
+// windowed adds the windows that end in the period: one that the period's end
+// cuts is billed with the next (https://insiders.stripe.dev/t/usage-based-billing-daily-aggregate-question/1252).
+func (a *account) windowed(m *Meter, customer string, start, end time.Time) metering.Decimal {
+	var total metering.Decimal
+	for _, w := range a.windows(m, customer) {
+		if until := w.start.Add(m.window()); until.After(start) && !until.After(end) {
+			total = total.Add(w.value)
+		}
+	}
+	return total
+}
+
+func (c *call) listEventSummaries() answer {
+	id := c.request.PathValue("id")
+	m := c.meter(id)
+	if m == nil {
+		return missing("billing meter", id)
+	}
+	customer := c.form.Get("customer")
+	if !c.hasCustomer(customer) {
+		return refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", customer)
+	}
+	start, err1 := strconv.ParseInt(c.form.Get("start_time"), 10, 64)
+	end, err2 := strconv.ParseInt(c.form.Get("end_time"), 10, 64)
+	if err1 != nil || err2 != nil || start%60 != 0 || end%60 != 0 || end <= start {
+		return invalid("start_time", "start_time and end_time must be aligned with minute boundaries.")
+	}
+	return c.page([]object{{
+		"object": "billing.meter_event_summary", "id": "mtrusg_" + id, "livemode": c.livemode(), "meter": id,
+		"start_time": start, "end_time": end,
+		"aggregated_value": c.metered(m, customer, time.Unix(start, 0), time.Unix(end, 0)),
+	}})
+}

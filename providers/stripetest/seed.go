@@ -1,0 +1,271 @@
+package stripetest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Seed is what a test or a demo begins with. What has an id that is there
+// already stays as it was, so that seeding twice is seeding once; what has no
+// id gets one.
+type Seed struct {
+	Account       Account        `json:"account"`
+	Customers     []Customer     `json:"customers"`
+	Meters        []Meter        `json:"meters"`
+	Prices        []Price        `json:"prices"`
+	Subscriptions []Subscription `json:"subscriptions"`
+}
+
+// Account is whom the rest of a Seed belongs to. Each of its keys is live.
+type Account struct {
+	ID            string `json:"id"`
+	Key           string `json:"key"`
+	Restricted    bool   `json:"restricted"`     // the key may not see the account
+	WebhookURL    string `json:"webhook_url"`    // where POST /_webhook sends by default
+	WebhookSecret string `json:"webhook_secret"` // what it signs with
+}
+
+// Customer is one of Stripe's.
+type Customer struct {
+	ID string `json:"id"`
+}
+
+// Meter is a billing meter. Formula defaults to sum.
+type Meter struct {
+	ID              string            `json:"id"`
+	EventName       string            `json:"event_name"`
+	Formula         string            `json:"formula"`
+	EventTimeWindow string            `json:"event_time_window"`
+	CustomerKey     string            `json:"customer_key"`
+	ValueKey        string            `json:"value_key"`
+	Status          string            `json:"status"`
+	Metadata        map[string]string `json:"metadata"`
+}
+
+// Price is metered and in dollars by default.
+type Price struct {
+	ID             string            `json:"id"`
+	LookupKey      string            `json:"lookup_key"`
+	Metadata       map[string]string `json:"metadata"`
+	Currency       string            `json:"currency"`
+	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
+	UsageType      string            `json:"usage_type"`
+	Meter          string            `json:"meter"` // "" is the legacy metered billing
+	AggregateUsage string            `json:"aggregate_usage"`
+}
+
+// Subscription is active and runs in calendar months of UTC by default.
+type Subscription struct {
+	ID                string `json:"id"`
+	Customer          string `json:"customer"`
+	Status            string `json:"status"`
+	Start             int64  `json:"current_period_start"`
+	End               int64  `json:"current_period_end"` // later periods end a month after the former
+	BillingThresholds bool   `json:"billing_thresholds"`
+	Items             []Item `json:"items"`
+}
+
+// Item is a line of a subscription.
+type Item struct {
+	ID    string `json:"id"`
+	Price string `json:"price"`
+}
+
+type credential struct {
+	account    *account
+	restricted bool
+}
+
+type account struct {
+	Account
+	customers     []Customer
+	meters        []*Meter
+	prices        []*Price
+	subscriptions []*subscription
+	records       map[string][]record // by item
+	events        []event
+	rejections    []Rejection
+	identifiers   map[string]time.Time
+	invoices      []*invoice
+	saved         map[string]*saved
+	busy          map[string]bool
+}
+
+func (f *Fake) serveSeed(w http.ResponseWriter, r *http.Request) {
+	var in Seed
+	if !decode(w, r, &in) {
+		return
+	}
+	if err := f.Seed(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	encode(w, http.StatusOK, in)
+}
+
+// Seed adds to what is there, and fills in the ids and defaults of in.
+func (f *Fake) Seed(in *Seed) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in.Account.Key == "" {
+		return fmt.Errorf("account: key is missing")
+	}
+	a := f.accountOf(&in.Account)
+	f.keys[in.Account.Key] = credential{a, in.Account.Restricted}
+	for i := range in.Customers {
+		f.name(&in.Customers[i].ID, "cus")
+		if !a.hasCustomer(in.Customers[i].ID) {
+			a.customers = append(a.customers, in.Customers[i])
+		}
+	}
+	for i := range in.Meters {
+		f.addMeter(a, &in.Meters[i])
+	}
+	for i := range in.Prices {
+		if err := f.addPrice(a, &in.Prices[i]); err != nil {
+			return err
+		}
+	}
+	for i := range in.Subscriptions {
+		if err := f.addSubscription(a, &in.Subscriptions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fake) name(id *string, prefix string) {
+	if *id == "" {
+		*id = f.id(prefix)
+	}
+}
+
+func (f *Fake) accountOf(in *Account) *account {
+	f.name(&in.ID, "acct")
+	for _, a := range f.accounts {
+		if a.ID == in.ID {
+			return a
+		}
+	}
+	a := &account{
+		Account: *in, records: map[string][]record{}, identifiers: map[string]time.Time{},
+		saved: map[string]*saved{}, busy: map[string]bool{},
+	}
+	f.accounts = append(f.accounts, a)
+	return a
+}
+
+func (a *account) livemode() bool { return strings.Contains(a.Key, "_live_") }
+
+func (a *account) hasCustomer(id string) bool {
+	for _, c := range a.customers {
+		if c.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Fake) addMeter(a *account, in *Meter) {
+	f.name(&in.ID, "mtr")
+	otherwise(&in.EventName, in.ID)
+	otherwise(&in.Formula, "sum")
+	otherwise(&in.CustomerKey, "stripe_customer_id")
+	otherwise(&in.ValueKey, "value")
+	otherwise(&in.Status, "active")
+	if a.meter(in.ID) == nil {
+		a.meters = append(a.meters, in)
+	}
+}
+
+func (f *Fake) addPrice(a *account, in *Price) error {
+	f.name(&in.ID, "price")
+	otherwise(&in.Currency, "usd")
+	otherwise(&in.UnitAmount, "1")
+	otherwise(&in.UsageType, "metered")
+	otherwise(&in.AggregateUsage, "sum")
+	if _, err := metering.ParseDecimal(in.UnitAmount); err != nil {
+		return fmt.Errorf("price %s: unit_amount_decimal %w", in.ID, err)
+	}
+	if in.Meter != "" && a.meter(in.Meter) == nil {
+		return fmt.Errorf("price %s: no meter %s", in.ID, in.Meter)
+	}
+	if a.price(in.ID) == nil {
+		a.prices = append(a.prices, in)
+	}
+	return nil
+}
+
+func (f *Fake) addSubscription(a *account, in *Subscription) error {
+	f.name(&in.ID, "sub")
+	otherwise(&in.Status, "active")
+	if in.Start == 0 && in.End == 0 {
+		now := f.now()
+		start := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+		in.Start, in.End = start.Unix(), start.AddDate(0, 1, 0).Unix()
+	}
+	if in.End <= in.Start {
+		return fmt.Errorf("subscription %s: its period ends before it begins", in.ID)
+	}
+	if !a.hasCustomer(in.Customer) {
+		return fmt.Errorf("subscription %s: no customer %s", in.ID, in.Customer)
+	}
+	for i := range in.Items {
+		f.name(&in.Items[i].ID, "si")
+		if a.price(in.Items[i].Price) == nil {
+			return fmt.Errorf("subscription %s: no price %s", in.ID, in.Items[i].Price)
+		}
+	}
+	if a.subscription(in.ID) == nil {
+		a.subscriptions = append(a.subscriptions, newSubscription(*in))
+	}
+	return nil
+}
+
+func otherwise(value *string, standard string) {
+	if *value == "" {
+		*value = standard
+	}
+}
+
+func (a *account) meter(id string) *Meter {
+	for _, m := range a.meters {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (a *account) price(id string) *Price {
+	for _, p := range a.prices {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (a *account) subscription(id string) *subscription {
+	for _, s := range a.subscriptions {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+func (a *account) item(id string) (*subscription, *Price) {
+	for _, s := range a.subscriptions {
+		for _, i := range s.Items {
+			if i.ID == id {
+				return s, a.price(i.Price)
+			}
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,322 @@
+// Package stripetest is Stripe at the wire, as far as billing by usage needs
+// it: it keeps subscriptions, usage records and meter events, follows Stripe's
+// rules about them, bills them at the end of each period by a clock of its
+// own, and misbehaves when asked to. Where Stripe's documents leave a rule
+// open, the fake has the stricter one.
+//
+//	POST /_seed      accounts, customers, meters, prices and subscriptions: a Seed
+//	GET  /_state     what it would bill, and what it was asked: a State
+//	POST /_clock     {"advance_seconds":3600} or {"now":1767225600}
+//	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…}
+//	POST /behave     a Behaviour, for the next calls
+//
+// Any other path is Stripe's API.
+package stripetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxBody     = 1 << 20
+	maxRequests = 10_000 // then the oldest are forgotten: it may run for weeks
+	basil       = "2025-03-31"
+)
+
+// Options of a fake.
+type Options struct {
+	Now        func() time.Time          // nil is time.Now; Advance adds to it
+	Validate   func(*http.Request) error // called with every request before it is accepted
+	APIVersion string                    // "" answers in the version that a request asks for
+}
+
+// Fake is one Stripe with all of its accounts.
+type Fake struct {
+	options Options
+	routes  *http.ServeMux
+
+	mu        sync.Mutex
+	ahead     time.Duration
+	serial    int
+	accounts  []*account
+	keys      map[string]credential
+	behaviour Behaviour
+	requests  []Request
+}
+
+// New returns a fake without any account.
+func New(options Options) *Fake {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	f := &Fake{options: options, routes: http.NewServeMux(), keys: map[string]credential{}}
+	f.routes.HandleFunc("POST /_seed", f.serveSeed)
+	f.routes.HandleFunc("GET /_state", f.serveState)
+	f.routes.HandleFunc("POST /_clock", f.serveClock)
+	f.routes.HandleFunc("POST /_webhook", f.serveWebhook)
+	f.routes.HandleFunc("POST /behave", f.serveBehave)
+	for pattern, do := range map[string]operation{
+		"GET /v1/account":                                        (*call).getAccount,
+		"GET /v1/prices":                                         (*call).listPrices,
+		"GET /v1/subscriptions":                                  (*call).listSubscriptions,
+		"GET /v1/subscriptions/{id}":                             (*call).getSubscription,
+		"GET /v1/subscription_items":                             (*call).listItems,
+		"POST /v1/subscription_items/{id}/usage_records":         (*call).createUsageRecord,
+		"GET /v1/subscription_items/{id}/usage_record_summaries": (*call).listUsageRecordSummaries,
+		"GET /v1/billing/meters/{id}":                            (*call).getMeter,
+		"GET /v1/billing/meters/{id}/event_summaries":            (*call).listEventSummaries,
+		"POST /v1/billing/meter_events":                          (*call).createMeterEvent,
+		"GET /v1/invoices":                                       (*call).listInvoices,
+		"GET /v1/invoices/{id}":                                  (*call).getInvoice,
+		"GET /v1/invoices/{id}/lines":                            (*call).listInvoiceLines,
+		"/":                                                      (*call).unknown,
+	} {
+		f.routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, do) })
+	}
+	return f
+}
+
+func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.routes.ServeHTTP(w, r) }
+
+// Now is the fake's time.
+func (f *Fake) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now()
+}
+
+func (f *Fake) now() time.Time { return f.options.Now().Add(f.ahead).UTC() }
+
+// Advance moves the fake's clock, and with it periods, invoices and what it forgets.
+func (f *Fake) Advance(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead += d
+	f.settle()
+}
+
+func (f *Fake) serveClock(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		AdvanceSeconds int64 `json:"advance_seconds"`
+		Now            int64 `json:"now"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	d := time.Duration(in.AdvanceSeconds) * time.Second
+	if in.Now != 0 {
+		d = time.Unix(in.Now, 0).Sub(f.Now())
+	}
+	f.Advance(d)
+	encode(w, http.StatusOK, map[string]int64{"now": f.Now().Unix()})
+}
+
+// id makes the next identifier of a kind.
+func (f *Fake) id(prefix string) string {
+	f.serial++
+	return fmt.Sprintf("%s_fake%d", prefix, f.serial)
+}
+
+// Request is one call as it was answered.
+type Request struct {
+	At             time.Time `json:"at"`
+	Method         string    `json:"method"`
+	Path           string    `json:"path"`
+	Form           string    `json:"form"`
+	IdempotencyKey string    `json:"idempotency_key,omitempty"`
+	Status         int       `json:"status"` // also where the answer was lost
+	Replayed       bool      `json:"replayed,omitempty"`
+}
+
+// call is one request while it is worked on. Its methods are the operations,
+// and run under the fake's lock.
+type call struct {
+	*account
+	fake    *Fake
+	request *http.Request
+	form    url.Values
+	key     credential
+	version string
+	later   bool // a meter event is to be rejected after it was answered with success
+}
+
+type operation func(*call) answer
+
+// answer is what a call is told. unsaved ones were found before the endpoint
+// began to work, so the idempotency key remains free:
+// https://docs.stripe.com/api/idempotent_requests
+type answer struct {
+	status   int
+	body     any
+	header   http.Header
+	unsaved  bool
+	replayed bool
+}
+
+func found(body any) answer { return answer{status: http.StatusOK, body: body} }
+
+// refused is an error of Stripe's. Those that name no code have none at Stripe either.
+func refused(status int, code, param, format string, args ...any) answer {
+	kind := "invalid_request_error"
+	if status >= 500 {
+		kind = "api_error"
+	}
+	problem := map[string]any{"type": kind, "message": fmt.Sprintf(format, args...)}
+	if code != "" {
+		problem["code"] = code
+	}
+	if param != "" {
+		problem["param"] = param
+	}
+	return answer{status: status, body: map[string]any{"error": problem}}
+}
+
+func invalid(param, format string, args ...any) answer {
+	return refused(http.StatusBadRequest, "", param, format, args...)
+}
+
+func missing(what, id string) answer {
+	return refused(http.StatusNotFound, "resource_missing", "id", "No such %s: '%s'", what, id)
+}
+
+func (a answer) notSaved() answer {
+	a.unsaved = true
+	return a
+}
+
+func (c *call) unknown() answer {
+	return refused(http.StatusNotFound, "", "", "Unrecognized request URL (%s: %s).", c.request.Method, c.request.URL.Path).notSaved()
+}
+
+func (f *Fake) serve(w http.ResponseWriter, r *http.Request, do operation) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, fmt.Sprintf("body: %v", err), http.StatusBadRequest)
+		return
+	}
+	text := string(body)
+	if r.Method == http.MethodGet {
+		text = r.URL.RawQuery
+	}
+	form, err := url.ParseQuery(text)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("form: %v", err), http.StatusBadRequest)
+		return
+	}
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(bytes.NewReader(body))
+
+	f.mu.Lock()
+	b := f.take(r.URL.Path)
+	id := f.id("req")
+	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, do)
+	f.keep(Request{f.now(), r.Method, r.URL.Path, text, r.Header.Get("Idempotency-Key"), a.status, a.replayed})
+	f.mu.Unlock()
+
+	if b.Mode == Hang {
+		<-r.Context().Done()
+	}
+	if b.Mode == Hang || b.DropAnswer {
+		panic(http.ErrAbortHandler) // net/http's way to cut a connection without an answer
+	}
+	w.Header().Set("Request-Id", id)
+	a.write(w)
+}
+
+func (f *Fake) version(r *http.Request) string {
+	if f.options.APIVersion != "" {
+		return f.options.APIVersion
+	}
+	return r.Header.Get("Stripe-Version")
+}
+
+func (f *Fake) keep(r Request) {
+	f.requests = append(f.requests, r)
+	if len(f.requests) > maxRequests {
+		f.requests = f.requests[len(f.requests)-maxRequests:]
+	}
+}
+
+// work answers a call: misbehaving as asked, once for each idempotency key,
+// and one at a time where Stripe takes one at a time.
+func (f *Fake) work(c *call, b Behaviour, do operation) answer {
+	f.settle()
+	if b.early() {
+		return b.answer()
+	}
+	key, ok := f.keys[strings.TrimPrefix(c.request.Header.Get("Authorization"), "Bearer ")]
+	if !ok {
+		return refused(http.StatusUnauthorized, "", "", "Invalid API Key provided: ****").notSaved()
+	}
+	c.key, c.account = key, key.account
+	if f.options.Validate != nil && c.request.Pattern != "/" {
+		if err := f.options.Validate(c.request); err != nil {
+			return invalid("", "%v", err).notSaved()
+		}
+	}
+	c.later = b.Mode == RejectLater
+	return c.once(func() answer { return c.alone(b, do) })
+}
+
+// alone holds what the call works on for as long as it takes:
+// https://docs.stripe.com/rate-limits allows one call for a customer and meter.
+func (c *call) alone(b Behaviour, do operation) answer {
+	if what := c.meterAndCustomer(); what != "" {
+		if c.busy[what] {
+			return lockTimeout()
+		}
+		c.busy[what] = true
+		defer delete(c.busy, what)
+	}
+	if b.DelayMS > 0 {
+		c.fake.mu.Unlock()
+		select {
+		case <-time.After(time.Duration(b.DelayMS) * time.Millisecond):
+		case <-c.request.Context().Done():
+		}
+		c.fake.mu.Lock()
+		c.fake.settle()
+	}
+	if b.failing() && !b.Done {
+		return b.answer()
+	}
+	a := do(c)
+	if b.failing() {
+		return b.answer()
+	}
+	return a
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	for name, values := range a.header {
+		w.Header()[name] = values
+	}
+	if a.replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	encode(w, a.status, a.body)
+}
+
+func encode(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // fails only when the reader has gone
+}
+
+func decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		http.Error(w, fmt.Sprintf("body: %v", err), http.StatusBadRequest)
+		return false
+	}
+	return true
+}

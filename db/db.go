@@ -31,6 +31,9 @@ type DB struct {
 	APIKeys     APIKeys
 	HMACSecrets HMACSecrets
 	RequestIDs  RequestIDs
+	Members     Members
+	Sessions    Sessions
+	OIDC        OIDC
 	AuditLog    AuditLog
 	Customers   Customers
 	Meters      Meters
@@ -90,6 +93,9 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		APIKeys:     APIKeys{pool},
 		HMACSecrets: HMACSecrets{pool},
 		RequestIDs:  RequestIDs{pool},
+		Members:     Members{pool},
+		Sessions:    Sessions{pool},
+		OIDC:        OIDC{pool},
 		AuditLog:    AuditLog{pool},
 		Customers:   Customers{pool},
 		Meters:      Meters{pool},

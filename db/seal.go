@@ -21,6 +21,7 @@ type Purpose string
 const (
 	ProviderSecret Purpose = "billing_providers.secret"
 	SigningSecret  Purpose = "hmac_secrets.secret"
+	OIDCSecret     Purpose = "oidc_issuers.client_secret"
 )
 
 // Keyring holds the key-encryption keys: the first seals, all of them open, so

@@ -1,0 +1,213 @@
+package db_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func member(t *testing.T, store *db.DB, tenant metering.TenantID, email string, role metering.Role) metering.Member {
+	t.Helper()
+	hash := "hash of " + email
+	m, err := store.Members.Create(t.Context(), tenant, metering.Operator, metering.Member{Email: email, Role: role, PasswordHash: &hash})
+	require.NoError(t, err)
+	return m
+}
+
+func session(t *testing.T, store *db.DB, m metering.Member) db.SessionName {
+	t.Helper()
+	s, err := store.Sessions.Begin(t.Context(), m, time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	return db.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
+}
+
+// live says which of the sessions are.
+func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
+	t.Helper()
+	found, err := store.Sessions.Find(t.Context(), names)
+	require.NoError(t, err)
+	for _, name := range names {
+		in := found[name]
+		live = append(live, in != nil && in.Session.Live(time.Now()))
+	}
+	return live
+}
+
+func audited(t *testing.T, tenant metering.TenantID) (actions []string) {
+	t.Helper()
+	rows, err := dbtest.Conn(t).Query(t.Context(), `select actor || ' ' || action || ' ' || subject from audit_log where tenant_id = $1 order by id`, tenant)
+	require.NoError(t, err)
+	actions, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return actions
+}
+
+func TestMembersAreTheirTenants(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
+	ada := member(t, store, ours.ID, "ada@example.com", metering.RoleAdmin)
+	bob := member(t, store, theirs.ID, "bob@example.com", metering.RoleAdmin)
+
+	listed, err := store.Members.List(t.Context(), ours.ID, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []metering.Member{ada}, listed)
+	_, err = store.Members.ByEmail(t.Context(), ours.ID, bob.Email)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	_, err = store.Members.Update(t.Context(), ours.ID, metering.Operator, bob.ID, db.MemberChange{})
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	_, err = store.Members.MakeOwner(t.Context(), ours.ID, metering.Operator, bob.ID)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Members.Remove(t.Context(), ours.ID, metering.Operator, bob.ID)))
+
+	name := session(t, store, bob)
+	for _, foreign := range []db.SessionName{
+		{Tenant: ours.ID, Member: bob.ID, Session: name.Session}, {Tenant: ours.ID, Member: ada.ID, Session: name.Session},
+		{Tenant: theirs.ID, Member: ada.ID, Session: name.Session}, {Tenant: theirs.ID, Member: bob.ID, Session: uuid.New()},
+	} {
+		require.Equal(t, []bool{false, true}, live(t, store, foreign, name))
+	}
+	require.NoError(t, store.Sessions.End(t.Context(), ours.ID, metering.Operator, name.Session))
+	require.Equal(t, []bool{true}, live(t, store, name))
+}
+
+func TestAnEmailIsAMemberOnceWhateverItsCase(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	one, other := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
+	email := uuid.NewString() + "@example.com"
+	first := member(t, store, one.ID, email, metering.RoleViewer)
+	_, err := store.Members.Create(t.Context(), one.ID, metering.Operator, metering.Member{Email: strings.ToUpper(email), Role: metering.RoleAdmin})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+
+	second := member(t, store, other.ID, strings.ToUpper(email), metering.RoleViewer)
+	found, err := store.Members.WithEmail(t.Context(), 0, email)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []metering.Member{first, second}, found)
+	found, err = store.Members.WithEmail(t.Context(), other.ID, email)
+	require.NoError(t, err)
+	require.Equal(t, []metering.Member{second}, found)
+
+	require.NoError(t, store.Members.Remove(t.Context(), one.ID, metering.Operator, first.ID))
+	require.NotEqual(t, first.ID, member(t, store, one.ID, email, metering.RoleViewer).ID)
+}
+
+func TestATenantKeepsExactlyOneOwner(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	owner := member(t, store, tenant.ID, "owner@example.com", metering.RoleOwner)
+	heirs := []metering.Member{
+		member(t, store, tenant.ID, "a@example.com", metering.RoleAdmin), member(t, store, tenant.ID, "b@example.com", metering.RoleViewer),
+	}
+	_, err := store.Members.Create(t.Context(), tenant.ID, metering.Operator, metering.Member{Email: "c@example.com", Role: metering.RoleOwner})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(store.Members.Remove(t.Context(), tenant.ID, metering.Operator, owner.ID)))
+	viewer, ownerRole := metering.RoleViewer, metering.RoleOwner
+	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, owner.ID, db.MemberChange{Role: &viewer})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, heirs[0].ID, db.MemberChange{Role: &ownerRole})
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+
+	var handovers sync.WaitGroup
+	for i := range 20 {
+		handovers.Go(func() {
+			_, err := store.Members.MakeOwner(t.Context(), tenant.ID, metering.Operator, heirs[i%2].ID)
+			require.NoError(t, err)
+		})
+	}
+	handovers.Wait()
+	all, err := store.Members.List(t.Context(), tenant.ID, 0, 10)
+	require.NoError(t, err)
+	roles := map[metering.Role]int{}
+	for _, m := range all {
+		roles[m.Role]++
+	}
+	require.Equal(t, map[metering.Role]int{metering.RoleOwner: 1, metering.RoleAdmin: 2}, roles)
+}
+
+func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	ada := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer)
+	before, kept := session(t, store, ada), session(t, store, ada)
+	require.NoError(t, store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "next", kept.Session))
+	require.Equal(t, []bool{false, true}, live(t, store, before, kept))
+	_, err := store.Sessions.Begin(t.Context(), ada, time.Now().Add(time.Hour))
+	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
+	err = store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "another", kept.Session)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+
+	ada, err = store.Members.ByEmail(t.Context(), tenant.ID, ada.Email)
+	require.NoError(t, err)
+	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID))
+	require.Equal(t, []bool{false}, live(t, store, kept))
+	_, err = store.Sessions.Begin(t.Context(), ada, time.Now().Add(time.Hour))
+	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
+}
+
+func TestEverySessionOfAMemberEndsAtOnceAndNobodyElses(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	ada, bob := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer), member(t, store, tenant.ID, "bob@example.com", metering.RoleViewer)
+	first, second, others := session(t, store, ada), session(t, store, ada), session(t, store, bob)
+	require.NoError(t, store.Sessions.EndAll(t.Context(), tenant.ID, metering.Actor(ada.ID.String()), ada.ID))
+	require.Equal(t, []bool{false, false, true}, live(t, store, first, second, others))
+}
+
+func TestASignInComesBackOnce(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
+	for _, tenant := range []metering.TenantID{ours.ID, theirs.ID} {
+		_, err := store.OIDC.Save(t.Context(), tenant, metering.Operator, metering.OIDC{Issuer: "https://issuer.example.com", ClientID: tenant.String()})
+		require.NoError(t, err)
+	}
+	in := metering.SignIn{State: uuid.NewString(), Nonce: "n", Verifier: "v", ExpiresAt: metering.Instant(time.Now().Add(time.Minute))}
+	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in))
+	tenant, taken, err := store.OIDC.Take(t.Context(), in.State)
+	require.NoError(t, err)
+	require.Equal(t, ours.ID, tenant)
+	require.Equal(t, in.Verifier, taken.Verifier)
+	_, _, err = store.OIDC.Take(t.Context(), in.State)
+	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
+
+	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in))
+	require.NoError(t, store.OIDC.Delete(t.Context(), ours.ID, metering.Operator))
+	_, _, err = store.OIDC.Take(t.Context(), in.State)
+	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err), "the issuer is gone, and with it the sign-in")
+	_, err = store.OIDC.Get(t.Context(), ours.ID)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	kept, err := store.OIDC.Get(t.Context(), theirs.ID)
+	require.NoError(t, err)
+	require.Equal(t, theirs.ID.String(), kept.ClientID)
+}
+
+func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	ada := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer)
+	actor := metering.Actor(ada.ID.String())
+	s := session(t, store, ada)
+	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, s.Session))
+	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, db.MemberChange{})
+	require.NoError(t, err)
+	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID))
+	require.Equal(t, []string{
+		"operator tenant.create " + tenant.ID.String(), "operator member.create " + ada.ID.String(),
+		ada.ID.String() + " session.begin " + s.Session.String(), ada.ID.String() + " session.end " + s.Session.String(),
+		"key_9 member.update " + ada.ID.String(), "key_9 member.remove " + ada.ID.String(),
+	}, audited(t, tenant.ID))
+}

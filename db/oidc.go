@@ -1,0 +1,96 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// OIDC keeps the tenants' issuers, and the sign-ins that have gone to them.
+type OIDC struct{ pool *pgxpool.Pool }
+
+const oidcColumns = `issuer, client_id, client_secret, redirect_base, updated_at`
+
+func oidcFields(o *metering.OIDC) []any {
+	return []any{&o.Issuer, &o.ClientID, &o.SealedSecret, &o.RedirectBase, &o.UpdatedAt}
+}
+
+// Save sets the tenant's issuer. Sign-ins under way at the former one end.
+func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, o metering.OIDC) (saved metering.OIDC, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1`, tenant); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, `
+			insert into oidc_issuers (tenant_id, issuer, client_id, client_secret, redirect_base, updated_by)
+			values (@tenant, @issuer, @client_id, @client_secret, @redirect_base, @actor)
+			on conflict (tenant_id) do update
+			set issuer = excluded.issuer, client_id = excluded.client_id, client_secret = excluded.client_secret,
+			    redirect_base = excluded.redirect_base, updated_at = now(), updated_by = excluded.updated_by
+			returning `+oidcColumns, pgx.NamedArgs{
+			"tenant": tenant, "issuer": o.Issuer, "client_id": o.ClientID, "client_secret": o.SealedSecret,
+			"redirect_base": o.RedirectBase, "actor": actor,
+		}).Scan(oidcFields(&saved)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "oidc.save", tenant.String())
+	})
+	return saved, err
+}
+
+var errNoOIDC = metering.Errorf(metering.CodeNotFound, "the tenant has no OIDC issuer")
+
+// Get returns the tenant's issuer, or CodeNotFound.
+func (s OIDC) Get(ctx context.Context, tenant metering.TenantID) (o metering.OIDC, err error) {
+	err = s.pool.QueryRow(ctx, `select `+oidcColumns+` from oidc_issuers where tenant_id = $1`, tenant).Scan(oidcFields(&o)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return o, errNoOIDC.Because(err)
+	}
+	return o, coded(err)
+}
+
+// Delete forgets the tenant's issuer, and with it the sign-ins under way.
+func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `delete from oidc_issuers where tenant_id = $1`, tenant)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return errNoOIDC
+		}
+		return audit(ctx, tx, tenant, actor, "oidc.delete", tenant.String())
+	})
+}
+
+// Begin keeps a sign-in until its browser comes back, and forgets those whose
+// browsers did not. Nobody has signed in yet, so nothing is audited.
+func (s OIDC) Begin(ctx context.Context, tenant metering.TenantID, in metering.SignIn) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < now()`, tenant); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			insert into oidc_sign_ins (tenant_id, state, nonce, verifier, expires_at)
+			values ($1, $2, $3, $4, $5)`, tenant, in.State, in.Nonce, in.Verifier, in.ExpiresAt)
+		return err
+	})
+}
+
+// Take returns a sign-in and its tenant once, and forgets it. Whether it has
+// expired is for the caller to say, who has the time. A state finds its
+// tenant, so it takes none.
+func (s OIDC) Take(ctx context.Context, state string) (tenant metering.TenantID, in metering.SignIn, err error) {
+	err = s.pool.QueryRow(ctx, `
+		delete from oidc_sign_ins where state = $1
+		returning tenant_id, state, nonce, verifier, expires_at`, state).Scan(&tenant, &in.State, &in.Nonce, &in.Verifier, &in.ExpiresAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, in, metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun here, is over, or took too long; begin again").Because(err)
+	}
+	return tenant, in, coded(err)
+}

@@ -1,0 +1,138 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Sessions are the sign-ins of members.
+type Sessions struct{ pool *pgxpool.Pool }
+
+// SessionName is all that a token says: whose session it was made for.
+type SessionName struct {
+	Tenant  metering.TenantID
+	Member  metering.MemberID
+	Session uuid.UUID
+}
+
+// SignedIn is what a SessionName leads to. Whether the session is live is for
+// the caller to say, who has the time.
+type SignedIn struct {
+	Session metering.Session
+	Member  metering.Member
+	Tenant  metering.Tenant
+}
+
+const sessionColumns = `s.id, s.tenant_id, s.member_id, s.created_at, s.expires_at, s.ended_at`
+
+func sessionFields(s *metering.Session) []any {
+	return []any{&s.ID, &s.TenantID, &s.MemberID, &s.CreatedAt, &s.ExpiresAt, &s.EndedAt}
+}
+
+// Begin makes a session of a member who has signed in, and forgets those of
+// theirs that are long over. It answers CodeUnauthorized where the member was
+// removed, or the password changed, since the sign-in was checked.
+func (s Sessions) Begin(ctx context.Context, m metering.Member, expires time.Time) (begun metering.Session, err error) {
+	actor := metering.Actor(m.ID.String())
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var unchanged bool
+		err := tx.QueryRow(ctx, `
+			select m.password_hash is not distinct from $3 from members m
+			where m.tenant_id = $1 and m.id = $2 and m.removed_at is null
+			for share`, m.TenantID, m.ID, m.PasswordHash).Scan(&unchanged)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && !unchanged {
+			return metering.Errorf(metering.CodeUnauthorized, "the member has changed meanwhile; sign in again")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			delete from sessions
+			where tenant_id = $1 and member_id = $2 and expires_at < now() - interval '30 days'`, m.TenantID, m.ID)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `
+			insert into sessions as s (tenant_id, id, member_id, expires_at)
+			values ($1, $2, $3, $4)
+			returning `+sessionColumns, m.TenantID, uuid.New(), m.ID, expires).Scan(sessionFields(&begun)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String())
+	})
+	return begun, err
+}
+
+// Find returns what exists of the names, of any tenant: a session with its
+// member, who has not been removed. It is how a request finds its tenant.
+func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionName]*SignedIn, error) {
+	var tenants, members []int64
+	var ids []uuid.UUID
+	for _, name := range names {
+		tenants, members, ids = append(tenants, int64(name.Tenant)), append(members, int64(name.Member)), append(ids, name.Session)
+	}
+	rows, err := s.pool.Query(ctx, `
+		select `+sessionColumns+`, `+memberColumns+`, `+tenantColumns+`
+		from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as asked (tenant_id, member_id, id)
+		join sessions s on s.tenant_id = asked.tenant_id and s.id = asked.id and s.member_id = asked.member_id
+		join members m on m.tenant_id = s.tenant_id and m.id = s.member_id
+		join tenants t on t.id = s.tenant_id
+		where m.removed_at is null`, tenants, members, ids)
+	if err != nil {
+		return nil, coded(err)
+	}
+	found := make(map[SessionName]*SignedIn, len(names))
+	for rows.Next() {
+		in := new(SignedIn)
+		fields := append(sessionFields(&in.Session), memberFields(&in.Member)...)
+		if err := rows.Scan(append(fields, tenantFields(&in.Tenant)...)...); err != nil {
+			rows.Close()
+			return nil, coded(err)
+		}
+		found[SessionName{in.Tenant.ID, in.Member.ID, in.Session.ID}] = in
+	}
+	return found, coded(rows.Err())
+}
+
+// End makes a session invalid from the moment it returns.
+func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id uuid.UUID) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			update sessions set ended_at = now() where tenant_id = $1 and id = $2 and ended_at is null`, tenant, id)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "session.end", id.String())
+	})
+}
+
+// EndAll makes every session of a member invalid from the moment it returns.
+func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		// A sign-in under way either has committed its session, or begins it later.
+		if _, err := roleOf(ctx, tx, tenant, member); err != nil {
+			return err
+		}
+		if err := endSessions(ctx, tx, tenant, member, uuid.Nil); err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "session.end_all", member.String())
+	})
+}
+
+// endSessions ends those of a member but the one to keep. The caller holds the
+// member's row, so that no other begins meanwhile.
+func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, member metering.MemberID, keep uuid.UUID) error {
+	_, err := tx.Exec(ctx, `
+		update sessions set ended_at = now()
+		where tenant_id = $1 and member_id = $2 and id <> $3 and ended_at is null`, tenant, member, keep)
+	return err
+}

@@ -1,0 +1,155 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	m := dbtest.Meter(t, store, tenant, "calls", "call", "session")
+	const beyond = 30
+	event := func(session int, minute int, value string) metering.Event {
+		return dbtest.Event(t, "call", "acme", november.Add(time.Duration(minute)*time.Minute), value, "", fmt.Sprintf(`{"session":%d}`, session))
+	}
+	var events []metering.Event
+	for session := range metering.MaxGroupsPerMeter + beyond {
+		events = append(events, event(session, 0, "1"))
+	}
+	ingest(t, store, tenant, events...)
+	ingest(t, store, tenant, event(0, 1, "0.5"), event(1<<40, 1, "0.25"), event(1<<40, 20, "0.125")) // a known one, and an unknown one
+
+	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
+	require.NoError(t, err)
+	windows := func(start, end time.Time, groups map[string]string) db.WindowPage {
+		page, err := store.Usage.Windows(t.Context(), tenant, db.WindowQuery{
+			Customer: acme.ID, Meter: m, Range: metering.Range{Start: start, End: end}, Granularity: metering.Hour, Groups: groups, Limit: 20_000,
+		})
+		require.NoError(t, err)
+		return page
+	}
+	of := func(page db.WindowPage, id metering.GroupID) (total string) {
+		for _, g := range page.Groups {
+			if g.GroupID == id {
+				total = g.Total.String()
+			}
+		}
+		return total
+	}
+	hour := metering.WindowOf(november, metering.Hour, time.UTC)
+
+	t.Run("InAWholeHour", func(t *testing.T) {
+		page := windows(hour.Start, hour.End, nil)
+		require.Len(t, page.Groups, metering.MaxGroupsPerMeter+1)
+		require.Len(t, page.Windows, metering.MaxGroupsPerMeter+1)
+		require.Equal(t, fmt.Sprintf("%d.875", metering.MaxGroupsPerMeter+beyond), page.Total.String())
+		require.Equal(t, fmt.Sprintf("%d.375", beyond), of(page, metering.OtherGroup.ID))
+		require.Equal(t, page.Total.String(), total(t, store, tenant, "acme", hour)[0].Usage.String())
+	})
+
+	t.Run("InPartOfAnHour", func(t *testing.T) {
+		page := windows(november.Add(time.Minute), november.Add(time.Hour), nil) // to 11:20
+		require.Len(t, page.Groups, 2)
+		require.Equal(t, "0.375", of(page, metering.OtherGroup.ID))
+		require.Equal(t, "0.875", page.Total.String())
+	})
+
+	t.Run("WhoAsksForTheOthersGetsNobodyElse", func(t *testing.T) {
+		others := map[string]string{"$other": "true"}
+		require.Equal(t, fmt.Sprintf("%d.375", beyond), windows(hour.Start, hour.End, others).Total.String())
+		require.Equal(t, "0.375", windows(november.Add(time.Minute), november.Add(time.Hour), others).Total.String())
+	})
+
+	t.Run("WhoAsksForAGroupGetsNoneOfTheOthers", func(t *testing.T) {
+		require.Equal(t, "1.5", windows(hour.Start, hour.End, map[string]string{"session": "0"}).Total.String())
+		require.Equal(t, "0.5", windows(november.Add(time.Minute), november.Add(time.Hour), map[string]string{"session": "0"}).Total.String())
+		require.Empty(t, windows(hour.Start, hour.End, map[string]string{"session": fmt.Sprint(1 << 40)}).Windows)
+	})
+
+	t.Run("ABackfillFoldsTheSame", func(t *testing.T) {
+		_, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"session", "model"}))
+		require.NoError(t, err)
+		require.NoError(t, backfill(t.Context(), store, tenant, filling.ID))
+		m, err = store.Meters.Get(t.Context(), tenant, "calls")
+		require.NoError(t, err)
+		require.Equal(t, filling.ID, m.Generation.ID)
+		page := windows(hour.Start, hour.End, nil)
+		require.Len(t, page.Groups, metering.MaxGroupsPerMeter+1)
+		require.Equal(t, fmt.Sprintf("%d.875", metering.MaxGroupsPerMeter+beyond), page.Total.String())
+		require.Equal(t, page.Total.String(), total(t, store, tenant, "acme", hour)[0].Usage.String())
+		requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, hour)
+	})
+}
+
+// What jsonb makes of properties is the same group as what the client sent:
+// else ingest and backfill would count one event in two groups.
+func TestAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
+	t.Parallel()
+	conn := dbtest.Conn(t)
+	generation := metering.Generation{GroupBy: []string{"a", "é"}}
+	rapid.Check(t, func(rt *rapid.T) {
+		// Many at once: the way to the database is long.
+		texts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			return fmt.Sprintf(`{"a":%s,"é":%s,"a":%s}`, anyJSON(2).Draw(t, "first a"), anyJSON(2).Draw(t, "é"), anyJSON(2).Draw(t, "a"))
+		}), 1, 50).Draw(rt, "properties")
+		var before []metering.Group
+		var accepted []string
+		for _, text := range texts {
+			sent := metering.SentEvent{EventType: "call", CustomerID: "acme", Properties: json.RawMessage(text)}
+			event, rejection := sent.Judge(november)
+			if rejection != nil {
+				continue // a number that is too long
+			}
+			group, err := generation.GroupOf(event.Properties)
+			require.NoError(rt, err)
+			before, accepted = append(before, group), append(accepted, string(event.Properties))
+		}
+		rows, err := conn.Query(context.Background(), `select sent::jsonb::text from unnest($1::text[]) with ordinality as s (sent, place) order by place`, accepted)
+		require.NoError(rt, err)
+		for i := 0; rows.Next(); i++ {
+			var text string
+			require.NoError(rt, rows.Scan(&text))
+			after, err := generation.GroupOf(json.RawMessage(text))
+			require.NoError(rt, err)
+			require.Equal(rt, string(before[i].Key), string(after.Key), "%s became %s", accepted[i], text)
+			require.Equal(rt, before[i].ID, after.ID)
+		}
+		require.NoError(rt, rows.Err())
+	})
+}
+
+// anyJSON draws a JSON value as a client may write it.
+func anyJSON(depth int) *rapid.Generator[string] {
+	number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?`)
+	text := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{
+		"a", "é", "😀", "<", "&", `\"`, `\\`, `\/`, `\t`, `\b`, `\u0041`, `\u00e9`, `\ud83d\ude00`, `\ud800`, `\u2028`, "\u2028", `\\u0000`, `\u0001`, "\u007f",
+	}), 0, 4), func(parts []string) string {
+		text := `"`
+		for _, part := range parts {
+			text += part
+		}
+		return text + `"`
+	})
+	leaf := rapid.OneOf(number, text, rapid.SampledFrom([]string{"null", "true", "false", "1", "1.0", "1e0", "-0", "1e2"}))
+	if depth == 0 {
+		return leaf
+	}
+	inner := anyJSON(depth - 1)
+	return rapid.OneOf(leaf, leaf, rapid.Custom(func(t *rapid.T) string {
+		return fmt.Sprintf(`[%s, %s]`, inner.Draw(t, "one"), inner.Draw(t, "two"))
+	}), rapid.Custom(func(t *rapid.T) string {
+		return fmt.Sprintf(`{"bb": %s, "a": %s, "bb":%s}`, inner.Draw(t, "one"), inner.Draw(t, "two"), inner.Draw(t, "three"))
+	}))
+}

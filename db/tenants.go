@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -18,16 +19,16 @@ func tenantFields(t *metering.Tenant) []any {
 	return []any{&t.ID, &t.Name, &t.Zone, &t.Currency, &t.Grace, &t.LatePolicy, &t.EventsPerMinute, &t.CreatedAt}
 }
 
-// Create makes a tenant. Zero Grace, LatePolicy and EventsPerMinute take the
-// schema's defaults.
+// Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
+// zero EventsPerMinute takes the domain's.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {
 	if err := t.Validate(); err != nil {
 		return metering.Tenant{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into tenants as t (name, zone, currency) values ($1, $2, $3)
-			returning `+tenantColumns, t.Name, t.Zone, t.Currency).Scan(tenantFields(&created)...)
+			insert into tenants as t (name, zone, currency, events_per_minute) values ($1, $2, $3, $4)
+			returning `+tenantColumns, t.Name, t.Zone, t.Currency, cmp.Or(t.EventsPerMinute, metering.DefaultEventsPerMinute)).Scan(tenantFields(&created)...)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package metering
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,6 +15,10 @@ const (
 	AdjustLate LatePolicy = "adjust" // billed as an adjustment at the closed period's prices
 	ReportLate LatePolicy = "report" // shown, never billed
 )
+
+// DefaultEventsPerMinute is how many requests a tenant may send to the Events
+// API in a minute where nothing else was said.
+const DefaultEventsPerMinute = 1000
 
 // Tenant is one customer of the service: the owner of everything else.
 type Tenant struct {
@@ -34,6 +39,9 @@ func (t Tenant) Validate() error {
 	}
 	if _, err := time.LoadLocation(t.Zone); err != nil || t.Zone == "Local" || t.Zone == "" {
 		return Invalid("zone", "must be an IANA time zone such as Europe/Zurich")
+	}
+	if t.EventsPerMinute < 0 || t.EventsPerMinute > math.MaxInt32 {
+		return Invalid("events_per_minute", "must be a whole number above 0")
 	}
 	return ValidCurrency("currency", t.Currency)
 }

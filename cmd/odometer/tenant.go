@@ -18,6 +18,7 @@ func createTenant(ctx context.Context, env *environment, args []string, out io.W
 	name := flags.String("name", "", "the tenant's name (required)")
 	zone := flags.String("zone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
 	currency := flags.String("currency", "USD", "the currency of its prices, ISO 4217")
+	perMinute := flags.Int("events-per-minute", metering.DefaultEventsPerMinute, "how many requests with events it may send in a minute")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -31,7 +32,9 @@ func createTenant(ctx context.Context, env *environment, args []string, out io.W
 		return err
 	}
 	defer store.Close()
-	tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{Name: *name, Zone: *zone, Currency: *currency})
+	tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{
+		Name: *name, Zone: *zone, Currency: *currency, EventsPerMinute: *perMinute,
+	})
 	if err != nil {
 		return fmt.Errorf("create tenant: %w", err)
 	}

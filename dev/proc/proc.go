@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -97,14 +98,18 @@ func (s *System) Run(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Tenant makes a tenant and returns its id and its admin key.
-func (s *System) Tenant(t testing.TB) (id, key string) {
+// Tenant makes a tenant that may send as much as it likes, and returns its id
+// and its admin key.
+func (s *System) Tenant(t testing.TB) (id, key string) { return s.LimitedTenant(t, math.MaxInt32) }
+
+// LimitedTenant makes a tenant that may send so many requests with events a minute.
+func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 	t.Helper()
 	var made struct {
 		ID  string `json:"tenant_id"`
 		Key string `json:"admin_key"`
 	}
-	if err := json.Unmarshal([]byte(s.Run(t, "tenant", "create", "--name", "Test", "--json")), &made); err != nil {
+	if err := json.Unmarshal([]byte(s.Run(t, "tenant", "create", "--name", "Test", "--events-per-minute", strconv.Itoa(limit), "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
 	return made.ID, made.Key

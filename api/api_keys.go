@@ -29,12 +29,28 @@ func (s *server) showAPIKey(k metering.APIKey) APIKey {
 	}
 }
 
-type createAPIKeyInput struct {
-	Body struct {
-		Name      string         `json:"name" minLength:"1" maxLength:"255"`
-		Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
-		ExpiresAt *time.Time     `json:"expires_at,omitempty"`
+// NewCredential is what a client may say about a credential that it makes.
+type NewCredential struct {
+	Name      string         `json:"name" minLength:"1" maxLength:"255"`
+	Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only" doc:"Nobody makes a credential that may do more than themselves"`
+	ExpiresAt *time.Time     `json:"expires_at,omitempty" doc:"From then on it is not valid; without it, it never expires"`
+}
+
+func (c NewCredential) check(who Principal, now time.Time) error {
+	if !within(Principal{Scope: c.Scope}, who) {
+		return metering.Errorf(metering.CodeForbidden, "nobody can make a credential that may do more than themselves")
 	}
+	if c.ExpiresAt != nil && !c.ExpiresAt.After(now) {
+		return metering.Invalid("body.expires_at", "must lie in the future")
+	}
+	if !storable(c.Name) {
+		return metering.Invalid("body.name", "must be UTF-8 without NUL")
+	}
+	return nil
+}
+
+type createAPIKeyInput struct {
+	Body struct{ NewCredential }
 }
 
 type createAPIKeyOutput struct{ Body createdAPIKey }
@@ -46,14 +62,8 @@ type createdAPIKey struct {
 
 func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*createAPIKeyOutput, error) {
 	who := principalOf(ctx)
-	if !within(Principal{Scope: in.Body.Scope}, who) {
-		return nil, metering.Errorf(metering.CodeForbidden, "nobody can make a key that may do more than themselves")
-	}
-	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(s.Now()) {
-		return nil, metering.Invalid("body.expires_at", "must lie in the future")
-	}
-	if !storable(in.Body.Name) {
-		return nil, metering.Invalid("body.name", "must be UTF-8 without NUL")
+	if err := in.Body.check(who, s.Now()); err != nil {
+		return nil, err
 	}
 	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
 	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt}

@@ -91,6 +91,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
+		FailuresPerMinute: 1_000_000,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -8,9 +9,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +30,7 @@ func (p Principal) String() string {
 	if p.Role != "" {
 		return "member with the role " + string(p.Role)
 	}
-	return string(p.Scope) + " key"
+	return string(p.Scope) + " credential"
 }
 
 // scopePrefixes is how a key names its scope.
@@ -66,16 +69,22 @@ func derive(secret []byte, purpose string) ([]byte, error) {
 
 // Make returns a new key, the hash to keep of it, and its last four characters.
 func (k Keys) Make(scope metering.Scope) (key string, hash []byte, lastFour string) {
-	random := make([]byte, 0, randomLength)
-	for len(random) < randomLength {
+	random := randomText(randomLength)
+	key = k.Prefix(scope) + random
+	return key, k.hash(key), random[randomLength-4:]
+}
+
+// randomText returns length letters and digits, each as likely as any other.
+func randomText(length int) string {
+	random := make([]byte, 0, length)
+	for len(random) < length {
 		var b [1]byte
 		rand.Read(b[:]) // never fails, or ends the program
 		if n := int(b[0]); n < 4*len(base62) {
 			random = append(random, base62[n%len(base62)])
 		}
 	}
-	key = k.Prefix(scope) + string(random)
-	return key, k.hash(key), string(random[randomLength-4:])
+	return string(random)
 }
 
 // Prefix is how every key of a scope begins.
@@ -108,7 +117,12 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	principal, err := s.authenticate(ctx)
+	x := exchangeOf(ctx.Context())
+	principal, err := s.failures.guard(ctx, x.request, s.authenticate)
+	x.principal = principal
+	if err == nil {
+		err = s.charge(ctx, principal.Tenant)
+	}
 	if err == nil && !permission.allows(principal) {
 		err = metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", principal, permission)
 	}
@@ -116,12 +130,23 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}
-	exchangeOf(ctx.Context()).principal = principal
 	next(ctx)
+}
+
+// noteUses notes which keys are in use.
+func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]struct{}, error) {
+	err := s.Store.APIKeys.Used(ctx, uses, s.Now())
+	if err != nil {
+		s.Log.WarnContext(ctx, "when API keys were last used is not noted for now", "error", err)
+	}
+	return nil, err
 }
 
 func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	scheme, key, _ := strings.Cut(ctx.Header("Authorization"), " ")
+	if strings.EqualFold(scheme, "HMAC") {
+		return s.bySignature(ctx.Context(), key)
+	}
 	if !strings.EqualFold(scheme, "Bearer") || !s.Keys.wellFormed(key) {
 		return Principal{}, errUnauthorized
 	}
@@ -129,8 +154,12 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	if found == nil || !found.Key.Live(s.Now()) {
+	now := s.Now()
+	if found == nil || !found.Key.Live(now) {
 		return Principal{}, errUnauthorized
+	}
+	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
+		s.uses.board(ctx.Context(), db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // nobody waits for it
 	}
 	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -19,9 +18,10 @@ import (
 
 // Bounds of a request with events.
 const (
+	eventsPath       = "/v1/events"
 	maxBatch         = 1_000
 	maxEventsBody    = 8 << 20
-	eventsBodyLimit  = 30 * time.Second // for a body to arrive: it holds a place in the byte budget meanwhile
+	bodyLimit        = 30 * time.Second // for a body to arrive: it holds a place in the byte budget meanwhile
 	maxSkippedFields = 100
 )
 
@@ -91,23 +91,18 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 // the room until its events are stored.
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
 	x := exchangeOf(ctx)
-	length := x.request.ContentLength
-	if length > maxEventsBody {
-		return nil, errEventsBody
+	if x.release == nil {
+		_, release, err := s.admit(x.request, maxEventsBody)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
-	if length < 0 {
-		length = maxEventsBody
-	}
-	release, err := s.Writer.Admit(length)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	if err := eventsMediaType(x.request.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
 	connection := http.NewResponseController(x.writer)
-	_ = connection.SetReadDeadline(time.Now().Add(eventsBodyLimit)) // tests have no connection
+	_ = connection.SetReadDeadline(time.Now().Add(bodyLimit)) // tests have no connection
 	result, err := store(http.MaxBytesReader(x.writer, x.request.Body, maxEventsBody))
 	_ = connection.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -115,8 +110,6 @@ func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) 
 	}
 	return &ingestOutput{result}, nil
 }
-
-var errEventsBody = metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", maxEventsBody)
 
 func eventsMediaType(header string) error {
 	media, _, _ := strings.Cut(header, ";")
@@ -270,13 +263,8 @@ func atEnd(decoder *json.Decoder) error {
 
 // malformed says why a body could not be read, by place alone.
 func malformed(decoder *json.Decoder, err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return errEventsBody
-	}
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() {
-		return metering.Errorf(codeTimeout, "the body did not arrive within %s", eventsBodyLimit)
+	if late := bodyProblem(err, maxEventsBody); late != nil {
+		return late
 	}
 	return metering.Errorf(codeMalformed, "the body is not JSON: it ends or breaks after byte %d", decoder.InputOffset())
 }
@@ -286,13 +274,15 @@ func malformed(decoder *json.Decoder, err error) error {
 func (s *server) describeEvents() {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	schemas["Event"], schemas["EventBatch"] = eventSchema(), batchSchema()
-	s.describeBody("/v1/events", "Event")
-	s.describeBody("/v1/events/batch", "EventBatch")
+	s.describeBody(eventsPath, "Event")
+	s.describeBody(eventsPath+"/batch", "EventBatch")
 }
 
 func (s *server) describeBody(path, schema string) {
 	reference := &huma.Schema{Ref: "#/components/schemas/" + schema}
-	s.api.OpenAPI().Paths[path].Post.RequestBody = &huma.RequestBody{
+	op := s.api.OpenAPI().Paths[path].Post
+	describeLimit(op)
+	op.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content:  map[string]*huma.MediaType{"application/json": {Schema: reference}},
 	}

@@ -22,7 +22,8 @@ type exchange struct {
 	request   *http.Request
 	writer    http.ResponseWriter
 	principal Principal
-	err       error // for the log
+	release   func() // gives back the room of a body that was read ahead; may be nil
+	err       error  // for the log
 }
 
 type exchangeKey struct{}
@@ -50,6 +51,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure != nil {
 			s.survive(out, r, failure)
 		}
+		if x.release != nil {
+			x.release()
+		}
 		s.account(x, out, began)
 		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole
@@ -64,10 +68,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 128 && strings.Trim(id, base62+"._-") == "" {
+	if id := r.Header.Get("X-Request-Id"); validRequestID(id) {
 		return id
 	}
 	return rand.Text()
+}
+
+const maxRequestID = 128
+
+func validRequestID(id string) bool {
+	return id != "" && len(id) <= maxRequestID && strings.Trim(id, base62+"._-") == ""
 }
 
 func aborted(failure any) bool {

@@ -10,15 +10,19 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -36,18 +40,29 @@ type Deps struct {
 	ErrorDocsBase string          // the URL whose children explain the error codes
 	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
 	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
-	Now           func() time.Time
-	Log           *slog.Logger
-	Metrics       prometheus.Registerer
+	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
+	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
+	FailuresPerMinute int
+	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
+	Now               func() time.Time
+	Log               *slog.Logger
+	Metrics           prometheus.Registerer
 }
 
 type server struct {
 	Deps
-	mux     *http.ServeMux
-	api     huma.API
-	apiKeys *coalescer[string, *db.Credential] // by their hash
-	pageKey []byte
-	metrics metrics
+	mux           *http.ServeMux
+	api           huma.API
+	apiKeys       *coalescer[string, *db.Credential] // by their hash
+	signers       *coalescer[metering.TenantID, db.Signers]
+	uses          *coalescer[db.KeyUse, struct{}]
+	sweeps        *coalescer[struct{}, struct{}] // of request ids
+	claims        atomic.Int64                   // of request ids
+	unverified    atomic.Int64                   // bytes of bodies whose signature was not checked yet
+	failures      *failures
+	eventRequests limiter
+	pageKey       []byte
+	metrics       metrics
 }
 
 // credentialTimeout bounds how long requests wait for the database to say who asks.
@@ -63,7 +78,14 @@ func New(deps Deps) (http.Handler, error) {
 	s.pageKey = pageKey
 	s.metrics = newMetrics(deps.Metrics)
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
-	return s, nil
+	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Store.HMACSecrets.Signers, timeout: credentialTimeout}
+	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
+	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
+	if s.failures, err = newFailures(deps); err != nil {
+		return nil, err
+	}
+	s.eventRequests, err = newLimiter(deps)
+	return s, err
 }
 
 func newServer(deps Deps) *server {
@@ -91,8 +113,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's price and its versions"), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
 
-	huma.Register(s.api, post("ingest-event", "/v1/events", EventsWrite, "Send one event"), s.ingestEvent)
-	huma.Register(s.api, post("ingest-events", "/v1/events/batch", EventsWrite, "Send up to 1,000 events"), s.ingestEvents)
+	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event")), s.ingestEvent)
+	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events")), s.ingestEvents)
 	s.describeEvents()
 
 	huma.Register(s.api, get("get-usage", "/v1/usage", UsageRead, "Usage of a meter as a time series"), s.usage)
@@ -112,6 +134,12 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key"), s.revokeAPIKey)
+
+	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret")), s.createHMACSecret)
+	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets"), s.listHMACSecrets)
+	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret"), s.revokeHMACSecret)
+
+	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "Who changed what, newest first"), s.auditLog)
 
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Whether the process runs"), s.health)
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Whether requests can be served"), s.readiness)
@@ -146,7 +174,7 @@ func operation(method, id, path string, permission Permission, summary string) h
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	if permission != Public {
-		op.Security = []map[string][]string{{"apiKey": {}}}
+		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}}
 	}
 	return op
 }

@@ -65,6 +65,30 @@ func (e CreateAPIKeyScope) Valid() bool {
 	}
 }
 
+// Defines values for CreateHMACSecretScope.
+const (
+	CreateHMACSecretScopeAdmin      CreateHMACSecretScope = "admin"
+	CreateHMACSecretScopeIngestOnly CreateHMACSecretScope = "ingest_only"
+	CreateHMACSecretScopeReadOnly   CreateHMACSecretScope = "read_only"
+	CreateHMACSecretScopeReadWrite  CreateHMACSecretScope = "read_write"
+)
+
+// Valid indicates whether the value is a known member of the CreateHMACSecretScope enum.
+func (e CreateHMACSecretScope) Valid() bool {
+	switch e {
+	case CreateHMACSecretScopeAdmin:
+		return true
+	case CreateHMACSecretScopeIngestOnly:
+		return true
+	case CreateHMACSecretScopeReadOnly:
+		return true
+	case CreateHMACSecretScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateMeterAggregation.
 const (
 	CreateMeterAggregationCount CreateMeterAggregation = "count"
@@ -101,6 +125,54 @@ func (e CreatedAPIKeyScope) Valid() bool {
 	case CreatedAPIKeyScopeReadOnly:
 		return true
 	case CreatedAPIKeyScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CreatedHMACSecretScope.
+const (
+	CreatedHMACSecretScopeAdmin      CreatedHMACSecretScope = "admin"
+	CreatedHMACSecretScopeIngestOnly CreatedHMACSecretScope = "ingest_only"
+	CreatedHMACSecretScopeReadOnly   CreatedHMACSecretScope = "read_only"
+	CreatedHMACSecretScopeReadWrite  CreatedHMACSecretScope = "read_write"
+)
+
+// Valid indicates whether the value is a known member of the CreatedHMACSecretScope enum.
+func (e CreatedHMACSecretScope) Valid() bool {
+	switch e {
+	case CreatedHMACSecretScopeAdmin:
+		return true
+	case CreatedHMACSecretScopeIngestOnly:
+		return true
+	case CreatedHMACSecretScopeReadOnly:
+		return true
+	case CreatedHMACSecretScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HMACSecretScope.
+const (
+	HMACSecretScopeAdmin      HMACSecretScope = "admin"
+	HMACSecretScopeIngestOnly HMACSecretScope = "ingest_only"
+	HMACSecretScopeReadOnly   HMACSecretScope = "read_only"
+	HMACSecretScopeReadWrite  HMACSecretScope = "read_write"
+)
+
+// Valid indicates whether the value is a known member of the HMACSecretScope enum.
+func (e HMACSecretScope) Valid() bool {
+	switch e {
+	case HMACSecretScopeAdmin:
+		return true
+	case HMACSecretScopeIngestOnly:
+		return true
+	case HMACSecretScopeReadOnly:
+		return true
+	case HMACSecretScopeReadWrite:
 		return true
 	default:
 		return false
@@ -418,6 +490,26 @@ type APIKey struct {
 // APIKeyScope defines model for APIKey.Scope.
 type APIKeyScope string
 
+// AuditEntry defines model for AuditEntry.
+type AuditEntry struct {
+	// Action Examples: meter.create
+	Action string `json:"action"`
+
+	// Actor Who: a credential or a member, or operator for the command line
+	//
+	// Examples: key_12
+	Actor string    `json:"actor"`
+	At    time.Time `json:"at"`
+
+	// Id Examples: aud_99
+	Id string `json:"id"`
+
+	// Subject The id of what changed
+	//
+	// Examples: mtr_7
+	Subject string `json:"subject"`
+}
+
 // Comparison defines model for Comparison.
 type Comparison struct {
 	// CurrentTotal The current calendar month, to date
@@ -435,12 +527,15 @@ type Comparison struct {
 
 // CreateAPIKey defines model for CreateAPIKey.
 type CreateAPIKey struct {
-	ExpiresAt *time.Time        `json:"expires_at,omitempty"`
-	Name      string            `json:"name"`
-	Scope     CreateAPIKeyScope `json:"scope"`
+	// ExpiresAt From then on it is not valid; without it, it never expires
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Name      string     `json:"name"`
+
+	// Scope Nobody makes a credential that may do more than themselves
+	Scope CreateAPIKeyScope `json:"scope"`
 }
 
-// CreateAPIKeyScope defines model for CreateAPIKey.Scope.
+// CreateAPIKeyScope Nobody makes a credential that may do more than themselves
 type CreateAPIKeyScope string
 
 // CreateCustomer defines model for CreateCustomer.
@@ -453,6 +548,19 @@ type CreateCustomer struct {
 	Metadata   *map[string]interface{} `json:"metadata,omitempty"`
 	Name       *string                 `json:"name,omitempty"`
 }
+
+// CreateHMACSecret defines model for CreateHMACSecret.
+type CreateHMACSecret struct {
+	// ExpiresAt From then on it is not valid; without it, it never expires
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Name      string     `json:"name"`
+
+	// Scope Nobody makes a credential that may do more than themselves
+	Scope CreateHMACSecretScope `json:"scope"`
+}
+
+// CreateHMACSecretScope Nobody makes a credential that may do more than themselves
+type CreateHMACSecretScope string
 
 // CreateMeter defines model for CreateMeter.
 type CreateMeter struct {
@@ -493,6 +601,25 @@ type CreatedAPIKey struct {
 
 // CreatedAPIKeyScope defines model for CreatedAPIKey.Scope.
 type CreatedAPIKeyScope string
+
+// CreatedHMACSecret defines model for CreatedHMACSecret.
+type CreatedHMACSecret struct {
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+
+	// Id Examples: sec_3
+	Id        string                 `json:"id"`
+	LastFour  string                 `json:"last_four"`
+	Name      string                 `json:"name"`
+	RevokedAt *time.Time             `json:"revoked_at"`
+	Scope     CreatedHMACSecretScope `json:"scope"`
+
+	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
+	Secret string `json:"secret"`
+}
+
+// CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
+type CreatedHMACSecretScope string
 
 // Customer defines model for Customer.
 type Customer struct {
@@ -567,6 +694,22 @@ type FieldProblem struct {
 	Message  string `json:"message"`
 }
 
+// HMACSecret defines model for HMACSecret.
+type HMACSecret struct {
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+
+	// Id Examples: sec_3
+	Id        string          `json:"id"`
+	LastFour  string          `json:"last_four"`
+	Name      string          `json:"name"`
+	RevokedAt *time.Time      `json:"revoked_at"`
+	Scope     HMACSecretScope `json:"scope"`
+}
+
+// HMACSecretScope defines model for HMACSecret.Scope.
+type HMACSecretScope string
+
 // Health defines model for Health.
 type Health struct {
 	Status HealthStatus `json:"status"`
@@ -612,6 +755,17 @@ type ListAPIKey struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListAuditEntry defines model for ListAuditEntry.
+type ListAuditEntry struct {
+	Data []AuditEntry `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListCustomer defines model for ListCustomer.
 type ListCustomer struct {
 	Data []Customer `json:"data"`
@@ -626,6 +780,17 @@ type ListCustomer struct {
 // ListExportedEvent defines model for ListExportedEvent.
 type ListExportedEvent struct {
 	Data []ExportedEvent `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListHMACSecret defines model for ListHMACSecret.
+type ListHMACSecret struct {
+	Data []HMACSecret `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -779,6 +944,12 @@ type ReadinessTemporal string
 
 // RevokeAPIKey defines model for RevokeAPIKey.
 type RevokeAPIKey struct {
+	Id      string `json:"id"`
+	Revoked bool   `json:"revoked"`
+}
+
+// RevokeHMACSecret defines model for RevokeHMACSecret.
+type RevokeHMACSecret struct {
 	Id      string `json:"id"`
 	Revoked bool   `json:"revoked"`
 }
@@ -959,6 +1130,15 @@ type UsageWindow struct {
 	WindowStart time.Time   `json:"window_start"`
 }
 
+// GetAuditLogParams defines parameters for GetAuditLog.
+type GetAuditLogParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // PreviewBillingParams defines parameters for PreviewBilling.
 type PreviewBillingParams struct {
 	// Customer The customer's external ID
@@ -1093,6 +1273,9 @@ type IngestEventJSONRequestBody = Event
 
 // IngestEventsJSONRequestBody defines body for IngestEvents for application/json ContentType.
 type IngestEventsJSONRequestBody = EventBatch
+
+// CreateHmacSecretJSONRequestBody defines body for CreateHmacSecret for application/json ContentType.
+type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
@@ -1418,6 +1601,11 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetAuditLog Who changed what, newest first
+	//
+	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
+	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewBilling What the current period would cost now
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
@@ -1531,6 +1719,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListHmacSecrets List HMAC secrets
+	//
+	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
+	ListHmacSecrets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateHmacSecretWithBody Create an HMAC secret
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+	CreateHmacSecretWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateHmacSecret Create an HMAC secret
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+	CreateHmacSecret(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeHmacSecret Revoke an HMAC secret
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
+	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMeters List meters
 	//
@@ -1699,6 +1911,21 @@ func (c *Client) CreateApiKey(ctx context.Context, body CreateApiKeyJSONRequestB
 // Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRevokeApiKeyRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuditLog Who changed what, newest first
+//
+// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
+func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuditLogRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1993,6 +2220,70 @@ func (c *Client) IngestEventsWithBody(ctx context.Context, contentType string, b
 // Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewIngestEventsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListHmacSecrets List HMAC secrets
+//
+// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
+func (c *Client) ListHmacSecrets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListHmacSecretsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateHmacSecretWithBody Create an HMAC secret
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+func (c *Client) CreateHmacSecretWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateHmacSecretRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateHmacSecret Create an HMAC secret
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+func (c *Client) CreateHmacSecret(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateHmacSecretRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeHmacSecret Revoke an HMAC secret
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
+func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeHmacSecretRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -2373,6 +2664,72 @@ func NewRevokeApiKeyRequest(server string, id string) (*http.Request, error) {
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAuditLogRequest constructs an http.Request for the GetAuditLog method
+func NewGetAuditLogRequest(server string, params *GetAuditLogParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/audit-log")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -2884,6 +3241,107 @@ func NewIngestEventsRequestWithBody(server string, contentType string, body io.R
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListHmacSecretsRequest constructs an http.Request for the ListHmacSecrets method
+func NewListHmacSecretsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/hmac-secrets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateHmacSecretRequest calls the generic CreateHmacSecret builder with application/json body
+func NewCreateHmacSecretRequest(server string, body CreateHmacSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateHmacSecretRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateHmacSecretRequestWithBody constructs an http.Request for the CreateHmacSecret method, with any body, and a specified content type
+func NewCreateHmacSecretRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/hmac-secrets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRevokeHmacSecretRequest constructs an http.Request for the RevokeHmacSecret method
+func NewRevokeHmacSecretRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/hmac-secrets/%s/revoke", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -3688,6 +4146,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKeyWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeApiKeyResponse, error)
 
+	// GetAuditLogWithResponse Who changed what, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
+	GetAuditLogWithResponse(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*GetAuditLogResponse, error)
+
 	// PreviewBillingWithResponse What the current period would cost now
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -3813,6 +4278,34 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithResponse(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*IngestEventsResponse, error)
+
+	// ListHmacSecretsWithResponse List HMAC secrets
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
+	ListHmacSecretsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error)
+
+	// CreateHmacSecretWithBodyWithResponse Create an HMAC secret
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+	CreateHmacSecretWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
+
+	// CreateHmacSecretWithResponse Create an HMAC secret
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+	CreateHmacSecretWithResponse(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
+
+	// RevokeHmacSecretWithResponse Revoke an HMAC secret
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
+	RevokeHmacSecretWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeHmacSecretResponse, error)
 
 	// ListMetersWithResponse List meters
 	//
@@ -4147,6 +4640,54 @@ func (r RevokeApiKeyResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RevokeApiKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuditLogResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListAuditEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuditLogResponse) GetJSON200() *ListAuditEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuditLogResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuditLogResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuditLogResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuditLogResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuditLogResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4647,18 +5188,50 @@ func (r UpsertCustomerResponse) ContentType() string {
 	return ""
 }
 
+// IngestEventResponse200Headers the declared response headers of an HTTP 200 response for IngestEvent
+type IngestEventResponse200Headers struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// IngestEventResponse429Headers the declared response headers of an HTTP 429 response for IngestEvent
+type IngestEventResponse429Headers struct {
+	RetryAfter          *int
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// IngestEventResponseDefaultHeaders the declared response headers of an HTTP default response for IngestEvent
+type IngestEventResponseDefaultHeaders struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
 type IngestEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *IngestResult
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *Problem
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *IngestEventResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *IngestEventResponse429Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *IngestEventResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r IngestEventResponse) GetJSON200() *IngestResult {
 	return r.JSON200
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r IngestEventResponse) GetApplicationproblemJSON429() *Problem {
+	return r.ApplicationproblemJSON429
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -4695,18 +5268,50 @@ func (r IngestEventResponse) ContentType() string {
 	return ""
 }
 
+// IngestEventsResponse200Headers the declared response headers of an HTTP 200 response for IngestEvents
+type IngestEventsResponse200Headers struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// IngestEventsResponse429Headers the declared response headers of an HTTP 429 response for IngestEvents
+type IngestEventsResponse429Headers struct {
+	RetryAfter          *int
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// IngestEventsResponseDefaultHeaders the declared response headers of an HTTP default response for IngestEvents
+type IngestEventsResponseDefaultHeaders struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
 type IngestEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *IngestResult
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *Problem
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *IngestEventsResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *IngestEventsResponse429Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *IngestEventsResponseDefaultHeaders
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r IngestEventsResponse) GetJSON200() *IngestResult {
 	return r.JSON200
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r IngestEventsResponse) GetApplicationproblemJSON429() *Problem {
+	return r.ApplicationproblemJSON429
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -4737,6 +5342,150 @@ func (r IngestEventsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r IngestEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListHmacSecretsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListHMACSecret
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListHmacSecretsResponse) GetJSON200() *ListHMACSecret {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListHmacSecretsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListHmacSecretsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListHmacSecretsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListHmacSecretsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListHmacSecretsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateHmacSecretResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedHMACSecret
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateHmacSecretResponse) GetJSON201() *CreatedHMACSecret {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateHmacSecretResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateHmacSecretResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateHmacSecretResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateHmacSecretResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateHmacSecretResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RevokeHmacSecretResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RevokeHMACSecret
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RevokeHmacSecretResponse) GetJSON200() *RevokeHMACSecret {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RevokeHmacSecretResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeHmacSecretResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeHmacSecretResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeHmacSecretResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeHmacSecretResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5357,6 +6106,19 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 	return ParseRevokeApiKeyResponse(rsp)
 }
 
+// GetAuditLogWithResponse Who changed what, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
+func (c *ClientWithResponses) GetAuditLogWithResponse(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*GetAuditLogResponse, error) {
+	rsp, err := c.GetAuditLog(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuditLogResponse(rsp)
+}
+
 // PreviewBillingWithResponse What the current period would cost now
 //
 // Returns a wrapper object for the known response body format(s).
@@ -5589,6 +6351,58 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 		return nil, err
 	}
 	return ParseIngestEventsResponse(rsp)
+}
+
+// ListHmacSecretsWithResponse List HMAC secrets
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
+func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error) {
+	rsp, err := c.ListHmacSecrets(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListHmacSecretsResponse(rsp)
+}
+
+// CreateHmacSecretWithBodyWithResponse Create an HMAC secret
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
+	rsp, err := c.CreateHmacSecretWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateHmacSecretResponse(rsp)
+}
+
+// CreateHmacSecretWithResponse Create an HMAC secret
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
+func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
+	rsp, err := c.CreateHmacSecret(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateHmacSecretResponse(rsp)
+}
+
+// RevokeHmacSecretWithResponse Revoke an HMAC secret
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
+func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeHmacSecretResponse, error) {
+	rsp, err := c.RevokeHmacSecret(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeHmacSecretResponse(rsp)
 }
 
 // ListMetersWithResponse List meters
@@ -5921,6 +6735,39 @@ func ParseRevokeApiKeyResponse(rsp *http.Response) (*RevokeApiKeyResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest RevokeAPIKey
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuditLogResponse parses an HTTP response from a GetAuditLogWithResponse call
+func ParseGetAuditLogResponse(rsp *http.Response) (*GetAuditLogResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuditLogResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListAuditEntry
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -6303,6 +7150,13 @@ func ParseIngestEventResponse(rsp *http.Response) (*IngestEventResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -6310,6 +7164,67 @@ func ParseIngestEventResponse(rsp *http.Response) (*IngestEventResponse, error) 
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers IngestEventResponse200Headers
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers IngestEventResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers429 = &headers
+	case true:
+		var headers IngestEventResponseDefaultHeaders
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.HeadersDefault = &headers
 	}
 
 	return response, nil
@@ -6331,6 +7246,173 @@ func ParseIngestEventsResponse(rsp *http.Response) (*IngestEventsResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest IngestResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers IngestEventsResponse200Headers
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers IngestEventsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers429 = &headers
+	case true:
+		var headers IngestEventsResponseDefaultHeaders
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListHmacSecretsResponse parses an HTTP response from a ListHmacSecretsWithResponse call
+func ParseListHmacSecretsResponse(rsp *http.Response) (*ListHmacSecretsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListHmacSecretsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListHMACSecret
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateHmacSecretResponse parses an HTTP response from a CreateHmacSecretWithResponse call
+func ParseCreateHmacSecretResponse(rsp *http.Response) (*CreateHmacSecretResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateHmacSecretResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedHMACSecret
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRevokeHmacSecretResponse parses an HTTP response from a RevokeHmacSecretWithResponse call
+func ParseRevokeHmacSecretResponse(rsp *http.Response) (*RevokeHmacSecretResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeHmacSecretResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RevokeHMACSecret
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

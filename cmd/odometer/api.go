@@ -38,6 +38,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	base := env.baseURL("BASE_URL", defaultBase(listen))
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
+	shared, proxies := env.redis(), env.networks("TRUSTED_PROXIES")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
 	temporal, _ := env.temporal(log)
 	if err := env.err(); err != nil {
@@ -59,13 +60,18 @@ func serveAPI(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer ingest.Close()
+	if shared == nil {
+		log.Info("REDIS_URL is not set: the rate limit is counted by each replica alone")
+	} else {
+		defer shared.Close()
+	}
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()
 
 	registry := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
@@ -119,6 +121,35 @@ func (e *environment) baseURL(name, absent string) string {
 		e.problemf(name, "must be a URL that begins with http:// or https://")
 	}
 	return text
+}
+
+// redis counts for all replicas; nil where there is none.
+func (e *environment) redis() *redis.Client {
+	text := e.get("REDIS_URL")
+	if text == "" {
+		return nil
+	}
+	shared, err := api.OpenRedis(text)
+	if err != nil {
+		e.problemf("REDIS_URL", "must be a redis:// or rediss:// URL")
+	}
+	return shared
+}
+
+// networks are addresses in CIDR notation.
+func (e *environment) networks(name string) (networks []netip.Prefix) {
+	for item := range strings.SplitSeq(e.get(name), ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(item)
+		if err != nil {
+			e.problemf(name, "must be networks such as 10.0.0.0/8,fd00::/8")
+			return nil
+		}
+		networks = append(networks, network)
+	}
+	return networks
 }
 
 // count is a positive number, or 0 when unset.

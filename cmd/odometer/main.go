@@ -30,6 +30,8 @@ Environment:
   ODOMETER_SECRET           at least 32 random bytes in base64; API keys and page tokens depend on it
   ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals providers' secrets, all open them
   API_KEY_PREFIX            svc when unset
+  REDIS_URL                 shares the rate limit among replicas; when unset each counts alone
+  TRUSTED_PROXIES           networks such as 10.0.0.0/8,… whose X-Forwarded-For says where a request comes from
   BASE_URL                  where clients reach the API; http://LISTEN_ADDRESS when unset
   ERROR_DOCS_BASE           BASE_URL/errors when unset
   TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// defaultFailures is how many invalid credentials an address may send in a minute.
+const defaultFailures = 100
+
+// maxProven bounds how many credentials are remembered to have been valid.
+const maxProven = 10_000
+
+// failures limits invalid credentials by address. From an address that has
+// sent too many, only credentials that were valid there before are still looked at:
+// whoever shares the address goes on working, and guesses cost the database nothing.
+type failures struct {
+	limit   int
+	counts  *windows
+	proven  *lru.Cache[credentialName, struct{}]
+	proxies []netip.Prefix
+}
+
+// credentialName tells credentials apart without keeping them.
+type credentialName [sha256.Size]byte
+
+func newFailures(deps Deps) (*failures, error) {
+	counts, err := newWindows(deps.Now, maxWindows)
+	if err != nil {
+		return nil, err
+	}
+	proven, err := lru.New[credentialName, struct{}](maxProven)
+	f := &failures{limit: deps.FailuresPerMinute, counts: counts, proven: proven, proxies: deps.TrustedProxies}
+	if f.limit == 0 {
+		f.limit = defaultFailures
+	}
+	return f, err
+}
+
+// guard authenticates unless the address has failed too often.
+func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(huma.Context) (Principal, error)) (Principal, error) {
+	address := f.addressOf(r)
+	name := nameOf(address, r.Header)
+	a := f.counts.look(address, f.limit)
+	if !a.allowed && !f.proven.Contains(name) {
+		return Principal{}, tooManyFailures(a)
+	}
+	principal, err := authenticate(ctx)
+	switch {
+	case err == nil:
+		f.proven.Add(name, struct{}{})
+	case metering.CodeOf(err) == metering.CodeUnauthorized:
+		if a := f.counts.take(ctx.Context(), address, f.limit); !a.allowed {
+			return Principal{}, tooManyFailures(a)
+		}
+	}
+	return principal, err
+}
+
+func tooManyFailures(a allowance) error {
+	return tooMany(a, "too many invalid credentials came from this address")
+}
+
+// nameOf names a credential at an address. A signature is another each time;
+// its tenant stands for it.
+func nameOf(address string, header http.Header) credentialName {
+	parts := []string{address, header.Get("Authorization"), header.Get("Cookie")}
+	if scheme, _, _ := strings.Cut(parts[1], " "); strings.EqualFold(scheme, "HMAC") {
+		parts[1] = "HMAC " + header.Get("X-Tenant-Id")
+	}
+	return sha256.Sum256([]byte(strings.Join(parts, "\n")))
+}
+
+// addressOf is where a request comes from: the nearest address that is not
+// one of our proxies. A customer of a network has a whole /64 of IPv6.
+func (f *failures) addressOf(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	address := peer.Addr().Unmap()
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && f.isProxy(address); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		address = hop.Unmap()
+	}
+	if address.Is6() {
+		return netip.PrefixFrom(address.WithZone(""), 64).Masked().String()
+	}
+	return address.String()
+}
+
+func (f *failures) isProxy(address netip.Addr) bool {
+	for _, network := range f.proxies {
+		if network.Contains(address) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Secrets are as hard to guess as 32 random bytes.
+const (
+	secretPrefix = "hms_"
+	secretLength = 43 // 62^43 > 2^256
+)
+
+// HMACSecret is a secret without the secret itself.
+type HMACSecret struct {
+	ID        string         `json:"id" example:"sec_3"`
+	Name      string         `json:"name"`
+	Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
+	LastFour  string         `json:"last_four"`
+	CreatedAt time.Time      `json:"created_at"`
+	ExpiresAt *time.Time     `json:"expires_at"`
+	RevokedAt *time.Time     `json:"revoked_at"`
+}
+
+func showHMACSecret(h metering.HMACSecret) HMACSecret {
+	return HMACSecret{
+		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, LastFour: h.LastFour,
+		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
+	}
+}
+
+type createHMACSecretInput struct {
+	Body struct{ NewCredential }
+}
+
+type createHMACSecretOutput struct{ Body createdHMACSecret }
+
+type createdHMACSecret struct {
+	Secret string `json:"secret" doc:"What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again"`
+	HMACSecret
+}
+
+func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput) (*createHMACSecretOutput, error) {
+	who := principalOf(ctx)
+	if err := in.Body.check(who, s.Now()); err != nil {
+		return nil, err
+	}
+	secret := secretPrefix + randomText(secretLength)
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.SigningSecret, []byte(secret))
+	if err != nil {
+		return nil, err
+	}
+	record := metering.HMACSecret{
+		Name: in.Body.Name, Scope: in.Body.Scope, Sealed: sealed, LastFour: secret[len(secret)-4:], ExpiresAt: in.Body.ExpiresAt,
+	}
+	record, err = s.Store.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &createHMACSecretOutput{createdHMACSecret{secret, showHMACSecret(record)}}, nil
+}
+
+type listHMACSecretsOutput struct{ Body List[HMACSecret] }
+
+func (s *server) listHMACSecrets(ctx context.Context, _ *struct{}) (*listHMACSecretsOutput, error) {
+	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &listHMACSecretsOutput{List[HMACSecret]{Data: []HMACSecret{}}}
+	for _, h := range secrets {
+		out.Body.Data = append(out.Body.Data, showHMACSecret(h))
+	}
+	return out, nil
+}
+
+type revokeHMACSecretInput struct {
+	ID string `path:"id" example:"sec_3"`
+}
+
+type revokeHMACSecretOutput struct {
+	Body struct {
+		ID      string `json:"id"`
+		Revoked bool   `json:"revoked"`
+	}
+}
+
+func (s *server) revokeHMACSecret(ctx context.Context, in *revokeHMACSecretInput) (*revokeHMACSecretOutput, error) {
+	who := principalOf(ctx)
+	id, ok := metering.ParseHMACSecretID(in.ID)
+	if !ok {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
+	}
+	if err := s.Store.HMACSecrets.Revoke(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+		return nil, err
+	}
+	out := new(revokeHMACSecretOutput)
+	out.Body.ID, out.Body.Revoked = id.String(), true
+	return out, nil
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// limitWindow is how long a window is. It begins with its first request.
+const limitWindow = time.Minute
+
+// maxWindows bounds how many are counted at once, some hundred bytes each.
+// Beyond, the one that was asked for least recently begins anew.
+const maxWindows = 100_000
+
+// allowance is what a limit says to a request.
+type allowance struct {
+	allowed   bool
+	remaining int
+	reset     time.Duration // until the window ends
+}
+
+// limiter counts the requests of each key in fixed windows.
+type limiter interface {
+	take(ctx context.Context, key string, limit int) allowance
+}
+
+// newLimiter counts in Redis where there is one.
+func newLimiter(deps Deps) (limiter, error) {
+	local, err := newWindows(deps.Now, maxWindows)
+	if err != nil || deps.Redis == nil {
+		return local, err
+	}
+	return newSharedWindows(deps.Redis, deps.Secret, local, deps.Log)
+}
+
+// windows counts in memory.
+type windows struct {
+	now  func() time.Time
+	mu   sync.Mutex
+	open *simplelru.LRU[string, *window]
+}
+
+type window struct {
+	ends time.Time
+	used int
+}
+
+func newWindows(now func() time.Time, most int) (*windows, error) {
+	open, err := simplelru.NewLRU[string, *window](most, nil)
+	return &windows{now: now, open: open}, err
+}
+
+// take counts a request if its window has room for it.
+func (w *windows) take(_ context.Context, key string, limit int) allowance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	open := w.at(key, now)
+	if open == nil {
+		open = &window{ends: now.Add(limitWindow)}
+		w.open.Add(key, open)
+	}
+	a := open.allowance(limit, now)
+	if a.allowed {
+		open.used++
+		a.remaining--
+	}
+	return a
+}
+
+// look says what take would, and counts nothing.
+func (w *windows) look(key string, limit int) allowance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if open := w.at(key, now); open != nil {
+		return open.allowance(limit, now)
+	}
+	return allowance{true, limit, limitWindow}
+}
+
+func (w *windows) at(key string, now time.Time) *window {
+	open, ok := w.open.Get(key)
+	if !ok || !now.Before(open.ends) {
+		return nil
+	}
+	return open
+}
+
+func (w *window) allowance(limit int, now time.Time) allowance {
+	left := max(0, limit-w.used)
+	return allowance{left > 0, left, w.ends.Sub(now)}
+}
+
+// limited has an operation charged to its tenant's rate limit.
+func limited(op huma.Operation) huma.Operation {
+	op.Metadata["limited"] = true
+	return op
+}
+
+// charge takes a request from its tenant's rate limit, and says in the answer
+// what is left of it.
+func (s *server) charge(ctx huma.Context, tenant metering.Tenant) error {
+	if ctx.Operation().Metadata["limited"] != true {
+		return nil
+	}
+	a := s.eventRequests.take(ctx.Context(), tenant.ID.String(), tenant.EventsPerMinute)
+	ctx.SetHeader("X-RateLimit-Limit", strconv.Itoa(tenant.EventsPerMinute))
+	ctx.SetHeader("X-RateLimit-Remaining", strconv.Itoa(a.remaining))
+	if a.allowed {
+		return nil
+	}
+	return tooMany(a, "the tenant may send %d requests with events a minute", tenant.EventsPerMinute)
+}
+
+// tooMany is a 429 whose Retry-After is the window's end.
+func tooMany(a allowance, format string, args ...any) error {
+	err := metering.Errorf(metering.CodeRateLimited, format, args...)
+	err.RetryAfter = max(a.reset, time.Second)
+	err.Message += fmt.Sprintf("; try again in %.0f s", math.Ceil(err.RetryAfter.Seconds()))
+	return err
+}
+
+// describeLimit documents the headers of operations that are limited.
+func describeLimit(op *huma.Operation) {
+	number := func(doc string) *huma.Param {
+		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger}}
+	}
+	headers := map[string]*huma.Param{
+		"X-RateLimit-Limit":     number("Requests that the tenant may send in a minute"),
+		"X-RateLimit-Remaining": number("How many of them are left"),
+	}
+	for _, response := range op.Responses {
+		response.Headers = headers
+	}
+	op.Responses["429"] = &huma.Response{
+		Description: "The minute's requests are used up", Content: op.Responses["default"].Content,
+		Headers: map[string]*huma.Param{
+			"X-RateLimit-Limit": headers["X-RateLimit-Limit"], "X-RateLimit-Remaining": headers["X-RateLimit-Remaining"],
+			"Retry-After": number("Seconds until the next minute begins"),
+		},
+	}
+}

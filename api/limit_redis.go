@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+const (
+	redisTimeout = 100 * time.Millisecond // a request does not wait longer for its limit
+	redisRetry   = time.Second            // between attempts while Redis does not answer
+)
+
+// OpenRedis returns a client that gives up soon. It connects when it is first used.
+func OpenRedis(url string) (*redis.Client, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errors.New("not a redis:// or rediss:// URL") // the cause may echo the password
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = redisTimeout, redisTimeout, redisTimeout
+	options.PoolTimeout = redisTimeout
+	options.ContextTimeoutEnabled = true
+	options.MaxRetries = -1 // a repeat could count twice
+	logging.Disable()       // an outage is logged here, once
+	return redis.NewClient(options), nil
+}
+
+// takeScript is windows.take inside Redis, whose clock is the only one.
+var takeScript = redis.NewScript(`
+local used = tonumber(redis.call('GET', KEYS[1]) or '0')
+local allowed = 0
+if used < tonumber(ARGV[1]) then
+  allowed = 1
+  used = redis.call('INCR', KEYS[1])
+end
+local left = redis.call('PTTL', KEYS[1])
+if left < 0 then
+  left = tonumber(ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], left)
+end
+return {allowed, used, left}
+`)
+
+// sharedWindows counts in Redis, for all replicas at once. While Redis does
+// not answer, each replica counts alone.
+type sharedWindows struct {
+	redis *redis.Client
+	space string // before every key: services with other secrets may share a Redis
+	local *windows
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	down    bool
+	retryAt time.Time
+}
+
+func newSharedWindows(client *redis.Client, secret []byte, local *windows, log *slog.Logger) (*sharedWindows, error) {
+	space, err := derive(secret, "redis-keys")
+	if err != nil {
+		return nil, err
+	}
+	return &sharedWindows{redis: client, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log}, nil
+}
+
+func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowance {
+	due, again := w.due()
+	if !due {
+		return w.local.take(ctx, key, limit)
+	}
+	a, err := w.ask(ctx, key, limit)
+	if ctx.Err() != nil {
+		return w.local.take(ctx, key, limit) // the client has gone, which says nothing about Redis
+	}
+	w.learn(again, err)
+	if err != nil {
+		return w.local.take(ctx, key, limit)
+	}
+	return a
+}
+
+// due says whether to ask Redis: always, or once in a while again when it is down.
+func (w *sharedWindows) due() (due, again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if !w.down {
+		return true, false
+	}
+	if now.Before(w.retryAt) {
+		return false, false
+	}
+	w.retryAt = now.Add(redisRetry)
+	return true, true
+}
+
+// learn notes an outage and its end. What was asked before an outage says
+// nothing about its end.
+func (w *sharedWindows) learn(again bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil && !w.down:
+		w.down, w.retryAt = true, time.Now().Add(redisRetry)
+		w.log.Warn("Redis does not answer: the rate limit is per replica until it does", "error", err)
+	case err == nil && again:
+		w.down = false
+		w.log.Info("Redis answers again: replicas share the rate limit")
+	}
+}
+
+func (w *sharedWindows) ask(ctx context.Context, key string, limit int) (allowance, error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	answer, err := takeScript.Run(ctx, w.redis, []string{w.space + "events:" + key}, limit, limitWindow.Milliseconds()).Int64Slice()
+	if err != nil {
+		return allowance{}, fmt.Errorf("count request: %w", err)
+	}
+	if len(answer) != 3 {
+		return allowance{}, fmt.Errorf("count request: %d numbers instead of 3", len(answer))
+	}
+	allowed, used, left := answer[0] == 1, int(answer[1]), time.Duration(answer[2])*time.Millisecond
+	return allowance{allowed, max(0, limit-used), left}, nil
+}

@@ -1,0 +1,337 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func newWriter(t testing.TB, store *db.DB, options db.WriterOptions) *db.Writer {
+	t.Helper()
+	w := db.NewWriter(store, options)
+	t.Cleanup(w.Close)
+	return w
+}
+
+// stored counts the tenant's events, and the transactions that brought them.
+func stored(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (events, transactions int) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(), `select count(*), count(distinct xmin::text) from events where tenant_id = $1`, tenant).
+		Scan(&events, &transactions)
+	require.NoError(t, err)
+	return events, transactions
+}
+
+func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call")
+	other, err := db.Open(t.Context(), dbtest.URL(t))
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	writers := []*db.Writer{newWriter(t, store, db.WriterOptions{}), newWriter(t, other, db.WriterOptions{})}
+
+	const batches, keys = 12, 150
+	var senders sync.WaitGroup
+	failures := make([]error, 2*batches)
+	fresh := make([]int, 2*batches)
+	for n := range batches {
+		batch := make([]metering.Event, keys)
+		for i := range batch { // half of each batch is in the next one too
+			batch[i] = dbtest.Event(t, "call", fmt.Sprint("customer ", i%7), november, "1", fmt.Sprint("key ", n*keys/2+i), "")
+		}
+		reversed := slices.Clone(batch)
+		slices.Reverse(reversed)
+		for i, events := range [][]metering.Event{batch, reversed} {
+			senders.Go(func() {
+				outcomes, err := writers[i].Ingest(t.Context(), tenant, events)
+				failures[2*n+i] = err
+				for _, o := range outcomes {
+					if !o.Duplicate {
+						fresh[2*n+i]++
+					}
+				}
+			})
+		}
+	}
+	senders.Wait()
+	require.NoError(t, errors.Join(failures...))
+	const distinct = (batches + 1) * keys / 2
+	answered := 0
+	for _, n := range fresh {
+		answered += n
+	}
+	require.Equal(t, distinct, answered, "answers that an event was new")
+	events, _ := stored(t, conn, tenant)
+	require.Equal(t, distinct, events)
+	requireRollupsEqualARecount(t, conn, tenant)
+}
+
+func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+
+	const clients, each = 64, 10
+	send := func(t *testing.T, options db.WriterOptions) (transactions int) {
+		tenant := dbtest.Tenant(t, store).ID
+		dbtest.Meter(t, store, tenant, "calls", "call")
+		w := newWriter(t, store, options)
+		failures := make([]error, clients)
+		var all sync.WaitGroup
+		for i := range clients {
+			event := dbtest.Event(t, "call", "acme", november, "1", "", "")
+			all.Go(func() {
+				for range each {
+					if _, err := w.Ingest(t.Context(), tenant, []metering.Event{event}); err != nil {
+						failures[i] = err
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(failures...))
+		events, transactions := stored(t, conn, tenant)
+		require.Equal(t, clients*each, events)
+		return transactions
+	}
+
+	t.Run("FarFewerThanThereAreRequests", func(t *testing.T) {
+		require.Less(t, send(t, db.WriterOptions{}), clients*each/5)
+	})
+
+	t.Run("UnlessAGroupHoldsOneEvent", func(t *testing.T) {
+		require.Equal(t, clients*each, send(t, db.WriterOptions{GroupEvents: 1}))
+	})
+}
+
+// queued holds the tenant's lock while requests pile up behind it, so that
+// they become one group, and lets them go.
+func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]metering.Event) ([][]db.Outcome, []error) {
+	t.Helper()
+	observer := dbtest.Conn(t)
+	tx, err := dbtest.Conn(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `select pg_advisory_xact_lock($1)`, tenant)
+	require.NoError(t, err)
+	outcomes, failures := make([][]db.Outcome, len(requests)), make([]error, len(requests))
+	var all sync.WaitGroup
+	for i, events := range requests {
+		all.Go(func() { outcomes[i], failures[i] = w.Ingest(t.Context(), tenant, events) })
+		if i == 0 {
+			dbtest.Eventually(t, 5*time.Second, func() error { return waiting(observer) })
+		}
+	}
+	dbtest.Eventually(t, 5*time.Second, func() error {
+		if n := w.Queued(tenant); n < len(requests)-1 {
+			return fmt.Errorf("%d requests wait", n)
+		}
+		return nil
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+	all.Wait()
+	return outcomes, failures
+}
+
+// waiting says whether a statement waits for an advisory lock of this database.
+func waiting(conn *pgx.Conn) error {
+	var found int
+	err := conn.QueryRow(context.Background(), `
+		select count(*) from pg_locks where locktype = 'advisory' and not granted
+		  and database = (select oid from pg_database where datname = current_database())`).Scan(&found)
+	if err == nil && found == 0 {
+		err = errors.New("nobody waits for a lock")
+	}
+	return err
+}
+
+func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	good := func(i int) metering.Event {
+		return dbtest.Event(t, "call", "acme", november, "1", fmt.Sprint("good ", i), "")
+	}
+	for name, poison := range map[string]func(*metering.Event){
+		"PropertiesThatAreNoJSON":        func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":`) },
+		"PropertiesThatJsonbRefuses":     func(e *metering.Event) { e.Properties = json.RawMessage(`{"a":"\u0000"}`) },
+		"AnEventTypeWithNUL":             func(e *metering.Event) { e.EventType = "ca\x00ll" },
+		"ACustomerWithNUL":               func(e *metering.Event) { e.ExternalID = "ac\x00me" },
+		"AKeyThatIsNotUTF8":              func(e *metering.Event) { e.IdempotencyKey = "\xff" },
+		"AnInstantThatTheDatabaseHasNot": func(e *metering.Event) { e.At = time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenant := dbtest.Tenant(t, store).ID
+			dbtest.Meter(t, store, tenant, "calls", "call")
+			w := newWriter(t, store, db.WriterOptions{Lanes: 1})
+			requests := make([][]metering.Event, 24)
+			for i := range requests {
+				requests[i] = []metering.Event{good(2 * i), good(2*i + 1)}
+			}
+			const poisoned = 11
+			poison(&requests[poisoned][1])
+
+			outcomes, failures := queued(t, w, tenant, requests)
+			for i := range requests {
+				if i == poisoned {
+					require.Error(t, failures[i])
+					require.Equal(t, metering.CodeInternal, metering.CodeOf(failures[i]))
+					continue
+				}
+				require.NoError(t, failures[i])
+				require.Equal(t, []db.Outcome{{}, {}}, outcomes[i])
+			}
+			events, _ := stored(t, conn, tenant)
+			require.Equal(t, 2*(len(requests)-1), events)
+			requireRollupsEqualARecount(t, conn, tenant)
+
+			_, err := w.Ingest(t.Context(), tenant, []metering.Event{good(2 * poisoned)})
+			require.NoError(t, err, "nothing of the poisoned request is left to stand in the way")
+			require.Equal(t, fmt.Sprint(2*(len(requests)-1)+1), total(t, store, tenant, "acme", metering.CalendarPeriod(november, time.UTC))[0].Usage.String())
+		})
+	}
+}
+
+// Whoever holds the database keeps clients waiting for a bounded time, and
+// nothing of their events is left behind.
+func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"ByItsEvents":  `lock table events in access exclusive mode`,
+		"ByItsRollups": `lock table usage_monthly in share mode`,
+		"ByTheTenant":  `select pg_advisory_xact_lock(id) from tenants`,
+		"ByItsKeys":    `insert into event_keys select id, 'k', '\x00' from tenants`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, address := dbtest.Fresh(t)
+			tenant := dbtest.Tenant(t, store).ID
+			dbtest.Meter(t, store, tenant, "calls", "call")
+			w := newWriter(t, store, db.WriterOptions{})
+			ingestWith := func(at time.Time) error {
+				_, err := w.Ingest(t.Context(), tenant, []metering.Event{dbtest.Event(t, "call", "acme", at, "1", "k", "")})
+				return err
+			}
+			conn, err := pgx.Connect(t.Context(), address)
+			require.NoError(t, err)
+			t.Cleanup(func() { conn.Close(context.Background()) })
+			tx, err := conn.Begin(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), lock)
+			require.NoError(t, err)
+
+			began := time.Now()
+			err = ingestWith(november)
+			require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), "%v", err)
+			require.Less(t, time.Since(began), 12*time.Second)
+
+			require.NoError(t, tx.Rollback(t.Context()))
+			var left int
+			err = conn.QueryRow(t.Context(), `
+				select (select count(*) from events) + (select count(*) from event_keys) + (select count(*) from usage_hourly)
+				  + (select count(*) from usage_monthly) + (select count(*) from event_types)`).Scan(&left)
+			require.NoError(t, err)
+			require.Zero(t, left, "rows of an event that was not stored")
+			require.NoError(t, ingestWith(november), "it works again")
+			requireRollupsEqualARecount(t, conn, tenant)
+		})
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, dbtest.Open(t), db.WriterOptions{Bytes: 100 << 10})
+	refused := func(bytes int64) {
+		t.Helper()
+		_, err := w.Admit(bytes)
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+	}
+	admitted := func(bytes int64) func() {
+		t.Helper()
+		release, err := w.Admit(bytes)
+		require.NoError(t, err)
+		return release
+	}
+
+	release := admitted(60 << 10)
+	refused(41 << 10)
+	releaseToo := admitted(40 << 10)
+	refused(0) // even the smallest has its price
+	release()
+	refused(61 << 10)
+	releaseToo()
+	admitted(100 << 10)()
+	refused(100<<10 + 1)
+
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if release, err := w.Admit(3 << 10); err == nil {
+				release()
+			}
+		})
+	}
+	all.Wait()
+	admitted(100 << 10)()
+}
+
+func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	w := db.NewWriter(store, db.WriterOptions{})
+	event := dbtest.Event(t, "call", "acme", november, "1", "", "")
+	var accepted, refused int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	begun := make(chan struct{}, 1)
+	for range 16 {
+		all.Go(func() {
+			for {
+				_, err := w.Ingest(t.Context(), tenant, []metering.Event{event})
+				mu.Lock()
+				if err != nil {
+					refused++
+					mu.Unlock()
+					return
+				}
+				accepted++
+				mu.Unlock()
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	<-begun
+	w.Close()
+	all.Wait()
+	require.Equal(t, 16, refused)
+	events, _ := stored(t, conn, tenant)
+	require.Equal(t, accepted, events)
+	_, err := w.Ingest(t.Context(), tenant, []metering.Event{event})
+	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))
+	w.Close() // again is nothing
+}
+
+func TestEventsOfAnUnknownTenantAreRefused(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	w := newWriter(t, store, db.WriterOptions{})
+	_, err := w.Ingest(t.Context(), 1<<60, []metering.Event{dbtest.Event(t, "call", "acme", november, "1", "", "")})
+	require.Error(t, err)
+	require.Equal(t, 0, w.Queued(1<<60))
+}

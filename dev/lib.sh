@@ -19,6 +19,7 @@ if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 fi
 tools=$cache/tools
 PATH=$PATH:$tools/usr/bin
+libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for what was only unpacked
 
 root() { [[ $(id -u) == 0 ]]; }
 

@@ -46,14 +46,19 @@ func setup(t *testing.T) bundle {
 
 func setupVersion(t *testing.T, version string) bundle {
 	t.Helper()
+	b, stop := start(t, version)
+	t.Cleanup(stop)
+	return b
+}
+
+func start(t require.TestingT, version string) (b bundle, stop func()) {
 	validate, err := validator()
 	require.NoError(t, err)
 	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: validate, APIVersion: version})
 	require.NoError(t, fake.Seed(seed("acct_1", key, "cus_1")))
 	server := httptest.NewServer(fake)
 	server.Config.SetKeepAlivesEnabled(false) // or net/http hides an answer that was lost
-	t.Cleanup(server.Close)
-	return bundle{fake, server.URL, stripe.New(server.URL)}
+	return bundle{fake, server.URL, stripe.New(server.URL)}, server.Close
 }
 
 func seed(account, key, customer string) *stripetest.Seed {

@@ -1,0 +1,153 @@
+package stripe_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// trouble is what may meet one call; most meet none.
+var trouble = []stripetest.Behaviour{
+	{}, {}, {},
+	{Status: 503},
+	{Status: 500, Mode: stripetest.Saved},
+	{Status: 500, Mode: stripetest.Saved, Done: true},
+	{Status: 429, RetryAfter: 1},
+	{Status: 409},
+	{Mode: stripetest.LockTimeout},
+	{DropAnswer: true},
+	{Mode: stripetest.Hang},
+	{Mode: stripetest.Hang, Done: true},
+}
+
+// ledger is the least that a caller must do: freeze an entry, send it as it is
+// until the answer is known, and only then make the next.
+type ledger struct {
+	bundle
+	t         *rapid.T
+	mechanism stripe.Mechanism
+	version   int
+	told      metering.Decimal // what the deltas so far add up to
+}
+
+func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range mechanisms {
+		t.Run(string(mechanism), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				b, stop := start(t, "")
+				defer stop()
+				l := &ledger{bundle: b, t: t, mechanism: mechanism}
+				want := l.tellSomeTotals()
+				b.fake.Behave(stripetest.Behaviour{})
+				requireDecimal(t, want.String(), b.fake.Quantity(itemOf(mechanism)))
+				l.requireSummary(want)
+			})
+		})
+	}
+}
+
+// tellSomeTotals returns what Stripe must have in the end.
+func (l *ledger) tellSomeTotals() metering.Decimal {
+	totals := map[int]metering.Decimal{} // by hour; all but windows have only the first
+	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
+		hour := 0
+		if l.mechanism == stripe.MeterWindow {
+			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
+		}
+		totals[hour] = whole(rapid.Int64Range(0, 10_000).Draw(l.t, "tenths")).Mul(decimal("0.1"))
+		l.tell(hour, totals[hour])
+	}
+	var want metering.Decimal
+	for _, total := range totals {
+		want = want.Add(stripe.Whole(total))
+	}
+	return want
+}
+
+func (l *ledger) tell(hour int, total metering.Decimal) {
+	l.version++
+	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
+	e := entry(l.mechanism, l.version, stripe.Whole(total))
+	switch l.mechanism {
+	case stripe.MeterDelta:
+		e.Value = stripe.Delta(l.told, total)
+	case stripe.MeterLast:
+		e.Timestamp = l.fake.Now()
+	case stripe.MeterWindow:
+		e.Timestamp = march.Add(time.Duration(hour) * time.Hour)
+	}
+	l.settle(e)
+	l.told = l.told.Add(e.Value)
+}
+
+func (l *ledger) settle(e stripe.Entry) {
+	first := l.fake.Now()
+	for range 40 {
+		if l.mechanism == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
+			return // nothing at Stripe would stop a second one any more
+		}
+		answer, err := l.send(e)
+		if err == nil {
+			return
+		}
+		require.Equal(l.t, metering.CodeProviderDown, metering.CodeOf(err), "%v", err)
+		if answer.Replayed && answer.Status >= 500 {
+			e.IdempotencyKey += "'"
+		}
+		l.wait()
+	}
+	l.t.Fatal("never settled")
+}
+
+func (l *ledger) send(e stripe.Entry) (stripe.Answer, error) {
+	b := rapid.SampledFrom(trouble).Draw(l.t, "trouble")
+	b.Times = 1
+	l.fake.Behave(b)
+	ctx, cancel := context.WithCancel(context.Background())
+	if b.Mode == stripetest.Hang {
+		ctx, cancel = context.WithTimeout(context.Background(), 25*time.Millisecond)
+	}
+	defer cancel()
+	return l.client.Send(ctx, key, e)
+}
+
+// wait lets time pass, but not the period.
+func (l *ledger) wait() {
+	d := rapid.SampledFrom([]time.Duration{0, 0, time.Minute, 23 * time.Hour, 25 * time.Hour}).Draw(l.t, "wait")
+	if l.fake.Now().Add(d).Before(april.Add(-25 * time.Hour)) {
+		l.fake.Advance(d)
+	}
+}
+
+func (l *ledger) taken(e stripe.Entry) bool {
+	l.fake.Behave(stripetest.Behaviour{})
+	got, err := l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
+	require.NoError(l.t, err)
+	return got.Equal(l.told.Add(e.Value))
+}
+
+func (l *ledger) requireSummary(want metering.Decimal) {
+	var got metering.Decimal
+	var err error
+	switch l.mechanism {
+	case stripe.UsageRecord:
+		got, err = l.client.RecordSummary(context.Background(), key, "si_legacy_cus_1", march.Add(time.Minute))
+	case stripe.MeterDelta:
+		got, err = l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
+	case stripe.MeterWindow:
+		got, err = l.client.Summary(context.Background(), key, "mtr_window", "cus_1", march, april)
+	case stripe.MeterLast:
+		got, err = l.client.Summary(context.Background(), key, "mtr_last", "cus_1", march, april)
+	}
+	require.NoError(l.t, err)
+	requireDecimal(l.t, want.String(), got)
+}

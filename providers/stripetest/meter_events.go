@@ -1,6 +1,7 @@
 package stripetest
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,8 +12,9 @@ import (
 
 // Bounds of https://docs.stripe.com/api/billing/meter-event/create
 const (
-	oldest = 35 * 24 * time.Hour
-	newest = 5 * time.Minute
+	oldest        = 35 * 24 * time.Hour
+	newest        = 5 * time.Minute
+	maxIdentifier = 100 // characters
 )
 
 var maxValue = metering.MustDecimal("999999999999999")
@@ -83,7 +85,6 @@ func (c *call) createMeterEvent() answer {
 }
 
 func (c *call) readEvent() (event, *answer) {
-	now := c.fake.now()
 	problem := func(param, format string, args ...any) (event, *answer) {
 		a := invalid(param, format, args...)
 		return event{}, &a
@@ -92,32 +93,51 @@ func (c *call) readEvent() (event, *answer) {
 	if m == nil {
 		return problem("event_name", "No active meter found for event name %s.", c.form.Get("event_name"))
 	}
-	e := event{m, c.form.Get("payload[" + m.CustomerKey + "]"), metering.Decimal{}, now.Truncate(time.Second), now}
-	if !c.hasCustomer(e.customer) {
-		return problem("payload", "No such customer: '%s'", e.customer)
+	customer := c.form.Get("payload[" + m.CustomerKey + "]")
+	if !c.hasCustomer(customer) {
+		return problem("payload", "No such customer: '%s'", customer)
 	}
-	value, err := metering.ParseDecimal(c.form.Get("payload[" + m.ValueKey + "]"))
+	if len(c.form.Get("identifier")) > maxIdentifier {
+		return problem("identifier", "Invalid string: must be at most %d characters", maxIdentifier)
+	}
+	value, err := readValue(c.form.Get("payload[" + m.ValueKey + "]"))
+	if err != nil {
+		return problem("payload", "The value in the event payload %v.", err)
+	}
+	now := c.fake.now()
+	at, err := readTime(c.form.Get("timestamp"), now)
+	if err != nil {
+		return problem("timestamp", "The event timestamp %v.", err)
+	}
+	return event{m, customer, value, at, now}, nil
+}
+
+func readValue(text string) (metering.Decimal, error) {
+	value, err := metering.ParseDecimal(text)
 	if err != nil || !value.Equal(value.Round(0)) {
-		return problem("payload", "The value in the event payload must be a whole number.")
+		return metering.Decimal{}, errors.New("must be a whole number")
 	}
-	e.value = value
 	if value.Cmp(maxValue) > 0 || value.Cmp(metering.Whole(0).Sub(maxValue)) < 0 {
-		return problem("payload", "The value in the event payload can have at most 15 digits.")
+		return metering.Decimal{}, errors.New("can have at most 15 digits")
 	}
-	if text := c.form.Get("timestamp"); text != "" {
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return problem("timestamp", "Invalid timestamp")
-		}
-		e.at = time.Unix(seconds, 0).UTC()
+	return value, nil
+}
+
+func readTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return now.Truncate(time.Second), nil
 	}
-	if e.at.Before(now.Add(-oldest)) {
-		return problem("timestamp", "The event timestamp cannot be more than 35 days in past.")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	at := time.Unix(seconds, 0).UTC()
+	switch {
+	case err != nil:
+		return time.Time{}, errors.New("must be an integer")
+	case at.Before(now.Add(-oldest)):
+		return time.Time{}, errors.New("cannot be more than 35 days in past")
+	case at.After(now.Add(newest)):
+		return time.Time{}, errors.New("cannot be more than 5 minutes in future")
 	}
-	if e.at.After(now.Add(newest)) {
-		return problem("timestamp", "The event timestamp cannot be more than 5 minutes in future.")
-	}
-	return e, nil
+	return at, nil
 }
 
 // metered is a customer's usage on a meter from start until end.

@@ -1,0 +1,510 @@
+package stripetest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/providers/stripetest/openapi"
+)
+
+const key = "sk_test_1"
+
+var (
+	march = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	april = time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	noon  = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+)
+
+var validator = sync.OnceValues(openapi.Validator)
+
+type bundle struct {
+	*stripetest.Fake
+	t   *testing.T
+	url string
+}
+
+// setup returns a fake in which cus_1 pays 2.5 cents a unit of a legacy price
+// and of meters of all kinds, for the whole of March.
+func setup(t *testing.T) bundle {
+	t.Helper()
+	validate, err := validator()
+	require.NoError(t, err)
+	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: validate})
+	in := stripetest.Seed{
+		Account:   stripetest.Account{ID: "acct_1", Key: key},
+		Customers: []stripetest.Customer{{ID: "cus_1"}},
+		Meters: []stripetest.Meter{
+			{ID: "sum"}, {ID: "count", Formula: "count"}, {ID: "last", Formula: "last"},
+			{ID: "hour", EventTimeWindow: "hour"}, {ID: "day", EventTimeWindow: "day"}, {ID: "off", Status: "inactive"},
+		},
+		Subscriptions: []stripetest.Subscription{
+			{ID: "sub_1", Customer: "cus_1", Start: march.Unix(), End: april.Unix()},
+			{ID: "sub_2", Customer: "cus_1", Start: march.Unix(), End: april.Unix(), BillingThresholds: true},
+		},
+	}
+	for _, meter := range []string{"", "sum", "count", "last", "hour", "day"} {
+		in.Prices = append(in.Prices, stripetest.Price{ID: "price_" + meter, Meter: meter, UnitAmount: "2.5"})
+		in.Subscriptions[0].Items = append(in.Subscriptions[0].Items, stripetest.Item{ID: "si_" + meter, Price: "price_" + meter})
+	}
+	in.Subscriptions[1].Items = []stripetest.Item{{ID: "si_thresholds", Price: "price_"}}
+	require.NoError(t, fake.Seed(&in))
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	return bundle{fake, t, server.URL}
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+func (r reply) message() string {
+	problem, _ := r.body["error"].(map[string]any)
+	return fmt.Sprint(problem["message"])
+}
+
+// call sends a form, or nothing for GET, and key for the idempotency key where it is not empty.
+func (b bundle) call(method, path, form, idempotencyKey string) reply {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
+	require.NoError(b.t, err)
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Stripe-Version", "2023-10-16")
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	r := reply{response.StatusCode, response.Header, nil}
+	require.NoError(b.t, json.NewDecoder(response.Body).Decode(&r.body))
+	return r
+}
+
+// record sets or increments an item's usage.
+func (b bundle) record(item, action string, quantity int, at time.Time) reply {
+	b.t.Helper()
+	return b.call("POST", "/v1/subscription_items/"+item+"/usage_records",
+		fmt.Sprintf("action=%s&quantity=%d&timestamp=%d", action, quantity, at.Unix()), "")
+}
+
+// event sends a meter event of cus_1.
+func (b bundle) event(meter, value string, at time.Time, identifier string) reply {
+	b.t.Helper()
+	form := url.Values{"event_name": {meter}, "payload[stripe_customer_id]": {"cus_1"}, "payload[value]": {value}}
+	if !at.IsZero() {
+		form.Set("timestamp", fmt.Sprint(at.Unix()))
+	}
+	if identifier != "" {
+		form.Set("identifier", identifier)
+	}
+	return b.call("POST", "/v1/billing/meter_events", form.Encode(), "")
+}
+
+func (b bundle) requireQuantity(want, item string) {
+	b.t.Helper()
+	require.Equal(b.t, want, b.Quantity(item).String(), item)
+}
+
+// control posts JSON to the fake itself.
+func (b bundle) control(path string, body any, into any) int {
+	b.t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(b.t, err)
+	response, err := http.Post(b.url+path, "application/json", bytes.NewReader(text))
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(b.t, err)
+	if into != nil {
+		require.NoError(b.t, json.Unmarshal(answer, into), string(answer))
+	}
+	return response.StatusCode
+}
+
+func TestUsageRecordsFollowStripesRules(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := march.Add(time.Hour)
+	require.Equal(t, 200, b.record("si_", "set", 5, at).status)
+	require.Equal(t, 200, b.record("si_", "set", 3, at).status)
+	b.requireQuantity("3", "si_")
+	require.Equal(t, 200, b.record("si_", "increment", 4, at).status)
+	b.requireQuantity("7", "si_")
+	require.Equal(t, 200, b.record("si_", "set", 1, noon).status)
+	b.requireQuantity("8", "si_")
+	require.Equal(t, 200, b.record("si_thresholds", "increment", 2, at).status)
+	require.Equal(t, 200, b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1&timestamp=now", "").status)
+	b.requireQuantity("9", "si_")
+
+	for name, c := range map[string]struct {
+		got     reply
+		status  int
+		message string
+	}{
+		"the period's first instant": {b.record("si_", "set", 1, march), 400, "timestamps must be after the subscription's last invoice period"},
+		"the former period":          {b.record("si_", "set", 1, march.Add(-time.Second)), 400, "timestamps must be after"},
+		"the future":                 {b.record("si_", "set", 1, noon.Add(time.Second)), 400, "must not be in the future"},
+		"set with thresholds":        {b.record("si_thresholds", "set", 1, at), 400, "can only be incremented"},
+		"a meter's item":             {b.record("si_sum", "set", 1, at), 400, "`si_sum` because it is not on the legacy metered billing system"},
+		"an unknown item":            {b.record("si_unknown", "set", 1, at), 404, "No such subscription_item: 'si_unknown'"},
+		"a negative quantity":        {b.record("si_", "set", -1, at), 400, "Invalid non-negative integer"},
+		"a fraction":                 {b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1.5", ""), 400, ""},
+		"an unknown parameter":       {b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1&identifier=x", ""), 400, ""},
+	} {
+		require.Equal(t, c.status, c.got.status, name)
+		require.Contains(t, c.got.message(), c.message, name)
+	}
+	b.requireQuantity("9", "si_")
+}
+
+func TestMeterEventsFollowStripesRules(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, 200, b.event("sum", "5", noon.Add(-35*24*time.Hour), "old").status)
+	require.Equal(t, 200, b.event("sum", "5", noon.Add(5*time.Minute), "ahead").status)
+	require.Equal(t, 200, b.event("sum", "-2", time.Time{}, "").status)
+	b.requireQuantity("3", "si_sum") // the old one is of another period
+
+	for name, c := range map[string]struct {
+		got     reply
+		message string
+	}{
+		"too old":            {b.event("sum", "5", noon.Add(-35*24*time.Hour-time.Second), "1"), "more than 35 days in past"},
+		"too far ahead":      {b.event("sum", "5", noon.Add(5*time.Minute+time.Second), "2"), "more than 5 minutes in future"},
+		"a fraction":         {b.event("sum", "0.5", noon, "3"), "whole number"},
+		"16 digits":          {b.event("sum", "1000000000000000", noon, "4"), "at most 15 digits"},
+		"no number":          {b.event("sum", "many", noon, "5"), "whole number"},
+		"no such meter":      {b.event("nothing", "5", noon, "6"), "No active meter found"},
+		"an inactive meter":  {b.event("off", "5", noon, "7"), "No active meter found"},
+		"the identifier":     {b.event("sum", "5", noon, "ahead"), "An event already exists with identifier ahead."},
+		"no such customer":   {b.call("POST", "/v1/billing/meter_events", "event_name=sum&payload[stripe_customer_id]=cus_9&payload[value]=1", ""), "No such customer"},
+		"no payload":         {b.call("POST", "/v1/billing/meter_events", "event_name=sum", ""), "stripe-mock answers 400"},
+		"a long identifier":  {b.event("sum", "5", noon, strings.Repeat("x", 101)), "at most 100 characters"},
+		"an odd path":        {b.call("POST", "/v1/billing/meter_event", "event_name=sum", ""), "Unrecognized request URL"},
+		"odd summary bounds": {b.call("GET", "/v1/billing/meters/sum/event_summaries?customer=cus_1&start_time=61&end_time=120", "", ""), "aligned with minute"},
+	} {
+		require.Contains(t, c.got.message(), c.message, name)
+		require.GreaterOrEqual(t, c.got.status, 400, name)
+	}
+	b.requireQuantity("3", "si_sum")
+}
+
+func TestAnIdentifierIsFreeAgainAfterADay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, 200, b.event("sum", "5", noon, "a").status)
+	b.Advance(24*time.Hour - time.Second)
+	require.Equal(t, 400, b.event("sum", "5", noon, "a").status)
+	b.Advance(time.Second)
+	require.Equal(t, 200, b.event("sum", "5", noon, "a").status, "at least 24 hours: the fake remembers no longer")
+	b.requireQuantity("10", "si_sum")
+}
+
+func TestFormulasAndWindowsAddUpAsStripeDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := func(day, hour int) time.Time { return march.Add(time.Duration(24*(day-1)+hour) * time.Hour) }
+	for n, e := range []struct {
+		at    time.Time
+		value string
+	}{{at(2, 1), "10"}, {at(2, 1).Add(59 * time.Minute), "4"}, {at(2, 2), "6"}, {at(3, 0), "1"}, {at(1, 5), "8"}} {
+		for _, meter := range []string{"sum", "count", "last", "hour", "day"} {
+			require.Equal(t, 200, b.event(meter, e.value, e.at, fmt.Sprint(meter, n)).status)
+		}
+	}
+	b.requireQuantity("29", "si_sum")
+	b.requireQuantity("5", "si_count")
+	b.requireQuantity("1", "si_last")  // the latest by its own time
+	b.requireQuantity("19", "si_hour") // 4 + 6 + 1 + 8
+	b.requireQuantity("15", "si_day")  // 8 + 6 + 1
+
+	windows := b.State().Accounts[0].Customers[0].Items[5].Windows
+	require.Len(t, windows, 3)
+	require.Equal(t, at(2, 0), windows[0].Start)
+	require.Equal(t, "6", windows[0].Value.String())
+}
+
+func TestAWindowThatAPeriodsEndCutsIsBilledWithTheNext(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cut := time.Date(2026, 3, 20, 9, 30, 0, 0, time.UTC)
+	require.NoError(t, b.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: key},
+		Subscriptions: []stripetest.Subscription{{ID: "sub_3", Customer: "cus_1", Start: march.Unix(), End: cut.Unix(),
+			Items: []stripetest.Item{{ID: "si_cut", Price: "price_hour"}}}},
+	}))
+	b.Advance(cut.Sub(noon) - time.Minute)
+	require.Equal(t, 200, b.event("hour", "3", cut.Add(-31*time.Minute), "a").status)
+	require.Equal(t, 200, b.event("hour", "4", cut.Add(-10*time.Minute), "b").status)
+	b.requireQuantity("3", "si_cut")
+	b.Advance(time.Minute)
+	b.requireQuantity("4", "si_cut")
+}
+
+func TestAPeriodIsInvoicedAnHourAfterItsEndAndNeverAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, 200, b.record("si_", "set", 41, march.Add(time.Second)).status)
+	require.Equal(t, 200, b.event("sum", "10", noon, "1").status)
+	b.Advance(april.Sub(noon) - time.Second)
+	require.Empty(t, b.State().Accounts[0].Invoices)
+
+	b.Advance(time.Second)
+	draft := b.State().Accounts[0].Invoices[0]
+	require.Equal(t, "draft", draft.Status)
+	require.Equal(t, 400, b.record("si_", "set", 50, march.Add(time.Second)).status, "legacy usage has no grace")
+	require.Equal(t, 200, b.event("sum", "-3", noon, "2").status)
+	require.Equal(t, 200, b.event("sum", "100", april, "3").status)
+	b.requireQuantity("100", "si_sum")
+
+	b.Advance(time.Hour)
+	require.Equal(t, 200, b.event("sum", "9", noon, "4").status, "taken, and paid by nobody")
+	b.Advance(24 * time.Hour)
+	invoices := b.State().Accounts[0].Invoices
+	require.Len(t, invoices, 2, "one for each subscription")
+	final := invoices[0]
+	require.Equal(t, draft.ID, final.ID)
+	require.Equal(t, "open", final.Status)
+	require.Equal(t, "121", final.Total.String()) // 41 × 2.5 = 102.5, up; 7 × 2.5 = 17.5, up
+	require.Equal(t, "103", final.Lines[0].Amount.String())
+	require.Equal(t, "7", final.Lines[1].Quantity.String())
+	require.Equal(t, "18", final.Lines[1].Amount.String())
+	require.Equal(t, "9", final.Lines[1].Late.String())
+	require.True(t, final.Lines[0].Late.IsZero())
+
+	answered := b.call("GET", "/v1/invoices?customer=cus_1&status=open&subscription=sub_1", "", "")
+	require.Equal(t, final.ID, answered.body["data"].([]any)[0].(map[string]any)["id"])
+}
+
+func TestPeriodsKeepTheirDayThroughShortMonths(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	start, end := time.Date(2026, 2, 28, 7, 0, 0, 0, time.UTC), time.Date(2026, 3, 31, 7, 0, 0, 0, time.UTC)
+	require.NoError(t, b.Seed(&stripetest.Seed{
+		Account:       stripetest.Account{ID: "acct_1", Key: key},
+		Subscriptions: []stripetest.Subscription{{ID: "sub_3", Customer: "cus_1", Start: start.Unix(), End: end.Unix()}},
+	}))
+	b.Advance(100 * 24 * time.Hour)
+	var ends []string
+	for _, in := range b.State().Accounts[0].Invoices {
+		if in.Subscription == "sub_3" {
+			ends = append(ends, in.PeriodEnd.Format("01-02 15:04"))
+		}
+	}
+	require.Equal(t, []string{"03-31 07:00", "04-30 07:00", "05-31 07:00"}, ends)
+}
+
+func TestLegacyAggregatesAreAsThePriceSays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}
+	in.Subscriptions = []stripetest.Subscription{{ID: "sub_3", Customer: "cus_1", Start: march.Unix(), End: april.Unix()}}
+	aggregates := map[string][2]string{"sum": {"6", "0"}, "max": {"3", "0"}, "last_during_period": {"2", "0"}, "last_ever": {"2", "2"}}
+	for aggregate := range aggregates {
+		in.Prices = append(in.Prices, stripetest.Price{ID: "legacy_" + aggregate, AggregateUsage: aggregate})
+		in.Subscriptions[0].Items = append(in.Subscriptions[0].Items, stripetest.Item{ID: "si_" + aggregate + "_", Price: "legacy_" + aggregate})
+	}
+	require.NoError(t, b.Seed(&in))
+	for aggregate, want := range aggregates {
+		item := "si_" + aggregate + "_"
+		for n, quantity := range []int{1, 3, 2} {
+			require.Equal(t, 200, b.record(item, "set", quantity, march.Add(time.Duration(n+1)*time.Hour)).status)
+		}
+		b.requireQuantity(want[0], item)
+	}
+	b.Advance(april.Sub(noon) + time.Hour)
+	for aggregate, want := range aggregates {
+		b.requireQuantity(want[1], "si_"+aggregate+"_")
+	}
+}
+
+func TestAnAnswerIsSavedForItsKeyForADay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const path = "/v1/subscription_items/si_/usage_records"
+	form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
+	first := b.call("POST", path, form, "k")
+	again := b.call("POST", path, form, "k")
+	require.Equal(t, first.body, again.body)
+	require.Empty(t, first.header.Get("Idempotent-Replayed"))
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	b.requireQuantity("2", "si_")
+
+	other := b.call("POST", path, strings.Replace(form, "quantity=2", "quantity=3", 1), "k")
+	require.Equal(t, 400, other.status)
+	require.Equal(t, "idempotency_error", other.body["error"].(map[string]any)["type"])
+	b.Advance(24 * time.Hour)
+	require.Equal(t, 200, b.call("POST", path, form, "k").status)
+	b.requireQuantity("4", "si_")
+}
+
+func TestOnlyWhatBeganToWorkIsSaved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		behaviour stripetest.Behaviour
+		saved     bool
+		quantity  string
+	}{
+		"503":             {stripetest.Behaviour{Status: 503}, false, "2"},
+		"429":             {stripetest.Behaviour{Status: 429}, false, "2"},
+		"401":             {stripetest.Behaviour{Status: 401}, false, "2"},
+		"lock timeout":    {stripetest.Behaviour{Mode: stripetest.LockTimeout, DelayMS: 1}, false, "2"},
+		"saved":           {stripetest.Behaviour{Status: 500, Mode: stripetest.Saved}, true, "0"},
+		"done, then 500":  {stripetest.Behaviour{Status: 500, Done: true}, true, "2"},
+		"done and saved":  {stripetest.Behaviour{Status: 502, Mode: stripetest.Saved, Done: true}, true, "2"},
+		"late, then 503":  {stripetest.Behaviour{Status: 503, DelayMS: 1}, false, "2"},
+		"reject, usage":   {stripetest.Behaviour{Mode: stripetest.RejectLater}, true, "2"},
+		"another's path":  {stripetest.Behaviour{Status: 503, Path: "/v1/billing"}, true, "2"},
+		"slow but normal": {stripetest.Behaviour{DelayMS: 1}, true, "2"},
+	} {
+		b := setup(t)
+		c.behaviour.Times = 1
+		b.Behave(c.behaviour)
+		form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
+		b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k")
+		again := b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k")
+		require.Equal(t, c.saved, again.header.Get("Idempotent-Replayed") == "true", name)
+		b.requireQuantity(c.quantity, "si_")
+	}
+}
+
+func TestOneKeyInFlightIsOneCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Behave(stripetest.Behaviour{DelayMS: 1000, Times: 2})
+	form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
+	statuses := make([]int, 2)
+	var calls sync.WaitGroup
+	for n := range 2 {
+		calls.Go(func() { statuses[n] = b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k").status })
+	}
+	calls.Wait()
+	require.ElementsMatch(t, []int{200, 409}, statuses)
+	b.requireQuantity("2", "si_")
+}
+
+func TestItIsDrivenFromOutside(t *testing.T) {
+	t.Parallel()
+	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }})
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	b := bundle{fake, t, server.URL}
+	seed := json.RawMessage(`{"account":{"key":"sk_test_1"},"customers":[{"id":"cus_1"}],"meters":[{"id":"mtr_1","event_name":"calls"}],
+		"prices":[{"id":"price_1","lookup_key":"calls","meter":"mtr_1","unit_amount_decimal":"0.25"}],
+		"subscriptions":[{"id":"sub_1","customer":"cus_1","items":[{"id":"si_1","price":"price_1"}]}]}`)
+	var seeded stripetest.Seed
+	require.Equal(t, 200, b.control("/_seed", seed, &seeded))
+	require.Equal(t, march.Unix(), seeded.Subscriptions[0].Start, "calendar months by default")
+	require.Equal(t, "acct_fake1", seeded.Account.ID)
+	require.Equal(t, 200, b.event("calls", "10", noon, "a").status)
+	require.Equal(t, 200, b.control("/_seed", seeded, nil), "again, and nothing is forgotten")
+
+	var state stripetest.State
+	b.get("/_state", &state)
+	require.Len(t, state.Accounts, 1)
+	item := state.Accounts[0].Customers[0].Items[0]
+	require.Equal(t, "10", item.Quantity.String())
+	require.Equal(t, "3", item.Amount.String())
+	require.Equal(t, "/v1/billing/meter_events", state.Requests[0].Path)
+	require.Equal(t, 200, state.Requests[0].Status)
+
+	var clock struct{ Now int64 }
+	require.Equal(t, 200, b.control("/_clock", map[string]int64{"advance_seconds": 60}, &clock))
+	require.Equal(t, noon.Add(time.Minute).Unix(), clock.Now)
+	require.Equal(t, 200, b.control("/_clock", map[string]int64{"now": april.Add(time.Hour).Unix()}, nil))
+	require.Equal(t, "open", b.State().Accounts[0].Invoices[0].Status)
+
+	require.Equal(t, 204, b.control("/behave", json.RawMessage(`{"status":503,"times":2,"delay_ms":0,"drop_answer":false}`), nil))
+	require.Equal(t, 503, b.event("calls", "1", noon, "b").status)
+	require.Equal(t, 503, b.event("calls", "1", noon, "b").status)
+	require.Equal(t, 200, b.event("calls", "1", noon, "b").status)
+}
+
+func (b bundle) get(path string, into any) {
+	b.t.Helper()
+	response, err := http.Get(b.url + path)
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	require.NoError(b.t, json.NewDecoder(response.Body).Decode(into))
+}
+
+func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for path, bodies := range map[string][]string{
+		"/behave": {`{"status":200}`, `{"mode":"odd"}`, `{"stauts":503}`, `[]`},
+		"/_clock": {`{"tomorrow":true}`},
+		"/_seed": {
+			`{}`, `{"account":{"key":"k"},"prices":[{"meter":"none"}]}`, `{"account":{"key":"k"},"prices":[{"unit_amount_decimal":"1/2"}]}`,
+			`{"account":{"key":"k"},"subscriptions":[{"customer":"none"}]}`,
+			`{"account":{"key":"k"},"customers":[{"id":"c"}],"subscriptions":[{"customer":"c","items":[{"price":"none"}]}]}`,
+			`{"account":{"key":"k"},"customers":[{"id":"c"}],"subscriptions":[{"customer":"c","current_period_start":5,"current_period_end":5}]}`,
+		},
+	} {
+		for _, body := range bodies {
+			require.Equal(t, 400, b.control(path, json.RawMessage(body), nil), "%s %s", path, body)
+		}
+	}
+	require.Equal(t, 502, b.control("/_webhook", stripetest.Webhook{Type: "invoice.created", Object: "in_unknown"}, nil))
+	require.Equal(t, 502, b.control("/_webhook", stripetest.Webhook{Type: "invoice.created", Object: "sub_1"}, nil))
+}
+
+func TestAWebhookIsDeliveredSigned(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var body []byte
+	var header string
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ = io.ReadAll(r.Body)
+		header = r.Header.Get("Stripe-Signature")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(receiver.Close)
+	var answered struct{ Status int }
+	require.Equal(t, 200, b.control("/_webhook", stripetest.Webhook{
+		Type: "customer.subscription.updated", Object: "sub_1", URL: receiver.URL, Secret: "whsec_1", APIVersion: "2025-03-31.basil",
+	}, &answered))
+	require.Equal(t, http.StatusAccepted, answered.Status)
+	require.Equal(t, stripetest.Sign(body, "whsec_1", noon), header)
+	var event struct {
+		Type       string
+		APIVersion string `json:"api_version"`
+		Data       struct{ Object map[string]any }
+	}
+	require.NoError(t, json.Unmarshal(body, &event))
+	require.Equal(t, "2025-03-31.basil", event.APIVersion)
+	require.NotContains(t, event.Data.Object, "current_period_end")
+}
+
+func TestAccountsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_2", Key: "sk_test_2"}, Customers: []stripetest.Customer{{ID: "cus_1"}}}))
+	require.NoError(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "sk_test_new"}}))
+	for key, want := range map[string]int{"sk_test_1": 200, "sk_test_new": 200, "sk_test_2": 404, "sk_test_3": 401, "": 401} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/v1/subscriptions/sub_1", nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode, key)
+	}
+	require.Equal(t, metering.Decimal{}, b.Quantity("si_unknown"))
+}

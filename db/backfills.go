@@ -55,19 +55,19 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generatio
 }
 
 // CountDay adds a day's events to the generation's rollups and returns their
-// number. The day's mark is inserted first, in the same transaction, so that
+// number. The day's mark is inserted before, in the same transaction, so that
 // counting a day twice adds nothing, whoever does it and whenever.
 func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day time.Time) (counted int64, err error) {
 	day = day.UTC()
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		g, err := generationByID(ctx, tx, tenant, generation)
+		if err != nil || g.Status != metering.Filling {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `
 			insert into backfill_days (tenant_id, generation_id, day) values ($1, $2, $3) on conflict do nothing`,
 			tenant, generation, day)
 		if err != nil || tag.RowsAffected() == 0 {
-			return err
-		}
-		g, err := generationByID(ctx, tx, tenant, generation)
-		if err != nil || g.Status != metering.Filling {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {

@@ -38,8 +38,12 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// The meter's row orders two changes at once.
-		if _, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2 for update`, tenant, p.MeterID); err != nil {
+		tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2 for update`, tenant, p.MeterID)
+		if err != nil {
 			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return metering.Errorf(metering.CodeNotFound, "there is no such meter")
 		}
 		rows, err := tx.Query(ctx, `
 			insert into meter_prices

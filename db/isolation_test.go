@@ -1,0 +1,172 @@
+package db_test
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// household is a tenant that has one of everything, under the same names as
+// the other's.
+type household struct {
+	tenant   metering.TenantID
+	customer metering.Customer
+	meter    metering.Meter
+	filling  metering.GenerationID
+	key      metering.APIKey
+}
+
+func settle(t *testing.T, store *db.DB, value string) (h household) {
+	t.Helper()
+	h.tenant = dbtest.Tenant(t, store).ID
+	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
+	h.meter = dbtest.Meter(t, store, h.tenant, "calls", "call", "model")
+	outcomes := ingest(t, store, h.tenant,
+		dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`),
+		dbtest.Event(t, "call", "acme", november.Add(time.Hour), value, "", ""))
+	require.Equal(t, []db.Outcome{{}, {}}, outcomes, "another tenant's key is no repeat")
+	_, filling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
+	require.NoError(t, err)
+	h.filling = filling.ID
+	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, metering.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
+	require.NoError(t, err)
+	hash := sha256.Sum256([]byte(t.Name() + value))
+	h.key, err = store.APIKeys.Create(t.Context(), h.tenant, metering.Operator, metering.APIKey{Name: "key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash[:])
+	require.NoError(t, err)
+	return h
+}
+
+func TestATenantSeesNothingOfAnother(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	conn := dbtest.Conn(t)
+	ours, theirs := settle(t, store, "1"), settle(t, store, "1000")
+	month := metering.CalendarPeriod(november, time.UTC)
+	ctx := t.Context()
+
+	t.Run("Customers", func(t *testing.T) {
+		c, err := store.Customers.Get(ctx, ours.tenant, "acme")
+		require.NoError(t, err)
+		require.Equal(t, ours.customer.ID, c.ID)
+		list, err := store.Customers.List(ctx, ours.tenant, 0, 100)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, ours.customer.ID, list[0].ID)
+		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, metering.Customer{ExternalID: "acme", Name: "Acme"})
+		require.NoError(t, err)
+		require.False(t, created)
+		require.Equal(t, ours.customer.ID, saved.ID)
+		other, err := store.Customers.Get(ctx, theirs.tenant, "acme")
+		require.NoError(t, err)
+		require.Empty(t, other.Name)
+	})
+
+	t.Run("Meters", func(t *testing.T) {
+		m, err := store.Meters.Get(ctx, ours.tenant, "calls")
+		require.NoError(t, err)
+		require.Equal(t, ours.meter.ID, m.ID)
+		list, err := store.Meters.List(ctx, ours.tenant, 0, 100)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, ours.meter.ID, list[0].ID)
+	})
+
+	t.Run("Prices", func(t *testing.T) {
+		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID)
+		require.NoError(t, err)
+		require.Empty(t, versions)
+		all, err := store.Prices.All(ctx, ours.tenant)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, "1", all[ours.meter.ID][0].BasePrice.String())
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, metering.Price{MeterID: theirs.meter.ID, Currency: "USD"})
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
+	})
+
+	t.Run("Keys", func(t *testing.T) {
+		list, err := store.APIKeys.List(ctx, ours.tenant)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, ours.key.ID, list[0].ID)
+		err = store.APIKeys.Revoke(ctx, ours.tenant, metering.Operator, theirs.key.ID)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+		list, err = store.APIKeys.List(ctx, theirs.tenant)
+		require.NoError(t, err)
+		require.Nil(t, list[0].RevokedAt)
+	})
+
+	t.Run("Totals", func(t *testing.T) {
+		require.Equal(t, "2", total(t, store, ours.tenant, "acme", month)[0].Usage.String())
+		for _, customer := range []metering.CustomerID{ours.customer.ID, metering.WholeTenant} {
+			for _, r := range []metering.Range{month, {Start: november, End: november.Add(61 * time.Minute)}} {
+				totals, err := store.Usage.MeterTotals(ctx, ours.tenant, customer, r)
+				require.NoError(t, err)
+				require.Len(t, totals, 1)
+				require.Equal(t, "2", totals[0].Usage.String(), "%v in %v", customer, r)
+			}
+		}
+		totals, err := store.Usage.MeterTotals(ctx, ours.tenant, theirs.customer.ID, month)
+		require.NoError(t, err)
+		require.Equal(t, "0", totals[0].Usage.String())
+	})
+
+	t.Run("Windows", func(t *testing.T) {
+		for _, r := range []metering.Range{month, {Start: november, End: november.Add(61 * time.Minute)}} {
+			for _, customer := range []metering.CustomerID{ours.customer.ID, metering.WholeTenant} {
+				requireWindowsEqualARecount(t, store, conn, ours.tenant,
+					db.WindowQuery{Customer: customer, Meter: ours.meter, Range: r, Granularity: metering.Hour, Limit: 1})
+			}
+			for _, q := range []db.WindowQuery{
+				{Customer: theirs.customer.ID, Meter: theirs.meter}, {Customer: theirs.customer.ID, Meter: ours.meter}, {Customer: ours.customer.ID, Meter: theirs.meter},
+			} {
+				q.Range, q.Granularity, q.Limit = r, metering.Day, 10
+				page, err := store.Usage.Windows(ctx, ours.tenant, q)
+				require.NoError(t, err)
+				require.Empty(t, page.Windows)
+				require.Empty(t, page.Groups)
+				require.True(t, page.Total.IsZero())
+			}
+		}
+	})
+
+	t.Run("Events", func(t *testing.T) {
+		for customer, want := range map[metering.CustomerID]int{ours.customer.ID: 2, theirs.customer.ID: 0} {
+			events, err := store.Events.Page(ctx, ours.tenant, customer, month, nil, 100)
+			require.NoError(t, err)
+			require.Len(t, events, want)
+			for _, e := range events {
+				require.Equal(t, "1", e.Value.String())
+			}
+		}
+		boundary, err := store.Events.Boundary(ctx, ours.tenant, theirs.customer.ID, month, nil, 1)
+		require.NoError(t, err)
+		require.Nil(t, boundary)
+	})
+
+	t.Run("Backfills", func(t *testing.T) {
+		day := metering.WindowOf(november, metering.Day, time.UTC).Start
+		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.filling, day)
+		require.Error(t, err)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
+		err = store.Backfills.Complete(ctx, ours.tenant, theirs.filling)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
+		m, err := store.Meters.Get(ctx, theirs.tenant, "calls")
+		require.NoError(t, err)
+		require.Equal(t, theirs.meter.Generation.ID, m.Generation.ID)
+		n, err := store.Backfills.CountDay(ctx, ours.tenant, ours.filling, day)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n)
+		require.NoError(t, backfill(ctx, store, ours.tenant, ours.filling))
+		require.NoError(t, backfill(ctx, store, theirs.tenant, theirs.filling))
+		requireRollupsEqualARecount(t, conn, ours.tenant)
+		requireRollupsEqualARecount(t, conn, theirs.tenant)
+	})
+
+	t.Run("DaysOfUsage", func(t *testing.T) { requireDailyEqualsARecount(t, conn, ours.tenant) })
+}

@@ -1,0 +1,191 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+// service answers like the Events API, after doing what script says: one step
+// a request, the last one for ever.
+type service struct {
+	mu     sync.Mutex
+	script []func(http.ResponseWriter) (handled bool)
+	seen   map[string]int // keys, and how often each came
+	sizes  []int
+	most   int // events a request may have
+}
+
+func take(http.ResponseWriter) bool { return false }
+
+func fail(status int) func(http.ResponseWriter) bool {
+	return func(w http.ResponseWriter) bool {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"type":"about:blank","title":"no","status":%d,"detail":"no","code":"no","request_id":"1","errors":[]}`, status)
+		return true
+	}
+}
+
+func cut(http.ResponseWriter) bool { panic(http.ErrAbortHandler) }
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch client.EventBatch
+	if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
+		fail(http.StatusBadRequest)(w)
+		return
+	}
+	if s.most > 0 && len(batch.Events) > s.most {
+		fail(http.StatusRequestEntityTooLarge)(w)
+		return
+	}
+	for _, e := range batch.Events {
+		s.seen[*e.IdempotencyKey]++
+	}
+	s.sizes = append(s.sizes, len(batch.Events))
+	step := s.script[0]
+	if len(s.script) > 1 {
+		s.script = s.script[1:]
+	}
+	if step(w) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"accepted":%d,"rejected":0,"duplicates":0,"warnings":[],"errors":[]}`, len(batch.Events))
+}
+
+func serve(t testing.TB, s *service) *client.ClientWithResponses {
+	t.Helper()
+	s.seen = make(map[string]int)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	c, err := client.NewClientWithResponses(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func record(t testing.TB, r *client.Recorder, n int) {
+	t.Helper()
+	for range n {
+		if err := r.Record(client.Event{EventType: "call", CustomerId: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RepeatsABatchWithTheSameKeysUntilItIsAnswered", func(t *testing.T) {
+		t.Parallel()
+		s := &service{script: []func(http.ResponseWriter) bool{cut, fail(http.StatusServiceUnavailable), fail(http.StatusTooManyRequests), take}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{})
+		record(t, r, 10)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.seen) != 10 {
+			t.Fatalf("%d keys for 10 events", len(s.seen))
+		}
+		for key, times := range s.seen {
+			if times != 4 {
+				t.Fatalf("key %s came %d times, not 4", key, times)
+			}
+		}
+	})
+
+	t.Run("SendsEveryEventRecordedFromManySides", func(t *testing.T) {
+		t.Parallel()
+		s := &service{script: []func(http.ResponseWriter) bool{take}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Every: time.Millisecond, Batch: 100})
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() { record(t, r, 500) })
+		}
+		group.Wait()
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.seen) != 4000 {
+			t.Fatalf("%d events arrived, not 4000", len(s.seen))
+		}
+	})
+
+	t.Run("HalvesABatchThatIsTooLarge", func(t *testing.T) {
+		t.Parallel()
+		s := &service{script: []func(http.ResponseWriter) bool{take}, most: 3}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{})
+		record(t, r, 10)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.seen) != 10 {
+			t.Fatalf("%d events arrived, not 10", len(s.seen))
+		}
+	})
+
+	t.Run("TellsOfEventsThatAreNeverTaken", func(t *testing.T) {
+		t.Parallel()
+		var refused int
+		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusForbidden)}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(client.Event, error) { refused++ }})
+		record(t, r, 7)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if refused != 7 {
+			t.Fatalf("%d events were refused, not 7", refused)
+		}
+	})
+
+	t.Run("SaysHowManyEventsAreLostWhenTimeRunsOut", func(t *testing.T) {
+		t.Parallel()
+		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusServiceUnavailable)}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Buffer: 5})
+		record(t, r, 5)
+		if err := r.Record(client.Event{}); err != client.ErrBufferFull {
+			t.Fatalf("a sixth event gave %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := r.Close(ctx); err == nil || r.Record(client.Event{}) != client.ErrClosed {
+			t.Fatalf("close gave %v", err)
+		}
+	})
+}
+
+func ExampleRecorder() {
+	server := httptest.NewServer(&service{seen: make(map[string]int), script: []func(http.ResponseWriter) bool{take}})
+	defer server.Close()
+
+	odometer, err := client.NewClientWithResponses(server.URL, client.WithRequestEditorFn(
+		func(_ context.Context, r *http.Request) error {
+			r.Header.Set("Authorization", "Bearer svc_ink_…")
+			return nil
+		}))
+	if err != nil {
+		panic(err)
+	}
+	usage := client.NewRecorder(odometer, client.RecorderOptions{})
+	for range 3 {
+		value := json.Number("123456789012345678.123456789012") // every digit is kept
+		if err := usage.Record(client.Event{EventType: "api_request", CustomerId: "acme", Value: &value}); err != nil {
+			panic(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println(usage.Close(ctx))
+	// Output: <nil>
+}

@@ -90,9 +90,9 @@ func setup(t testing.TB, zone ...string) *bundle {
 	guard := providers.Guard{AllowLoopback: true}
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
-		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
+		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second, RotationWait: time.Second,
 		FailuresPerMinute: 1_000_000,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
+		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)

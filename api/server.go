@@ -39,6 +39,7 @@ type Deps struct {
 	Secret        []byte          // page tokens are signed under a key derived from it
 	ErrorDocsBase string          // the URL whose children explain the error codes
 	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
+	RotationWait  time.Duration   // how long an answer waits for a key's rotation; 0: 10 s
 	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
 	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
@@ -134,6 +135,7 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key"), s.revokeAPIKey)
+	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Put a new API key in the place of an old one")), s.rotateAPIKey)
 
 	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret")), s.createHMACSecret)
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets"), s.listHMACSecrets)

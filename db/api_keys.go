@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,6 +81,16 @@ func (s APIKeys) List(ctx context.Context, tenant metering.TenantID) ([]metering
 		return k, row.Scan(apiKeyFields(&k)...)
 	})
 	return keys, coded(err)
+}
+
+// Get returns a key's record, or CodeNotFound.
+func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.KeyID) (k metering.APIKey, err error) {
+	err = s.pool.QueryRow(ctx, `select `+apiKeyColumns+` from api_keys k where k.tenant_id = $1 and k.id = $2`,
+		tenant, id).Scan(apiKeyFields(&k)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return k, metering.Errorf(metering.CodeNotFound, "there is no such API key")
+	}
+	return k, coded(err)
 }
 
 // Revoke makes a key invalid from the moment it returns. Revoking again changes nothing.

@@ -44,6 +44,7 @@ type DB struct {
 	Providers   Providers
 	Ledger      Ledger
 	Syncs       Syncs
+	Rotations   Rotations
 }
 
 // querier is what a pool and a transaction have in common.
@@ -106,6 +107,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Providers:   Providers{pool},
 		Ledger:      Ledger{pool},
 		Syncs:       Syncs{pool},
+		Rotations:   Rotations{pool},
 	}, nil
 }
 

@@ -2,8 +2,10 @@ package worker_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-var record = flag.Bool("record", false, "write the histories to workflows/testdata/histories")
+var record = flag.Bool("record", false, "write the histories that are missing from workflows/testdata/histories")
 
 // TestHistories runs every branch of the workflows on the real server. What
 // they leave behind replays, and holds no secret, no name and no URL.
@@ -82,9 +84,17 @@ func TestHistories(t *testing.T) {
 	s.await(s.request())
 	keep("sync_customer_refused", syncing)
 
+	rotation := s.rotation()
+	require.NoError(t, workflows.StartRotateAPIKey(t.Context(), s.temporal, s.tenant, rotation.ID))
+	keep("rotate_api_key", workflows.RotateAPIKeyID(s.tenant, rotation.ID))
+	rotated, err := s.store.Rotations.Get(t.Context(), s.tenant, rotation.ID)
+	require.NoError(t, err)
+	require.Equal(t, metering.RotationActivated, rotated.Status)
+
 	replayer := sdkworker.NewWorkflowReplayer()
-	replayer.RegisterWorkflow(workflows.SyncCustomer)
-	replayer.RegisterWorkflow(workflows.BackfillMeter)
+	for _, workflow := range workflows.All() {
+		replayer.RegisterWorkflow(workflow)
+	}
 	for name, history := range histories {
 		text, err := temporalproto.CustomJSONMarshalOptions{Indent: "  "}.Marshal(history)
 		require.NoError(t, err)
@@ -95,10 +105,28 @@ func TestHistories(t *testing.T) {
 			require.NotContains(t, readable, webhookSecret)
 		}
 		require.NoError(t, replayer.ReplayWorkflowHistory(log.NewStructuredLogger(quiet()), history), name)
-		if *record {
-			require.NoError(t, os.WriteFile(filepath.Join("../workflows/testdata/histories", name+".json"), text, 0o644))
+		if file := filepath.Join("../workflows/testdata/histories", name+".json"); *record && missing(file) {
+			require.NoError(t, os.WriteFile(file, text, 0o644))
 		}
 	}
+}
+
+func missing(file string) bool {
+	_, err := os.Stat(file)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// rotation is an API key about to be replaced.
+func (s *system) rotation() metering.Rotation {
+	s.Helper()
+	now := time.Now()
+	old, err := s.store.APIKeys.Create(s.Context(), s.tenant, metering.Operator,
+		metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, []byte("canary-hash"))
+	require.NoError(s, err)
+	rotation, err := s.store.Rotations.Begin(s.Context(), s.tenant, metering.Operator,
+		metering.Rotation{OldKeyID: old.ID, LastFour: "efgh", PendingUntil: now.Add(time.Minute)}, []byte("canary-fresh"), now)
+	require.NoError(s, err)
+	return rotation
 }
 
 func (s *system) history(workflowID string) *historypb.History {

@@ -52,8 +52,9 @@ func Run(ctx context.Context, config Config) error {
 		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log}},
 	}
 	main := worker.New(config.Temporal, workflows.TaskQueue, options)
-	main.RegisterWorkflow(workflows.SyncCustomer)
-	main.RegisterWorkflow(workflows.BackfillMeter)
+	for _, workflow := range workflows.All() {
+		main.RegisterWorkflow(workflow)
+	}
 	main.RegisterActivity(do)
 
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond

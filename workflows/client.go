@@ -34,6 +34,11 @@ func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID)
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
 }
 
+// RotateAPIKeyID is the workflow id of a rotation.
+func RotateAPIKeyID(tenant metering.TenantID, rotation metering.RotationID) string {
+	return fmt.Sprintf("rotate-key/%d/%d", tenant, rotation)
+}
+
 // StartSyncCustomer makes sure that a pass begins after now, in the run that
 // is open or in a new one, and does not wait for it: no worker has to be
 // alive. The request's row is committed before. CodeUnavailable when Temporal
@@ -94,6 +99,26 @@ func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.Te
 	input := BackfillMeterInput{TenantID: tenant, GenerationID: generation}
 	return start(ctx, &options, func(ctx context.Context, _ bool) error {
 		_, err := c.ExecuteWorkflow(ctx, options, BackfillMeter, input)
+		return err
+	})
+}
+
+// StartRotateAPIKey begins a rotation whose row was committed before, and does
+// not wait for it. CodeUnavailable when Temporal does not answer: it may have
+// begun all the same.
+func StartRotateAPIKey(ctx context.Context, c client.Client, tenant metering.TenantID, rotation metering.RotationID) error {
+	options := client.StartWorkflowOptions{
+		ID:                    RotateAPIKeyID(tenant, rotation),
+		TaskQueue:             TaskQueue,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		StaticSummary:         fmt.Sprintf("Rotate an API key of %s", tenant),
+		StaticDetails:         "Makes the new key valid and the old one invalid in one transaction. Neither key is here.",
+		TypedSearchAttributes: attributesOf(tenant),
+		Priority:              temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
+	}
+	input := RotateAPIKeyInput{TenantID: tenant, RotationID: rotation}
+	return start(ctx, &options, func(ctx context.Context, _ bool) error {
+		_, err := c.ExecuteWorkflow(ctx, options, RotateAPIKey, input)
 		return err
 	})
 }

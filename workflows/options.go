@@ -19,6 +19,11 @@ const (
 	ProviderTaskQueue = "odometer-providers"
 )
 
+// All are the workflows that a worker runs.
+func All() []any {
+	return []any{SyncCustomer, BackfillMeter, RotateAPIKey}
+}
+
 // do names the activities; their methods are never called here.
 var do *activities.Activities
 

@@ -38,6 +38,7 @@ type bundle struct {
 	client   *client.ClientWithResponses
 	temporal *fakeTemporal
 	ahead    atomic.Int64 // how far the server's clock is ahead of ours
+	deps     api.Deps
 }
 
 // fakeTemporal notes the ids of the workflows that were started, or does not
@@ -88,19 +89,36 @@ func setup(t testing.TB, zone ...string) *bundle {
 	ring, err := db.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)
 	guard := providers.Guard{AllowLoopback: true}
-	handler, err := api.New(api.Deps{
+	b.deps = api.Deps{
 		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second, RotationWait: time.Second,
 		FailuresPerMinute: 1_000_000,
 		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
-	})
+	}
+	b.serve(t)
+	b.client, err = client.NewClientWithResponses(b.url, client.WithRequestEditorFn(b.authorized))
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bundle) serve(t testing.TB) {
+	t.Helper()
+	handler, err := api.New(b.deps)
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	b.url = server.URL
-	b.client, err = client.NewClientWithResponses(b.url, client.WithRequestEditorFn(b.authorized))
-	require.NoError(t, err)
-	return b
+}
+
+// replica is another server beside this one.
+func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
+	t.Helper()
+	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, deps: b.deps}
+	r.deps.Metrics = prometheus.NewRegistry()
+	r.deps.Now = r.now
+	change(&r.deps)
+	r.serve(t)
+	return r
 }
 
 func (b *bundle) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
@@ -126,7 +144,8 @@ type answer struct {
 	body   string
 }
 
-// send makes a request, and holds its answer to the OpenAPI document, with the bundle's admin key; headers are "Name: value".
+// send makes a request with the bundle's admin key and holds its answer to the
+// OpenAPI document; headers are "Name: value", and "Name: " is none.
 func (b *bundle) send(t testing.TB, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
@@ -137,7 +156,9 @@ func (b *bundle) send(t testing.TB, method, path, body string, headers ...string
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
+		if r.Header.Set(name, value); value == "" {
+			r.Header.Del(name)
+		}
 	}
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)

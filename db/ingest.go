@@ -25,12 +25,12 @@ const (
 // persist stores the events, in as many attempts as ctx allows. An attempt is
 // repeated only when it is certain that it left nothing behind.
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
-	if err := w.prepare(ctx, tenant, events); err != nil {
-		return nil, err
-	}
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		attempt := &attempt{writer: w, tenant: tenant, events: events, outcomes: make([]Outcome, len(events))}
-		err := attempt.run(ctx)
+		err := w.prepare(ctx, tenant, events)
+		if err == nil {
+			err = attempt.run(ctx)
+		}
 		if attempt.inDoubt {
 			committed, doubt := attempt.settle(ctx)
 			if doubt != nil {

@@ -1,0 +1,315 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// crowd sends events without keys from many goroutines, each event with a
+// number of its own, and remembers which of them were answered.
+type crowd struct {
+	testing.TB
+	tenant metering.TenantID
+
+	mu       sync.Mutex
+	next     int
+	answered map[int]bool
+	failed   map[int]error
+	all      sync.WaitGroup
+	done     chan struct{}
+}
+
+func newCrowd(t testing.TB, store *db.DB) *crowd {
+	t.Helper()
+	c := &crowd{TB: t, tenant: dbtest.Tenant(t, store).ID, answered: make(map[int]bool), failed: make(map[int]error), done: make(chan struct{})}
+	dbtest.Meter(t, store, c.tenant, "calls", "call", "model")
+	return c
+}
+
+// send keeps clients busy until stop is called. A client whose request failed
+// goes on with other events.
+func (c *crowd) send(clients int, w *db.Writer) {
+	for client := range clients {
+		c.all.Go(func() {
+			for {
+				select {
+				case <-c.done:
+					return
+				default:
+				}
+				numbers, events := c.batch(client)
+				_, err := w.Ingest(context.Background(), c.tenant, events)
+				c.mu.Lock()
+				for _, n := range numbers {
+					if err != nil {
+						c.failed[n] = err
+					} else {
+						c.answered[n] = true
+					}
+				}
+				c.mu.Unlock()
+			}
+		})
+	}
+}
+
+func (c *crowd) batch(client int) (numbers []int, events []metering.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range 1 + c.next%4 {
+		c.next++
+		at := november.Add(time.Duration(c.next%5000) * time.Minute)
+		properties := fmt.Sprintf(`{"n":%d,"model":"%c"}`, c.next, 'a'+rune(c.next%3))
+		numbers = append(numbers, c.next)
+		events = append(events, dbtest.Event(c, "call", fmt.Sprint("customer ", client), at, "0.1", "", properties))
+	}
+	return numbers, events
+}
+
+func (c *crowd) counts() (answered, failed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.answered), len(c.failed)
+}
+
+// await waits until so many more events are answered.
+func (c *crowd) await(more int) {
+	c.Helper()
+	before, _ := c.counts()
+	dbtest.Eventually(c, time.Minute, func() error {
+		if now, failed := c.counts(); now < before+more {
+			return fmt.Errorf("%d of %d events are answered, %d failed", now-before, more, failed)
+		}
+		return nil
+	})
+}
+
+// stop ends the clients and holds what they were told to what is stored.
+func (c *crowd) stop(conn *pgx.Conn) {
+	c.Helper()
+	close(c.done)
+	c.all.Wait()
+	rows, err := conn.Query(c.Context(), `select (properties ->> 'n')::int, count(*) from events where tenant_id = $1 group by 1`, c.tenant)
+	require.NoError(c, err)
+	var n, times int
+	found := make(map[int]bool)
+	_, err = pgx.ForEachRow(rows, []any{&n, &times}, func() error {
+		found[n] = true
+		if times != 1 {
+			return fmt.Errorf("event %d is stored %d times (answered: %t, failed: %v)", n, times, c.answered[n], c.failed[n])
+		}
+		return nil
+	})
+	require.NoError(c, err)
+	for n := range c.answered {
+		require.True(c, found[n], "event %d was answered and is not stored", n)
+	}
+	for n, err := range c.failed {
+		if found[n] {
+			require.Contains(c, err.Error(), "it is not known", "event %d is stored, and its client was told that it is not", n)
+		}
+	}
+	requireRollupsEqualARecount(c, conn, c.tenant)
+	c.Logf("%d events answered, %d failed", len(c.answered), len(c.failed))
+}
+
+// server is a TimescaleDB of the test's own.
+type server struct {
+	testing.TB
+	data, port, pidfile, address string
+}
+
+func newServer(t testing.TB) *server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	dir := t.TempDir()
+	s := &server{TB: t, data: filepath.Join(dir, "data"), port: port, pidfile: filepath.Join(dir, "pid")}
+	t.Cleanup(func() { s.run("remove", s.data) })
+	s.start()
+	return s
+}
+
+func (s *server) run(words ...string) string {
+	s.Helper()
+	out, err := exec.Command("../dev/timescaledb", words...).Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		s.Fatalf("dev/timescaledb %s: %s", words[0], failed.Stderr)
+	}
+	require.NoError(s, err)
+	return strings.TrimSpace(string(out))
+}
+
+func (s *server) start() {
+	s.Helper()
+	s.address = s.run("start", s.data, s.port, s.pidfile)
+}
+
+// crash kills the postmaster and all its children at once, as a power cut would.
+func (s *server) crash() {
+	s.Helper()
+	text, err := os.ReadFile(s.pidfile)
+	require.NoError(s, err)
+	postmaster := strings.TrimSpace(string(text))
+	children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
+	require.NoError(s, err)
+	require.NotEmpty(s, children)
+	for _, word := range append([]string{postmaster}, strings.Fields(string(children))...) {
+		pid, err := strconv.Atoi(word)
+		require.NoError(s, err)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			require.ErrorIs(s, err, syscall.ESRCH)
+		}
+	}
+}
+
+func TestWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	store, err := db.Open(t.Context(), s.address)
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Migrate(t.Context()))
+	c := newCrowd(t, store)
+	w := newWriter(t, store, db.WriterOptions{})
+	c.send(16, w)
+	for range 2 {
+		c.await(500)
+		s.crash()
+		s.start()
+	}
+	c.await(500)
+	conn, err := pgx.Connect(t.Context(), s.address)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	c.stop(conn)
+}
+
+func TestABackendThatIsTerminatedDuringItsCommitLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	c := newCrowd(t, store)
+	c.send(16, newWriter(t, store, db.WriterOptions{}))
+	terminate := func(condition string) int {
+		tag, err := conn.Exec(t.Context(), `
+			select pg_terminate_backend(pid) from pg_stat_activity
+			where datname = current_database() and pid <> pg_backend_pid() and state = 'active' and `+condition+` limit 1`)
+		require.NoError(t, err)
+		return int(tag.RowsAffected())
+	}
+	c.await(200)
+	committing, others := 0, 0
+	dbtest.Eventually(t, time.Minute, func() error {
+		for range 50 {
+			committing += terminate(`query = 'commit'`)
+		}
+		others += terminate(`true`)
+		if committing < 20 || others < 20 {
+			return fmt.Errorf("%d commits and %d other statements were cut off", committing, others)
+		}
+		return nil
+	})
+	c.await(200)
+	c.stop(conn)
+	require.Empty(t, c.failed, "the writer did not recover by itself")
+}
+
+// cutter is a way to the database on which, now and then, a connection breaks:
+// either the client hears no answer to what the server has done, or what the
+// client has sent arrives only after the client has given up.
+type cutter struct {
+	net.Listener
+	server  string
+	percent int
+}
+
+func (c *cutter) serve() {
+	for {
+		client, err := c.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		go c.pass(client, server, func(last []byte) {
+			client.Close()
+			time.Sleep(30 * time.Millisecond) // on its way
+			_, _ = server.Write(last)
+		})
+		go c.pass(server, client, func([]byte) {})
+	}
+}
+
+// pass hands on what comes, until something breaks.
+func (c *cutter) pass(from, to net.Conn, broken func(last []byte)) {
+	defer from.Close()
+	defer to.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if rand.IntN(100) < c.percent {
+			broken(buffer[:n])
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestAnAnswerThatIsLostOnItsWayIsFoundOut(t *testing.T) {
+	t.Parallel()
+	direct, address := dbtest.Fresh(t)
+	target, err := url.Parse(address)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go (&cutter{listener, target.Host, 2}).serve()
+	target.Host = listener.Addr().String()
+	store, err := db.Open(t.Context(), target.String())
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+
+	c := newCrowd(t, direct)
+	c.send(16, newWriter(t, store, db.WriterOptions{}))
+	c.await(1500)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	c.stop(conn)
+	require.Empty(t, c.failed, "the writer did not find out by itself")
+}

@@ -51,16 +51,11 @@ type answered struct {
 }
 
 func (a *answered) Error() string {
-	text := fmt.Sprintf("status %d", a.Status)
-	for _, part := range [][2]string{{"type", a.kind}, {"code", a.Code}, {"param", a.param}, {"request", a.RequestID}} {
-		if part[1] != "" {
-			text += ", " + part[0] + " " + part[1]
-		}
-	}
+	said := fmt.Sprintf("status %d, type %q, code %q, param %q, request %q", a.Status, a.kind, a.Code, a.param, a.RequestID)
 	if a.cause != nil {
-		text += ": " + a.cause.Error()
+		return said + ": " + a.cause.Error()
 	}
-	return text
+	return said
 }
 
 func (a *answered) Unwrap() error { return a.cause }

@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,10 +21,8 @@ func Match(items []Item, slug string, mapping map[string]string) (Item, string) 
 		return only(items, "price "+price, func(i Item) bool { return i.PriceID == price })
 	}
 	byLookupKey := func(i Item) bool { return i.LookupKey == slug }
-	for _, i := range items {
-		if byLookupKey(i) {
-			return only(items, "the lookup key "+slug, byLookupKey)
-		}
+	if slices.ContainsFunc(items, byLookupKey) {
+		return only(items, "the lookup key "+slug, byLookupKey)
 	}
 	return only(items, fmt.Sprintf("the lookup key or the metadata %s=%s", slugKey, slug), func(i Item) bool {
 		return i.PriceMetadata[slugKey] == slug || i.MeterMetadata[slugKey] == slug

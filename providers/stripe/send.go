@@ -38,7 +38,8 @@ var maxEventValue = metering.MustDecimal("999999999999999")
 
 // Send tells Stripe one entry. The error is CodeProviderDown where the same
 // entry must be sent again, whether or not it was taken, and
-// CodeProviderRefuse where it was not taken and somebody has to act first.
+// CodeProviderRefuse where it was not taken and somebody has to act first:
+// the same refusal may come again for its idempotency key, whatever was done.
 // An answer that is Replayed with a status of 500 or more comes again for this
 // idempotency key, whatever is tried: an entry that Overwrites may then go out
 // under a new key, with all else as it was.
@@ -55,7 +56,7 @@ func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) 
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
 			SubscriptionItem: &e.ItemID,
-			Action:           stripego.String(stripego.UsageRecordActionSet),
+			Action:           new(stripego.UsageRecordActionSet),
 			Quantity:         &quantity,
 			Timestamp:        &seconds,
 		})

@@ -40,20 +40,25 @@ type Client struct {
 // that it had kept breaks before any answer: the same bytes with the same
 // idempotency key, within the same timeout.)
 func New(baseURL string) *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 16
 	config := &stripego.BackendConfig{
-		EnableTelemetry: stripego.Bool(false),
+		EnableTelemetry: new(false),
 		HTTPClient: &http.Client{
 			Timeout:       Timeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport:     observed{transport},
+			Transport: observed{&http.Transport{
+				Proxy:                  http.ProxyFromEnvironment,
+				ForceAttemptHTTP2:      true,
+				TLSHandshakeTimeout:    Timeout,
+				MaxIdleConnsPerHost:    16,
+				IdleConnTimeout:        90 * time.Second,
+				MaxResponseHeaderBytes: 64 << 10,
+			}},
 		},
 		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull}, // the default prints answers, which echo data
-		MaxNetworkRetries: stripego.Int64(0),
+		MaxNetworkRetries: new(int64(0)),
 	}
 	if baseURL != "" {
-		config.URL = stripego.String(baseURL)
+		config.URL = new(baseURL)
 	}
 	meters, _ := lru.New[meterKey, meter](keptMeters) // fails only for a size below 1
 	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters}

@@ -1,8 +1,6 @@
 package stripe_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -109,14 +107,4 @@ func serve(t *testing.T, handler http.HandlerFunc) *stripe.Client {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return stripe.New(server.URL)
-}
-
-func post(t *testing.T, url string, body any) *http.Response {
-	t.Helper()
-	text, err := json.Marshal(body)
-	require.NoError(t, err)
-	response, err := http.Post(url, "application/json", bytes.NewReader(text))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = response.Body.Close() })
-	return response
 }

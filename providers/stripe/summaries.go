@@ -11,28 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventTime moves at into the whole minutes from start to end. Stripe sums up
-// whole minutes only, so an entry outside of them could be billed but never seen.
-func EventTime(at, start, end time.Time) time.Time {
-	from, until := wholeMinutes(start, end)
-	last := until.Add(-time.Second)
-	switch {
-	case at.After(last):
-		return last
-	case at.Before(from):
-		return from
-	default:
-		return at.Truncate(time.Second)
-	}
-}
-
-// wholeMinutes: https://docs.stripe.com/api/billing/meter-event-summary/list
-func wholeMinutes(start, end time.Time) (from, until time.Time) {
-	return start.Add(time.Minute - time.Nanosecond).Truncate(time.Minute), end.Truncate(time.Minute)
-}
-
 // Summary is what Stripe counted of a customer's events on a meter in the
-// whole minutes from start to end. It follows what was sent by some minutes.
+// whole minutes from start to end. It is behind what was
+// sent by some minutes, and never ahead of it.
 func (c *Client) Summary(ctx context.Context, key, meterID, customer string, start, end time.Time) (metering.Decimal, error) {
 	from, until := wholeMinutes(start, end)
 	if !from.Before(until) {

@@ -46,6 +46,30 @@ func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
 	require.Equal(t, []stripetest.Rejection{{Identifier: "meter_delta-1", Meter: "mtr_delta", Customer: "cus_1"}}, b.fake.State().Accounts[0].Rejected)
 }
 
+func TestAStaleSummaryAgreesInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
+	require.NoError(t, err)
+	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.Stale, Times: 2})
+	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
+	b.fake.Advance(10 * time.Minute)
+	requireDecimal(t, "41", summary(t, b, stripe.MeterDelta))
+}
+
+func TestUsageRecordsAreOfTheirPeriodFromItsFirstSecond(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := entry(stripe.UsageRecord, 1, whole(41))
+	e.Timestamp = stripe.RecordTime(march)
+	require.Equal(t, march.Add(time.Second), e.Timestamp)
+	_, err := b.client.Send(t.Context(), key, e)
+	require.NoError(t, err)
+	got, err := b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", e.Timestamp)
+	require.NoError(t, err)
+	requireDecimal(t, "41", got)
+}
+
 func TestNoDigitOfASummaryIsLost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -27,6 +27,7 @@ const (
 	LockTimeout Mode = "lock_timeout" // 429, as when two calls meet on one object
 	Hang        Mode = "hang"         // no answer until the caller gives up
 	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted
+	Stale       Mode = "stale"        // event summaries lack the last ten minutes' events
 )
 
 // Behave sets how the next calls are answered.
@@ -46,11 +47,11 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch b.Mode {
-	case "", Saved, LockTimeout, Hang, RejectLater:
+	case "", Saved, LockTimeout, Hang, RejectLater, Stale:
 		f.Behave(b)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		http.Error(w, fmt.Sprintf("behaviour: mode must be %s, %s, %s or %s", Saved, LockTimeout, Hang, RejectLater), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("behaviour: mode must be one of %v", []Mode{Saved, LockTimeout, Hang, RejectLater, Stale}), http.StatusBadRequest)
 	}
 }
 

@@ -38,9 +38,10 @@ func (c *call) once(do func() answer) answer {
 
 func (s *saved) repeat(request string) answer {
 	if s.request != request {
-		a := invalid("", "Keys for idempotent requests can only be used with the same parameters they were first used with.")
-		a.body.(map[string]any)["error"].(map[string]any)["type"] = "idempotency_error"
-		return a.notSaved()
+		return answer{status: http.StatusBadRequest, body: object{"error": object{
+			"type":    "idempotency_error",
+			"message": "Keys for idempotent requests can only be used with the same parameters they were first used with.",
+		}}}
 	}
 	if s.answer == nil {
 		return Behaviour{Status: http.StatusConflict}.answer()

@@ -3,6 +3,7 @@ package stripetest
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ const (
 	newest        = 5 * time.Minute
 	maxIdentifier = 100 // characters
 )
+
+const lag = 10 * time.Minute
 
 var maxValue = metering.MustDecimal("999999999999999")
 
@@ -67,7 +70,7 @@ func (c *call) createMeterEvent() answer {
 		return again
 	}
 	c.identifiers[identifier] = e.received
-	if c.later {
+	if c.mode == RejectLater {
 		c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
 	} else {
 		c.events = append(c.events, e)
@@ -229,6 +232,19 @@ func (c *call) listEventSummaries() answer {
 	return c.page([]object{{
 		"object": "billing.meter_event_summary", "id": "mtrusg_" + id, "livemode": c.livemode(), "meter": id,
 		"start_time": start, "end_time": end,
-		"aggregated_value": c.metered(m, customer, time.Unix(start, 0), time.Unix(end, 0)),
+		"aggregated_value": c.seen().metered(m, customer, time.Unix(start, 0), time.Unix(end, 0)),
 	}})
+}
+
+// seen is the account as summaries know it, which follow events by some minutes:
+// https://docs.stripe.com/api/billing/meter-event-summary
+func (c *call) seen() *account {
+	if c.mode != Stale {
+		return c.account
+	}
+	behind := *c.account
+	behind.events = slices.DeleteFunc(slices.Clone(behind.events), func(e event) bool {
+		return c.fake.now().Sub(e.received) < lag
+	})
+	return &behind
 }

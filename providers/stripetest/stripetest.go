@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -145,7 +146,7 @@ type call struct {
 	form    url.Values
 	key     credential
 	version string
-	later   bool // a meter event is to be rejected after it was answered with success
+	mode    Mode
 }
 
 type operation func(*call) answer
@@ -262,7 +263,7 @@ func (f *Fake) work(c *call, b Behaviour, do operation) answer {
 			return invalid("", "%v", err).notSaved()
 		}
 	}
-	c.later = b.Mode == RejectLater
+	c.mode = b.Mode
 	return c.once(func() answer { return c.alone(b, do) })
 }
 
@@ -296,9 +297,7 @@ func (c *call) alone(b Behaviour, do operation) answer {
 }
 
 func (a answer) write(w http.ResponseWriter) {
-	for name, values := range a.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.header)
 	if a.replayed {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
@@ -306,9 +305,14 @@ func (a answer) write(w http.ResponseWriter) {
 }
 
 func encode(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("encode: %v", err), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // fails only when the reader has gone
+	_, _ = w.Write(text) // fails only when the reader has gone
 }
 
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {

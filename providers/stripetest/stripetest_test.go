@@ -498,7 +498,7 @@ func TestAccountsDoNotMeet(t *testing.T) {
 	require.NoError(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_2", Key: "sk_test_2"}, Customers: []stripetest.Customer{{ID: "cus_1"}}}))
 	require.NoError(t, b.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "sk_test_new"}}))
 	for key, want := range map[string]int{"sk_test_1": 200, "sk_test_new": 200, "sk_test_2": 404, "sk_test_3": 401, "": 401} {
-		request, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/v1/subscriptions/sub_1", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/v1/subscriptions/sub_1", nil)
 		require.NoError(t, err)
 		request.Header.Set("Authorization", "Bearer "+key)
 		response, err := http.DefaultClient.Do(request)

@@ -98,6 +98,6 @@ func (f *Fake) about(in Webhook) (*account, object) {
 // Sign returns the Stripe-Signature header: https://docs.stripe.com/webhooks#verify-manually
 func Sign(payload []byte, secret string, at time.Time) string {
 	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%d.%s", at.Unix(), payload)
+	mac.Write(fmt.Appendf(nil, "%d.%s", at.Unix(), payload))
 	return fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(mac.Sum(nil)))
 }

@@ -147,6 +147,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Whether requests can be served"), s.readiness)
 
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
+	s.mux.HandleFunc("GET /docs", s.docs())
+	s.mux.HandleFunc("GET /docs.css", s.docsStyle)
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(s.api.OpenAPI().MarshalJSON))
 	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(s.api.OpenAPI().Downgrade))
 }

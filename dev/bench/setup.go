@@ -106,11 +106,23 @@ func (b *bench) startServers(ctx context.Context, database string) error {
 	if b.coalesced, err = b.serve(ctx, binary, environment); err != nil {
 		return err
 	}
-	alone := append(environment, "DATABASE_URL="+database+"&pool_max_conns=64", "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64")
+	alone := append(environment, "DATABASE_URL="+withConnections(database, "64"), "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64")
 	if b.uncoalesced, err = b.serve(ctx, binary, alone); err != nil {
 		return err
 	}
 	return b.createMeter()
+}
+
+// withConnections bounds the pool of whoever opens the URL.
+func withConnections(address, most string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	query := u.Query()
+	query.Set("pool_max_conns", most)
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 func command(ctx context.Context, environment []string, binary string, args ...string) *exec.Cmd {

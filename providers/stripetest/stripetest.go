@@ -253,7 +253,7 @@ func (f *Fake) work(c *call, b Behaviour, do operation) answer {
 	if b.early() {
 		return b.answer()
 	}
-	key, ok := f.keys[strings.TrimPrefix(c.request.Header.Get("Authorization"), "Bearer ")]
+	key, ok := f.keys[apiKey(c.request)]
 	if !ok {
 		return refused(http.StatusUnauthorized, "", "", "Invalid API Key provided: ****").notSaved()
 	}
@@ -265,6 +265,14 @@ func (f *Fake) work(c *call, b Behaviour, do operation) answer {
 	}
 	c.mode = b.Mode
 	return c.once(func() answer { return c.alone(b, do) })
+}
+
+// apiKey takes both forms of https://docs.stripe.com/api/authentication.
+func apiKey(r *http.Request) string {
+	if user, _, ok := r.BasicAuth(); ok {
+		return user
+	}
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
 // alone holds what the call works on for as long as it takes:

@@ -505,6 +505,13 @@ func TestAccountsDoNotMeet(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, want, response.StatusCode, key)
+
+		request.Header.Del("Authorization")
+		request.SetBasicAuth(key, "")
+		response, err = http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode, key)
 	}
 	require.Equal(t, metering.Decimal{}, b.Quantity("si_unknown"))
 }

@@ -77,6 +77,13 @@ func (w *windows) take(_ context.Context, key string, limit int) allowance {
 	return a
 }
 
+// follow makes a window what another limiter says of it.
+func (w *windows) follow(key string, limit int, a allowance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open.Add(key, &window{ends: w.now().Add(a.reset), used: limit - a.remaining})
+}
+
 // look says what take would, and counts nothing.
 func (w *windows) look(key string, limit int) allowance {
 	w.mu.Lock()

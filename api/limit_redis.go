@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	redisTimeout = 100 * time.Millisecond // a request does not wait longer for its limit
+	redisTimeout = 250 * time.Millisecond // a request does not wait longer for its limit
 	redisRetry   = time.Second            // between attempts while Redis does not answer
 )
 
@@ -24,8 +24,7 @@ func OpenRedis(url string) (*redis.Client, error) {
 	if err != nil {
 		return nil, errors.New("not a redis:// or rediss:// URL") // the cause may echo the password
 	}
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = redisTimeout, redisTimeout, redisTimeout
-	options.PoolTimeout = redisTimeout
+	options.DialTimeout, options.PoolTimeout = redisTimeout, redisTimeout
 	options.ContextTimeoutEnabled = true
 	options.MaxRetries = -1 // a repeat could count twice
 	logging.Disable()       // an outage is logged here, once
@@ -49,12 +48,13 @@ return {allowed, used, left}
 `)
 
 // sharedWindows counts in Redis, for all replicas at once. While Redis does
-// not answer, each replica counts alone.
+// not answer, each replica goes on alone from what it said last.
 type sharedWindows struct {
-	redis *redis.Client
-	space string // before every key: services with other secrets may share a Redis
-	local *windows
-	log   *slog.Logger
+	redis   *redis.Client
+	timeout time.Duration
+	space   string // before every key: services with other secrets may share a Redis
+	local   *windows
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	down    bool
@@ -66,7 +66,9 @@ func newSharedWindows(client *redis.Client, secret []byte, local *windows, log *
 	if err != nil {
 		return nil, err
 	}
-	return &sharedWindows{redis: client, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log}, nil
+	return &sharedWindows{
+		redis: client, timeout: redisTimeout, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log,
+	}, nil
 }
 
 func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowance {
@@ -82,6 +84,7 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	if err != nil {
 		return w.local.take(ctx, key, limit)
 	}
+	w.local.follow(key, limit, a)
 	return a
 }
 
@@ -116,7 +119,7 @@ func (w *sharedWindows) learn(again bool, err error) {
 }
 
 func (w *sharedWindows) ask(ctx context.Context, key string, limit int) (allowance, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	answer, err := takeScript.Run(ctx, w.redis, []string{w.space + "events:" + key}, limit, limitWindow.Milliseconds()).Int64Slice()
 	if err != nil {

@@ -1,0 +1,229 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// matrix is who may do what, said a second time: permission → scopes.
+var matrix = map[string]string{
+	"events:write":    "admin read_write ingest_only",
+	"events:read":     "admin read_write",
+	"usage:read":      "admin read_write read_only",
+	"customers:read":  "admin read_write read_only",
+	"customers:write": "admin read_write",
+	"meters:read":     "admin read_write read_only",
+	"meters:write":    "admin read_write",
+	"quotas:read":     "admin read_write",
+	"quotas:write":    "admin read_write",
+	"pricing:read":    "admin",
+	"pricing:write":   "admin",
+	"billing:read":    "admin",
+	"billing:write":   "admin",
+	"webhooks:read":   "admin",
+	"webhooks:write":  "admin",
+	"api_keys:manage": "admin",
+	"tenant:manage":   "admin",
+	"session:own":     "admin read_write read_only ingest_only",
+}
+
+var scopes = []metering.Scope{metering.ScopeAdmin, metering.ScopeReadWrite, metering.ScopeReadOnly, metering.ScopeIngestOnly}
+
+// call is a request of an operation that reaches its handler.
+type call struct {
+	id, method, path, body, permission string
+	ours                               bool // the path names a thing of ours
+}
+
+// calls is one for every operation of the document that asks for credentials.
+func (b *bundle) calls(t *testing.T) []call {
+	t.Helper()
+	text, _, err := api.Documents()
+	require.NoError(t, err)
+	var document struct {
+		Paths map[string]map[string]struct {
+			ID         string `json:"operationId"`
+			Permission string `json:"x-permission"`
+			Parameters []struct {
+				Name, In string
+				Required bool
+			} `json:"parameters"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal(text, &document))
+	names := b.namesOfOurs(t)
+	var all []call
+	for path, item := range document.Paths {
+		for method, op := range item {
+			if op.Permission == "public" {
+				continue
+			}
+			c := call{id: op.ID, method: strings.ToUpper(method), path: names.Replace(path), permission: op.Permission}
+			c.ours = strings.Contains(path, "{") && op.ID != "upsert-customer" // which makes what is not there
+			query := "?"
+			for _, p := range op.Parameters {
+				if p.In == "query" && p.Required {
+					query += p.Name + "=" + goodValue(p.Name) + "&"
+					c.ours = true
+				}
+			}
+			c.path += strings.TrimRight(query, "?&")
+			if c.method != http.MethodGet {
+				c.body = "{}"
+			}
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b call) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+// namesOfOurs makes one thing of each kind that a path can name.
+func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
+	t.Helper()
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	spare := b.newSigner(t, metering.ScopeReadOnly)
+	spare.revoke(t, b) // it takes no place of a live one
+	key := b.send(t, "POST", "/v1/api-keys", `{"name":"spare","scope":"read_only"}`)
+	var made struct {
+		ID string `json:"id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(key.body), &made))
+	return strings.NewReplacer(
+		"{slug}", "calls", "{external_id}", "acme", "/api-keys/{id}", "/api-keys/"+made.ID, "/hmac-secrets/{id}", "/hmac-secrets/"+spare.id,
+		"{id}", "0192b1a0-0000-7000-8000-000000000000",
+	)
+}
+
+// credential is one kind of caller: what it sends, and where it is stored.
+type credential struct {
+	headers func(body string) []string
+	table   string
+	id      string
+}
+
+func (b *bundle) keyOf(t *testing.T, tenant metering.TenantID, scope metering.Scope) credential {
+	t.Helper()
+	key, hash, lastFour := b.keys.Make(scope)
+	record := metering.APIKey{Name: "matrix", Scope: scope, LastFour: lastFour}
+	record, err := b.store.APIKeys.Create(t.Context(), tenant, metering.Operator, record, hash)
+	require.NoError(t, err)
+	return credential{func(string) []string { return []string{"Authorization: Bearer " + key} }, "api_keys", record.ID.String()}
+}
+
+func (b *bundle) secretOf(t *testing.T, scope metering.Scope) credential {
+	t.Helper()
+	s := b.newSigner(t, scope)
+	return credential{s.sign, "hmac_secrets", s.id}
+}
+
+// becomes changes what is stored of a credential.
+func (c credential) becomes(t *testing.T, change string) {
+	t.Helper()
+	_, number, _ := strings.Cut(c.id, "_")
+	_, err := dbtest.Conn(t).Exec(context.Background(), fmt.Sprintf(`update %s set %s where id = %s`, c.table, change, number))
+	require.NoError(t, err)
+}
+
+func (b *bundle) make(t *testing.T, c call, as credential) int {
+	t.Helper()
+	body := c.body
+	if c.method == http.MethodGet {
+		body = ""
+	}
+	return b.send(t, c.method, c.path, body, as.headers(body)...).status
+}
+
+// TestEveryOperationLetsInWhomTheTableSays tries every operation with every
+// credential.
+func TestEveryOperationLetsInWhomTheTableSays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	calls := b.calls(t)
+	require.Greater(t, len(calls), 25)
+	for _, scope := range scopes {
+		for kind, as := range map[string]credential{"key": b.keyOf(t, b.tenant.ID, scope), "HMAC secret": b.secretOf(t, scope)} {
+			for _, c := range calls {
+				who := fmt.Sprintf("%s as %s %s", c.id, scope, kind)
+				allowed, known := matrix[c.permission]
+				require.True(t, known, "%s asks for %q, which the table does not have", c.id, c.permission)
+				status := b.make(t, c, as)
+				if slices.Contains(strings.Fields(allowed), string(scope)) {
+					require.NotContains(t, []int{401, 403, 429}, status, who)
+					require.Less(t, status, 500, who)
+				} else {
+					require.Equal(t, 403, status, who)
+				}
+			}
+			as.becomes(t, "expires_at = now() - interval '1 minute'")
+			for _, c := range calls {
+				require.Equal(t, 401, b.make(t, c, as), "%s with an expired %s %s", c.id, scope, kind)
+			}
+			as.becomes(t, "expires_at = null, revoked_at = now()")
+			for _, c := range calls {
+				require.Equal(t, 401, b.make(t, c, as), "%s with a revoked %s %s", c.id, scope, kind)
+			}
+		}
+	}
+}
+
+func TestWithoutCredentialsNothingIsDone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, c := range b.calls(t) {
+		b.send(t, c.method, c.path, c.body, "Authorization: ").problem(t, 401, "unauthorized")
+	}
+}
+
+// TestAnotherTenantsAdminFindsNothingOfOurs: 404, or 422 where the body is
+// looked at first.
+func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := dbtest.Tenant(t, b.store)
+	as := b.keyOf(t, other.ID, metering.ScopeAdmin)
+	for _, c := range b.calls(t) {
+		a := b.send(t, c.method, c.path, c.body, as.headers(c.body)...)
+		require.NotContains(t, []int{401, 403}, a.status, c.id)
+		require.NotContains(t, a.body, b.tenant.ID.String()+`"`, c.id)
+		if c.ours && a.status != 404 {
+			require.Equal(t, 422, a.status, "%s: %s", c.id, a.body)
+			require.NotEqual(t, http.MethodGet, c.method, c.id)
+		}
+	}
+}
+
+// TestNobodyMakesWhatMayDoMoreThanThemselves holds for keys and secrets alike.
+func TestNobodyMakesWhatMayDoMoreThanThemselves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, scope := range scopes {
+		for _, as := range []credential{b.keyOf(t, b.tenant.ID, scope), b.secretOf(t, scope)} {
+			for _, wanted := range scopes {
+				for _, path := range []string{"/v1/api-keys", "/v1/hmac-secrets"} {
+					body := fmt.Sprintf(`{"name":"made","scope":%q}`, wanted)
+					status := b.send(t, "POST", path, body, as.headers(body)...).status
+					if scope == metering.ScopeAdmin {
+						require.Contains(t, []int{201, 409}, status)
+					} else {
+						require.Equal(t, 403, status)
+					}
+				}
+			}
+		}
+		_, err := dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set revoked_at = now() where tenant_id = $1`, b.tenant.ID)
+		require.NoError(t, err)
+	}
+}

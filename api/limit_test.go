@@ -1,0 +1,358 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// clock is one that tests set.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
+func (c *clock) advance(by time.Duration) { c.at.Add(int64(by)) }
+
+func redisClient(t testing.TB) *redis.Client {
+	t.Helper()
+	url := os.Getenv("TEST_REDIS_URL")
+	if url == "" {
+		t.Fatal("TEST_REDIS_URL is not set: run make test, or dev/up test go test ./...")
+	}
+	client, err := OpenRedis(url)
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func localWindows(t testing.TB, now func() time.Time, most int) *windows {
+	t.Helper()
+	w, err := newWindows(now, most)
+	require.NoError(t, err)
+	return w
+}
+
+// shared returns limiters of so many replicas on one Redis, in a space of
+// their own.
+func shared(t testing.TB, client *redis.Client, replicas int) []*sharedWindows {
+	t.Helper()
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	var all []*sharedWindows
+	for range replicas {
+		w, err := newSharedWindows(client, secret, localWindows(t, time.Now, 10), slog.New(slog.NewTextHandler(t.Output(), nil)))
+		require.NoError(t, err)
+		w.timeout = time.Minute // the machine may be busy
+		all = append(all, w)
+	}
+	return all
+}
+
+// subject is a limiter and a way to let time pass for it.
+type subject struct {
+	take    func(key string, limit int) allowance
+	advance func(by time.Duration)
+}
+
+// subjects are the two ways to count. In Redis time passes by shortening what
+// its keys have left.
+func subjects(t testing.TB) map[string]func() subject {
+	client := redisClient(t)
+	return map[string]func() subject{
+		"in memory": func() subject {
+			c := new(clock)
+			w := localWindows(t, c.now, maxWindows)
+			return subject{func(key string, limit int) allowance { return w.take(t.Context(), key, limit) }, c.advance}
+		},
+		"in Redis": func() subject {
+			w := shared(t, client, 1)[0]
+			take := func(key string, limit int) allowance {
+				a, err := w.ask(t.Context(), key, limit)
+				require.NoError(t, err)
+				return a
+			}
+			return subject{take, func(by time.Duration) { shorten(t, client, w.space, by) }}
+		},
+	}
+}
+
+func shorten(t testing.TB, client *redis.Client, space string, by time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	keys, err := client.Keys(ctx, space+"*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		left, err := client.PTTL(ctx, key).Result()
+		require.NoError(t, err)
+		if left > by {
+			require.NoError(t, client.PExpire(ctx, key, left-by).Err())
+		} else {
+			require.NoError(t, client.Del(ctx, key).Err())
+		}
+	}
+}
+
+func TestALimitLetsExactlySoManyThroughInAWindow(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range subjects(t) {
+		t.Run(name, func(t *testing.T) {
+			s := fresh()
+			for window := range 3 {
+				for left := 4; left >= 0; left-- {
+					a := s.take("a", 5)
+					require.True(t, a.allowed)
+					require.Equal(t, left, a.remaining)
+					require.InDelta(t, limitWindow, a.reset, float64(time.Second))
+				}
+				s.advance(40 * time.Second) // the window goes on from its first request
+				for range 3 {
+					a := s.take("a", 5)
+					require.False(t, a.allowed, "window %d", window)
+					require.Equal(t, 0, a.remaining)
+					require.InDelta(t, 20*time.Second, a.reset, float64(time.Second))
+				}
+				require.True(t, s.take("b", 5).allowed, "another's")
+				s.advance(20 * time.Second)
+			}
+			s.advance(time.Hour)
+			require.Equal(t, 4, s.take("a", 5).remaining)
+		})
+	}
+}
+
+func TestAChangedLimitHoldsInTheSameWindow(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range subjects(t) {
+		t.Run(name, func(t *testing.T) {
+			s := fresh()
+			for range 5 {
+				require.True(t, s.take("a", 5).allowed)
+			}
+			require.Equal(t, 1, s.take("a", 7).remaining)
+			a := s.take("a", 3)
+			require.False(t, a.allowed)
+			require.Equal(t, 0, a.remaining)
+			require.True(t, s.take("a", 7).allowed)
+			require.False(t, s.take("a", 7).allowed)
+		})
+	}
+}
+
+// model is a limit in the words of its rule.
+type model struct {
+	first time.Duration
+	used  int
+}
+
+// TestLimitersKeepTheRule takes at random times under random limits.
+func TestLimitersKeepTheRule(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range subjects(t) {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				s, now, known := fresh(), time.Duration(0), make(map[string]*model)
+				for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+					if rapid.Bool().Draw(rt, "wait") {
+						// Whole seconds, and never to a window's very end: Redis has a clock of its own.
+						by := time.Duration(rapid.IntRange(1, 70).Draw(rt, "by")) * 997 * time.Millisecond
+						now += by
+						s.advance(by)
+					}
+					key, limit := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key"), rapid.IntRange(1, 4).Draw(rt, "limit")
+					m := known[key]
+					if m == nil || now-m.first >= limitWindow {
+						m = &model{first: now}
+						known[key] = m
+					}
+					allowed := m.used < limit
+					if allowed {
+						m.used++
+					}
+					a := s.take(key, limit)
+					if a.allowed != allowed || a.remaining != max(0, limit-m.used) {
+						rt.Fatalf("at %s: %+v, want allowed %t after %d of %d", now, a, allowed, m.used, limit)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestManyAtOnceGetExactlyTheLimit holds in one process and over several.
+func TestManyAtOnceGetExactlyTheLimit(t *testing.T) {
+	t.Parallel()
+	local := localWindows(t, time.Now, maxWindows)
+	replicas := shared(t, redisClient(t), 3)
+	for name, take := range map[string]func(i int) allowance{
+		"in memory": func(int) allowance { return local.take(t.Context(), "a", 1000) },
+		"in Redis": func(i int) allowance {
+			a, err := replicas[i%3].ask(t.Context(), "a", 1000)
+			if err != nil {
+				t.Error(err)
+			}
+			return a
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var allowed atomic.Int64
+			var clients sync.WaitGroup
+			for i := range 20 {
+				clients.Go(func() {
+					for range 100 {
+						if take(i).allowed {
+							allowed.Add(1)
+						}
+					}
+				})
+			}
+			clients.Wait()
+			require.Equal(t, int64(1000), allowed.Load())
+		})
+	}
+}
+
+func TestMemoryOfWindowsIsBounded(t *testing.T) {
+	t.Parallel()
+	w := localWindows(t, time.Now, 100)
+	for i := range 10_000 {
+		w.take(t.Context(), fmt.Sprint(i), 1)
+	}
+	require.Equal(t, 100, w.open.Len())
+	require.False(t, w.take(t.Context(), "9999", 1).allowed)
+	require.True(t, w.take(t.Context(), "0", 1).allowed)
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.Buffer.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.Lock()
+	defer l.Unlock()
+	return strings.Count(l.String(), text)
+}
+
+// gate is between a client and Redis, and can be shut: silent or refusing.
+type gate struct {
+	net.Listener
+	target string
+	silent atomic.Bool
+	mu     sync.Mutex
+	open   []net.Conn
+}
+
+func (g *gate) serve() {
+	for {
+		in, err := g.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", g.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		g.mu.Lock()
+		g.open = append(g.open, in, out)
+		g.mu.Unlock()
+		go g.pass(in, out)
+		go g.pass(out, in)
+	}
+}
+
+func (g *gate) pass(from, to net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			to.Close()
+			return
+		}
+		if !g.silent.Load() {
+			_, _ = to.Write(buffer[:n])
+		}
+	}
+}
+
+func (g *gate) refuse() {
+	g.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, conn := range g.open {
+		conn.Close()
+	}
+}
+
+func gated(t *testing.T) (*gate, *redis.Client) {
+	t.Helper()
+	target := redisClient(t).Options().Addr
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := &gate{Listener: listener, target: target}
+	go g.serve()
+	t.Cleanup(g.refuse)
+	client, err := OpenRedis("redis://" + listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return g, client
+}
+
+// TestWithoutRedisEachReplicaCountsAlone: slow or gone, requests go on at once,
+// and the log says so once.
+func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
+	t.Parallel()
+	for name, shut := range map[string]func(*gate){
+		"slow": func(g *gate) { g.silent.Store(true) },
+		"gone": (*gate).refuse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, client := gated(t)
+			log := new(lines)
+			secret := []byte(strings.Repeat("s", 32))
+			w, err := newSharedWindows(client, append(secret, t.Name()...), localWindows(t, time.Now, 10), slog.New(slog.NewTextHandler(log, nil)))
+			require.NoError(t, err)
+			require.Equal(t, 8, w.take(t.Context(), "a", 9).remaining)
+			shut(g)
+			began := time.Now()
+			for range 8 { // one was counted before
+				require.True(t, w.take(t.Context(), "a", 9).allowed)
+			}
+			require.False(t, w.take(t.Context(), "a", 9).allowed)
+			require.Less(t, time.Since(began), time.Second, "one attempt waits, the others do not")
+			require.Equal(t, 1, log.count("Redis does not answer"))
+			if name == "gone" {
+				return
+			}
+			g.silent.Store(false)
+			deadline := time.Now().Add(10 * time.Second)
+			for log.count("Redis answers again") == 0 {
+				require.True(t, time.Now().Before(deadline))
+				w.take(t.Context(), "b", 1)
+				time.Sleep(20 * time.Millisecond)
+			}
+			require.Equal(t, 1, log.count("Redis does not answer"))
+			require.True(t, w.take(t.Context(), "a", 9).allowed, "Redis has counted one of nine")
+		})
+	}
+}

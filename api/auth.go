@@ -23,6 +23,10 @@ type Principal struct {
 	Actor  metering.Actor
 	Scope  metering.Scope
 	Role   metering.Role
+
+	// Of a member.
+	Member  metering.Member
+	Session metering.Session
 }
 
 // String says what the permissions come from.
@@ -142,15 +146,28 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 	return nil, err
 }
 
+// authenticate tells the kinds of credentials apart by their form.
 func (s *server) authenticate(ctx huma.Context) (Principal, error) {
-	scheme, key, _ := strings.Cut(ctx.Header("Authorization"), " ")
-	if strings.EqualFold(scheme, "HMAC") {
-		return s.bySignature(ctx.Context(), key)
+	scheme, credential, _ := strings.Cut(ctx.Header("Authorization"), " ")
+	switch {
+	case scheme == "":
+		return s.byCookie(ctx)
+	case strings.EqualFold(scheme, "HMAC"):
+		return s.bySignature(ctx.Context(), credential)
+	case !strings.EqualFold(scheme, "Bearer"):
+		return Principal{}, errUnauthorized
+	case isToken(credential):
+		return s.byToken(ctx.Context(), credential)
 	}
-	if !strings.EqualFold(scheme, "Bearer") || !s.Keys.wellFormed(key) {
+	return s.byKey(ctx.Context(), credential)
+}
+
+// byKey finds out whose API key it is.
+func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
+	if !s.Keys.wellFormed(key) {
 		return Principal{}, errUnauthorized
 	}
-	found, err := s.apiKeys.find(ctx.Context(), string(s.Keys.hash(key)))
+	found, err := s.apiKeys.find(ctx, string(s.Keys.hash(key)))
 	if err != nil {
 		return Principal{}, err
 	}
@@ -159,7 +176,7 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.uses.board(ctx.Context(), db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // nobody waits for it
+		s.uses.board(ctx, db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // nobody waits for it
 	}
 	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

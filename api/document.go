@@ -26,8 +26,10 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Decimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"apiKey": {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
-		"hmac":   {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},
+		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
+		"hmac":    {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},
+		"session": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The token of POST /v1/auth/login"},
+		"cookie":  {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: cookieDescription},
 	}
 	return config
 }
@@ -35,6 +37,9 @@ func document() huma.Config {
 const hmacDescription = "`HMAC v1:` and the base64 of HMAC-SHA256, keyed with the bytes of the secret as it was shown, " +
 	"over `<X-Timestamp>:<X-Request-Id>:<body>`, with an empty body for GET. Also needed: X-Timestamp (Unix seconds, within " +
 	"300 s of the server's clock), X-Request-Id (1 to 128 of `A-Za-z0-9._-`, another for every attempt) and X-Tenant-Id (`ten_42`)"
+
+const cookieDescription = "What POST /v1/auth/login sets in browsers; over https its name begins with __Host-. Where the method is not " +
+	"GET, X-CSRF-Token must be the session's csrf_token, as POST /v1/auth/login and GET /v1/auth/session say it"
 
 // schemaName names the body of createMeterInput CreateMeter, and that of
 // totalOutput Total.

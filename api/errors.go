@@ -36,7 +36,7 @@ type kind struct {
 var kinds = map[metering.Code]kind{
 	metering.CodeInvalid:        {422, "The request breaks a rule", "Each item of errors names a place of the request and the rule that it breaks.", 0},
 	codeMalformed:               {400, "The request cannot be read", "The body is not the JSON that its Content-Type promises; detail names the place.", 0},
-	metering.CodeUnauthorized:   {401, "No valid credentials", "Send Authorization: Bearer with a live API key, or sign the request with a live HMAC secret. What is revoked or expired is not valid.", 0},
+	metering.CodeUnauthorized:   {401, "No valid credentials", "Send Authorization: Bearer with a live API key, or with the token of POST /v1/auth/login, or sign the request with a live HMAC secret. What is revoked, expired or logged out is not valid.", 0},
 	metering.CodeForbidden:      {403, "Insufficient permissions", "The credentials are valid, but their scope or role does not include this operation.", 0},
 	metering.CodeNotFound:       {404, "Not found", "Nothing with this name exists in your tenant, or the path does not exist.", 0},
 	codeMethod:                  {405, "Method not allowed", "The Allow header lists the methods of this path.", 0},

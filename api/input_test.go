@@ -104,7 +104,7 @@ func goodValue(name string) string {
 }
 
 func badPath(path, in, name, bad string) string {
-	for _, parameter := range []string{"external_id", "slug", "id"} {
+	for _, parameter := range []string{"external_id", "slug", "id", "tenant_id"} {
 		value := goodValue(parameter)
 		if in == "path" && name == parameter {
 			value = bad

@@ -37,6 +37,7 @@ type Deps struct {
 	Keyring       db.Keyring
 	Keys          Keys
 	Secret        []byte          // page tokens are signed under a key derived from it
+	BaseURL       string          // where browsers reach the API
 	ErrorDocsBase string          // the URL whose children explain the error codes
 	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
 	RotationWait  time.Duration   // how long an answer waits for a key's rotation; 0: 10 s
@@ -52,6 +53,7 @@ type Deps struct {
 
 type server struct {
 	Deps
+	*people
 	mux           *http.ServeMux
 	api           huma.API
 	apiKeys       *coalescer[string, *db.Credential] // by their hash
@@ -83,6 +85,9 @@ func New(deps Deps) (http.Handler, error) {
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	if s.failures, err = newFailures(deps); err != nil {
+		return nil, err
+	}
+	if s.people, err = newPeople(deps); err != nil {
 		return nil, err
 	}
 	s.eventRequests, err = newLimiter(deps)
@@ -143,6 +148,23 @@ func (s *server) routes() {
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "Who changed what, newest first"), s.auditLog)
 
+	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"), s.logIn)
+	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "End this session"), s.logOut)
+	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "End every session of the member"), s.logOutEverywhere)
+	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Who asks, and what they may do"), s.getSession)
+	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change the member's own password"), s.setPassword)
+	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Sign in at the tenant's OIDC issuer")), s.beginOIDC)
+	huma.Register(s.api, redirect(get("finish-oidc", callbackPath, Public, "Where the issuer sends browsers back to")), s.finishOIDC)
+
+	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members"), s.listMembers)
+	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Create a member")), s.createMember)
+	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Change a member's name or role"), s.updateMember)
+	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member"), s.removeMember)
+	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Hand the tenant over to a member"), s.makeOwner)
+	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer"), s.getOIDC)
+	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Validate and save the tenant's OIDC issuer"), s.saveOIDC)
+	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Forget the tenant's OIDC issuer"), s.deleteOIDC)
+
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Whether the process runs"), s.health)
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Whether requests can be served"), s.readiness)
 
@@ -169,6 +191,10 @@ func patch(id, path string, permission Permission, summary string) huma.Operatio
 	return operation(http.MethodPatch, id, path, permission, summary)
 }
 
+func remove(id, path string, permission Permission, summary string) huma.Operation {
+	return operation(http.MethodDelete, id, path, permission, summary)
+}
+
 func operation(method, id, path string, permission Permission, summary string) huma.Operation {
 	op := huma.Operation{
 		Method: method, OperationID: id, Path: path, Summary: summary, DefaultStatus: http.StatusOK,
@@ -178,7 +204,7 @@ func operation(method, id, path string, permission Permission, summary string) h
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	if permission != Public {
-		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}}
+		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
 	}
 	return op
 }
@@ -191,6 +217,11 @@ func tag(path string) string {
 	}
 	noun, _, _ = strings.Cut(noun, "/")
 	return noun
+}
+
+func redirect(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusFound
+	return op
 }
 
 func created(op huma.Operation) huma.Operation {

@@ -71,7 +71,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	registry := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type member struct {
+	ID          string        `json:"id" example:"member_12"`
+	TenantID    string        `json:"tenant_id" example:"ten_1"`
+	Email       string        `json:"email"`
+	Name        string        `json:"name"`
+	Role        metering.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
+	HasPassword bool          `json:"has_password" doc:"Whether the member can sign in with a password; if not, only at the tenant's OIDC issuer"`
+	CreatedAt   time.Time     `json:"created_at"`
+}
+
+func showMember(m metering.Member) member {
+	return member{
+		ID: m.ID.String(), TenantID: m.TenantID.String(), Email: m.Email, Name: m.Name, Role: m.Role,
+		HasPassword: m.PasswordHash != nil, CreatedAt: m.CreatedAt.UTC(),
+	}
+}
+
+type memberOutput struct{ Body member }
+
+type listMembersOutput struct{ Body List[member] }
+
+func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMembersOutput, error) {
+	var after metering.MemberID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	members, err := s.Store.Members.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(m metering.Member) metering.MemberID { return m.ID }
+	return &listMembersOutput{listOf(ctx, s, members, in.PageSize, showMember, cursorOf)}, nil
+}
+
+type createMemberInput struct {
+	Body struct {
+		Email    string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case"`
+		Name     string        `json:"name,omitempty" maxLength:"255"`
+		Role     metering.Role `json:"role" enum:"owner,admin,developer,billing,viewer" doc:"owner only while the tenant has none"`
+		Password *string       `json:"password,omitempty" minLength:"12" maxLength:"256" doc:"Without one, the member signs in at the tenant's OIDC issuer"`
+	}
+}
+
+func (s *server) createMember(ctx context.Context, in *createMemberInput) (*memberOutput, error) {
+	who := principalOf(ctx)
+	if err := mayGive(who, in.Body.Role); err != nil {
+		return nil, err
+	}
+	m := metering.Member{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	if in.Body.Password != nil {
+		hash, err := s.newPassword(ctx, "body.password", *in.Body.Password)
+		if err != nil {
+			return nil, err
+		}
+		m.PasswordHash = &hash
+	}
+	m, err := s.Store.Members.Create(ctx, who.Tenant.ID, who.Actor, m)
+	if err != nil {
+		return nil, err
+	}
+	return &memberOutput{showMember(m)}, nil
+}
+
+func (s *server) newPassword(ctx context.Context, location, password string) (hash string, err error) {
+	if err := metering.ValidPassword(location, password); err != nil {
+		return "", err
+	}
+	return s.passwords.hash(ctx, password)
+}
+
+func mayGive(who Principal, role metering.Role) error {
+	if within(Principal{Role: role}, who) {
+		return nil
+	}
+	return metering.Errorf(metering.CodeForbidden, "nobody can give a role that may do more than themselves")
+}
+
+// MemberPath names a member in a path.
+type MemberPath struct {
+	ID string `path:"id" example:"member_12"`
+}
+
+func (in MemberPath) member() (metering.MemberID, error) {
+	id, ok := metering.ParseMemberID(in.ID)
+	if !ok {
+		return 0, metering.Errorf(metering.CodeNotFound, "there is no such member")
+	}
+	return id, nil
+}
+
+type updateMemberInput struct {
+	MemberPath
+	Body struct {
+		Name *string        `json:"name,omitempty" maxLength:"255"`
+		Role *metering.Role `json:"role,omitempty" enum:"admin,developer,billing,viewer" doc:"The owner's changes only by make-owner"`
+	}
+}
+
+func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memberOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Role != nil {
+		if err := mayGive(who, *in.Body.Role); err != nil {
+			return nil, err
+		}
+	}
+	if in.Body.Name != nil {
+		if err := metering.ValidMemberName(*in.Body.Name); err != nil {
+			return nil, err
+		}
+	}
+	m, err := s.Store.Members.Update(ctx, who.Tenant.ID, who.Actor, id, db.MemberChange{Name: in.Body.Name, Role: in.Body.Role})
+	if err != nil {
+		return nil, err
+	}
+	return &memberOutput{showMember(m)}, nil
+}
+
+type removeMemberOutput struct {
+	Body struct {
+		ID      string `json:"id"`
+		Removed bool   `json:"removed"`
+	}
+}
+
+func (s *server) removeMember(ctx context.Context, in *MemberPath) (*removeMemberOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Members.Remove(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+		return nil, err
+	}
+	out := new(removeMemberOutput)
+	out.Body.ID, out.Body.Removed = id.String(), true
+	return out, nil
+}
+
+func (s *server) makeOwner(ctx context.Context, in *MemberPath) (*memberOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	if err := mayGive(who, metering.RoleOwner); err != nil {
+		return nil, err
+	}
+	m, err := s.Store.Members.MakeOwner(ctx, who.Tenant.ID, who.Actor, id)
+	if err != nil {
+		return nil, err
+	}
+	return &memberOutput{showMember(m)}, nil
+}

@@ -1,0 +1,362 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	sessionLength = 12 * time.Hour
+	sessionCookie = "odometer_session"
+	csrfHeader    = "X-CSRF-Token"
+)
+
+// Attempts to sign in a minute. All count, so that guesses made at once are
+// no more than guesses made one after another.
+const (
+	signInsByAddress = 30
+	signInsByAccount = 10
+)
+
+// people is what members sign in with.
+type people struct {
+	sessions  *coalescer[db.SessionName, *db.SignedIn]
+	tokens    *tokens
+	passwords *passwords
+	signIns   *windows
+	issuers   *http.Client
+	csrfKey   []byte
+}
+
+func newPeople(deps Deps) (p *people, err error) {
+	p = &people{
+		sessions:  &coalescer[db.SessionName, *db.SignedIn]{run: deps.Store.Sessions.Find, timeout: credentialTimeout},
+		passwords: newPasswords(),
+		issuers:   newIssuers(deps.Guard.Client(issuerTimeout)),
+	}
+	if p.tokens, err = newTokens(deps.Secret); err != nil {
+		return nil, err
+	}
+	if p.csrfKey, err = derive(deps.Secret, "csrf-tokens"); err != nil {
+		return nil, err
+	}
+	p.signIns, err = newWindows(deps.Now, maxWindows)
+	return p, err
+}
+
+type signedIn struct {
+	Token     string    `json:"token" doc:"For Authorization: Bearer. Browsers have it in a cookie too"`
+	ExpiresAt time.Time `json:"expires_at"`
+	CSRFToken string    `json:"csrf_token" doc:"What X-CSRF-Token has to say when the cookie is the credential and the method is not GET"`
+	Member    member    `json:"member"`
+}
+
+type signedInOutput struct {
+	SetCookie string `header:"Set-Cookie"`
+	Body      signedIn
+}
+
+type logInInput struct {
+	Body struct {
+		Email    string `json:"email" maxLength:"254"`
+		Password string `json:"password" maxLength:"256"`
+		TenantID string `json:"tenant_id,omitempty" maxLength:"32" example:"ten_42" doc:"Needed where the e-mail belongs to several tenants"`
+	}
+}
+
+func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, error) {
+	if err := s.countSignIn(ctx, in.Body.Email); err != nil {
+		return nil, err
+	}
+	candidates, err := s.candidates(ctx, in.Body.Email, in.Body.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	var m metering.Member
+	if len(candidates) == 1 {
+		m = candidates[0]
+	}
+	matches, err := s.passwords.match(ctx, m.PasswordHash, in.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	if !matches {
+		return nil, errSignIn
+	}
+	session, token, err := s.beginSession(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	body := signedIn{Token: token, ExpiresAt: session.ExpiresAt.UTC(), CSRFToken: s.csrfToken(session.ID), Member: showMember(m)}
+	return &signedInOutput{s.sessionCookie(token, sessionLength), body}, nil
+}
+
+// errSignIn is the one answer to whoever cannot sign in, so that nobody learns
+// which e-mails are members, and of how many tenants.
+var errSignIn = metering.Errorf(metering.CodeUnauthorized,
+	"the e-mail and the password are not a member's; an e-mail that belongs to several tenants also needs tenant_id")
+
+// countSignIn counts an attempt to sign in by its address and by its account,
+// whether or not there is such an account.
+func (s *server) countSignIn(ctx context.Context, email string) error {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return err
+	}
+	account := sha256.Sum256([]byte(strings.ToLower(email)))
+	if a := s.signIns.take(ctx, "account "+string(account[:]), signInsByAccount); !a.allowed {
+		return tooMany(a, "too many attempts to sign in as this member")
+	}
+	return nil
+}
+
+func (s *server) countSignInFrom(ctx context.Context) error {
+	address := s.failures.addressOf(exchangeOf(ctx).request)
+	if a := s.signIns.take(ctx, "address "+address, signInsByAddress); !a.allowed {
+		return tooMany(a, "too many attempts to sign in from this address")
+	}
+	return nil
+}
+
+// candidates returns who an e-mail may mean. Where that is more than one
+// member, their passwords are not tried one by one: it would take longer.
+func (s *server) candidates(ctx context.Context, email, tenant string) ([]metering.Member, error) {
+	var id metering.TenantID
+	if tenant != "" {
+		var ok bool
+		if id, ok = metering.ParseTenantID(tenant); !ok {
+			return nil, nil
+		}
+	}
+	if metering.ValidEmail("body.email", email) != nil {
+		return nil, nil
+	}
+	return s.Store.Members.WithEmail(ctx, id, email)
+}
+
+func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
+	session, err := s.Store.Sessions.Begin(ctx, m, s.Now().Add(sessionLength))
+	if err != nil {
+		return session, "", err
+	}
+	token, err := s.tokens.make(session)
+	return session, token, err
+}
+
+// sessionCookie is what a browser keeps; without a token, that it keeps
+// nothing any longer. Strict: no other site's page sends it.
+func (s *server) sessionCookie(token string, lasts time.Duration) string {
+	return s.cookie(sessionCookie, token, lasts, http.SameSiteStrictMode)
+}
+
+// cookie makes one that no script reads. Over https its name says that it came
+// from this very host, over https (RFC 6265bis, 4.1.3.2).
+func (s *server) cookie(name, value string, lasts time.Duration, site http.SameSite) string {
+	c := http.Cookie{
+		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(lasts.Seconds()),
+		HttpOnly: true, Secure: s.secure(), SameSite: site,
+	}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	return c.String()
+}
+
+func (s *server) cookieName(name string) string {
+	if s.secure() {
+		return "__Host-" + name
+	}
+	return name
+}
+
+func (s *server) secure() bool { return strings.HasPrefix(s.BaseURL, "https://") }
+
+// csrfToken is what only a page that may read our answers knows of a session.
+func (s *server) csrfToken(session uuid.UUID) string {
+	mac := hmac.New(sha256.New, s.csrfKey)
+	mac.Write(session[:])
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// byCookie finds out whose browser asks. A browser sends cookies along with
+// what other sites make it send, so a change also needs the session's token.
+func (s *server) byCookie(ctx huma.Context) (Principal, error) {
+	cookie, err := huma.ReadCookie(ctx, s.cookieName(sessionCookie))
+	if err != nil {
+		return Principal{}, errUnauthorized
+	}
+	who, err := s.byToken(ctx.Context(), cookie.Value)
+	if err != nil || ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
+		return who, err
+	}
+	if !hmac.Equal([]byte(ctx.Header(csrfHeader)), []byte(s.csrfToken(who.Session.ID))) {
+		return who, metering.Errorf(metering.CodeForbidden, "with a cookie, %s must be the session's csrf_token", csrfHeader)
+	}
+	return who, nil
+}
+
+// byToken finds out which member asks.
+func (s *server) byToken(ctx context.Context, token string) (Principal, error) {
+	now := s.Now()
+	name, ok := s.tokens.read(token, now)
+	if !ok {
+		return Principal{}, errUnauthorized
+	}
+	found, err := s.sessions.find(ctx, name)
+	if err != nil {
+		return Principal{}, err
+	}
+	if found == nil || !found.Session.Live(now) {
+		return Principal{}, errUnauthorized
+	}
+	return Principal{
+		Tenant: found.Tenant, Actor: metering.Actor(found.Member.ID.String()), Role: found.Member.Role,
+		Member: found.Member, Session: found.Session,
+	}, nil
+}
+
+// memberOf returns the member who asks, for what only people have.
+func memberOf(ctx context.Context) (Principal, error) {
+	who := principalOf(ctx)
+	if who.Role == "" {
+		return who, metering.Errorf(metering.CodeForbidden, "only a member who has signed in has a session and a password")
+	}
+	return who, nil
+}
+
+type logOutOutput struct {
+	SetCookie string `header:"Set-Cookie"`
+	Body      struct {
+		Ended bool `json:"ended"`
+	}
+}
+
+func (s *server) loggedOut() *logOutOutput {
+	out := &logOutOutput{SetCookie: s.sessionCookie("", 0)}
+	out.Body.Ended = true
+	return out
+}
+
+func (s *server) logOut(ctx context.Context, _ *struct{}) (*logOutOutput, error) {
+	who, err := memberOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Sessions.End(ctx, who.Tenant.ID, who.Actor, who.Session.ID); err != nil {
+		return nil, err
+	}
+	return s.loggedOut(), nil
+}
+
+func (s *server) logOutEverywhere(ctx context.Context, _ *struct{}) (*logOutOutput, error) {
+	who, err := memberOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Sessions.EndAll(ctx, who.Tenant.ID, who.Actor, who.Member.ID); err != nil {
+		return nil, err
+	}
+	return s.loggedOut(), nil
+}
+
+type sessionOutput struct{ Body session }
+
+type session struct {
+	Tenant      sessionTenant   `json:"tenant"`
+	Permissions []Permission    `json:"permissions" doc:"What x-permission of the operations may say"`
+	Scope       *metering.Scope `json:"scope,omitempty" enum:"admin,read_write,read_only,ingest_only" doc:"Of a program"`
+	Member      *member         `json:"member,omitempty"`
+	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"When the member has to sign in again"`
+	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Of the member's session"`
+}
+
+type sessionTenant struct {
+	ID       string `json:"id" example:"ten_1"`
+	Name     string `json:"name"`
+	Zone     string `json:"zone"`
+	Currency string `json:"currency"`
+}
+
+// getSession says who asks, and what they may do.
+func (s *server) getSession(ctx context.Context, _ *struct{}) (*sessionOutput, error) {
+	who := principalOf(ctx)
+	tenant := sessionTenant{who.Tenant.ID.String(), who.Tenant.Name, who.Tenant.Zone, who.Tenant.Currency}
+	body := session{Tenant: tenant, Permissions: permissionsOf(who)}
+	if who.Role == "" {
+		body.Scope = &who.Scope
+		return &sessionOutput{body}, nil
+	}
+	shown, expires, csrf := showMember(who.Member), who.Session.ExpiresAt.UTC(), s.csrfToken(who.Session.ID)
+	body.Member, body.ExpiresAt, body.CSRFToken = &shown, &expires, &csrf
+	return &sessionOutput{body}, nil
+}
+
+func permissionsOf(who Principal) []Permission {
+	all := []Permission{}
+	for p := range permissions {
+		if p.allows(who) {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+type setPasswordInput struct {
+	Body struct {
+		Current string `json:"current" maxLength:"256"`
+		New     string `json:"new" minLength:"12" maxLength:"256" doc:"At least 12 characters, at most 256 bytes"`
+	}
+}
+
+type setPasswordOutput struct {
+	Body struct {
+		Changed bool `json:"changed" doc:"Every other session of the member has ended"`
+	}
+}
+
+func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPasswordOutput, error) {
+	who, err := memberOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current := who.Member.PasswordHash
+	if current == nil {
+		return nil, metering.Errorf(metering.CodeConflict, "this member signs in at the tenant's OIDC issuer and has no password")
+	}
+	if err := metering.ValidPassword("body.new", in.Body.New); err != nil {
+		return nil, err
+	}
+	if err := s.countSignIn(ctx, who.Member.Email); err != nil {
+		return nil, err
+	}
+	matches, err := s.passwords.match(ctx, current, in.Body.Current)
+	if err != nil {
+		return nil, err
+	}
+	if !matches {
+		return nil, metering.Invalid("body.current", "is not the password")
+	}
+	hash, err := s.passwords.hash(ctx, in.Body.New)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Members.SetPassword(ctx, who.Tenant.ID, who.Actor, who.Member.ID, *current, hash, who.Session.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := new(setPasswordOutput)
+	out.Body.Changed = true
+	return out, nil
+}

@@ -1,14 +1,18 @@
 package api_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -125,4 +129,38 @@ func TestAnotherTenantsThingsAreNotFound(t *testing.T) {
 	require.NoError(t, err)
 	ours.send(t, "POST", "/v1/api-keys/"+keys.JSON200.Data[0].Id+"/revoke", "").problem(t, 404, "not_found")
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/meters", "").status)
+}
+
+func TestWhenAKeyWasLastUsedIsNotedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	used := func() *time.Time {
+		var page struct {
+			Data []struct {
+				LastUsedAt *time.Time `json:"last_used_at"`
+			} `json:"data"`
+		}
+		a := b.send(t, "GET", "/v1/api-keys", "")
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		return page.Data[0].LastUsedAt
+	}
+	var first *time.Time
+	dbtest.Eventually(t, 5*time.Second, func() error {
+		if first = used(); first == nil {
+			return fmt.Errorf("it was never used")
+		}
+		return nil
+	})
+	require.WithinDuration(t, b.now(), *first, 10*time.Second)
+	b.ahead.Store(int64(50 * time.Second))
+	for range 20 {
+		require.Equal(t, first, used())
+	}
+	b.ahead.Store(int64(2 * time.Minute))
+	dbtest.Eventually(t, 5*time.Second, func() error {
+		if again := used(); !again.After(*first) {
+			return fmt.Errorf("it was last used at %s", again)
+		}
+		return nil
+	})
 }

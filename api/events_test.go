@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -271,4 +273,49 @@ func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
 		}
 		require.Equal(t, valid, accepted, "code: %.120s", body)
 	}
+}
+
+func TestTheEventsAPIIsLimitedPerTenant(t *testing.T) {
+	t.Parallel()
+	b, theirs := setup(t), setup(t)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set events_per_minute = 4 where id = $1`, b.tenant.ID)
+	require.NoError(t, err)
+	reader, s := b.newKey(t, metering.ScopeReadOnly), b.newSigner(t, metering.ScopeIngestOnly)
+	batch := `{"events":[` + hello + `]}`
+	b.send(t, "GET", "/v1/usage/total?customer=nobody", "").problem(t, 404, "not_found")
+	steps := []func() (answer, int){
+		func() (answer, int) { return b.send(t, "POST", "/v1/events", hello), 200 },
+		func() (answer, int) { return b.send(t, "POST", "/v1/events/batch", batch, s.sign(batch)...), 200 },
+		func() (answer, int) { return b.send(t, "POST", "/v1/events", `{`), 400 },
+		func() (answer, int) {
+			return b.send(t, "POST", "/v1/events", hello, "Authorization: Bearer "+reader), 403
+		},
+	}
+	for i, step := range steps {
+		a, status := step()
+		require.Equal(t, status, a.status, a.body)
+		require.Equal(t, "4", a.header.Get("X-RateLimit-Limit"))
+		require.Equal(t, strconv.Itoa(3-i), a.header.Get("X-RateLimit-Remaining"))
+	}
+	b.ahead.Store(int64(20 * time.Second))
+	for _, path := range []string{"/v1/events", "/v1/events/batch"} {
+		a := b.send(t, "POST", path, strings.Repeat("x", 8<<20+1))
+		p := a.problem(t, 429, "rate_limited") // not 413: the body was not looked at
+		require.Contains(t, p.Detail, "4 requests")
+		require.Equal(t, []string{"4"}, a.header.Values("X-RateLimit-Limit"))
+		require.Equal(t, []string{"0"}, a.header.Values("X-RateLimit-Remaining"))
+		seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+		require.NoError(t, err)
+		require.InDelta(t, 40, seconds, 2)
+	}
+	require.Equal(t, 200, theirs.send(t, "POST", "/v1/events", hello).status)
+	a := b.send(t, "GET", "/v1/usage/total?customer=acme", "")
+	require.Equal(t, 200, a.status, "reading is not limited")
+	require.Empty(t, a.header.Get("X-RateLimit-Limit"))
+	a = b.send(t, "POST", "/v1/events", hello, "Authorization: Bearer guess")
+	require.Equal(t, 401, a.status)
+	require.Empty(t, a.header.Get("X-RateLimit-Limit"), "nobody knows whose")
+
+	b.ahead.Store(int64(61 * time.Second))
+	require.Equal(t, "3", b.send(t, "POST", "/v1/events", hello).header.Get("X-RateLimit-Remaining"))
 }

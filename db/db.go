@@ -152,6 +152,7 @@ const (
 	stateDeadlock            = "40P01"
 	stateSerialization       = "40001"
 	stateTooManyConnections  = "53300"
+	stateIdleTransaction     = "25P03"
 	stateCannotConnectNow    = "57P03"
 	stateFeatureNotSupported = "0A000"
 )
@@ -195,7 +196,7 @@ func coded(err error) error {
 // disconnected says whether err means that the connection was lost or never made.
 func disconnected(err error) bool {
 	switch sqlState(err) {
-	case stateAdminShutdown, stateCrashShutdown, stateCannotConnectNow:
+	case stateAdminShutdown, stateCrashShutdown, stateCannotConnectNow, stateTooManyConnections, stateIdleTransaction:
 		return true
 	case "":
 		var network net.Error

@@ -197,7 +197,8 @@ type WindowPage struct {
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
 	err = u.consistent(ctx, func(q querier) error {
-		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: metering.Location(query.Meter.Generation.Zone)}
+		zone := metering.Location(query.Meter.Generation.Zone)
+		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: zone, span: metering.Split(query.Range, zone)}
 		page, err = read.page(ctx)
 		return err
 	})

@@ -20,9 +20,10 @@ type windowRead struct {
 	tenant metering.TenantID
 	q      querier
 	zone   *time.Location
+	span   metering.Span
 
 	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
-	registered map[metering.GroupID]bool            // all; an event of any other counts in OtherGroup
+	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                         // raw events at ragged ends, summed by group
 	frozen     metering.Range
 }
@@ -63,11 +64,12 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		names, values = append(names, name), append(values, value)
 	}
 	rows, err := r.q.Query(ctx, `
-		select group_id, group_key,
-		  not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
-		from usage_groups
-		where tenant_id = $1 and generation_id = $2`,
-		r.tenant, r.Meter.Generation.ID, names, values)
+		select group_id, group_key, asked
+		from usage_groups, lateral (
+		  select not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
+		) filter (asked)
+		where tenant_id = $1 and generation_id = $2 and (asked or $5)`,
+		r.tenant, r.Meter.Generation.ID, names, values, len(r.span.Ragged) > 0)
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 // loadEdges sums the raw events of the hours that the range cuts in half, by
 // the same rule as ingest.
 func (r *windowRead) loadEdges(ctx context.Context) error {
-	for _, edge := range metering.Split(r.Range, r.zone).Ragged {
+	for _, edge := range r.span.Ragged {
 		sums := make(map[metering.GroupID]*windowPart)
 		rows, err := r.q.Query(ctx, `
 			select e.value, e.properties, `+isLate+`
@@ -209,13 +211,12 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 
 func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
 	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
-	span := metering.Split(r.Range, r.zone)
-	if r.Granularity == metering.Month && !span.Months.Empty() {
-		query.months(span.Months)
-		for _, hours := range span.Hours {
+	if r.Granularity == metering.Month && !r.span.Months.Empty() {
+		query.months(r.span.Months)
+		for _, hours := range r.span.Hours {
 			query.hours(hours)
 		}
-	} else if hours := wholeHours(span); !hours.Empty() {
+	} else if hours := wholeHours(r.span); !hours.Empty() {
 		query.hours(hours)
 	}
 	tail := "where " + r.restrict(query.args)
@@ -223,7 +224,22 @@ func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
 		tail += " and (group_id, start) >= (@after_group, @after_start)"
 		query.args["after_group"], query.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
 	}
-	return query.run(ctx, r.q, "select group_id, start, sum, count, late_sum, late_count from", tail+" order by group_id, start")
+	// The cursor's own window may come again before the page, and one more
+	// after it tells that there is more.
+	query.args["most"] = (r.Limit + 2) * mostRows(r.Granularity)
+	return query.run(ctx, r.q, "select group_id, start, sum, count, late_sum, late_count from", tail+" order by group_id, start limit @most")
+}
+
+// mostRows is how many rows make up one window, at most: a day, or a month that
+// the range cuts, is read by the hour, and clocks may change within it.
+func mostRows(g metering.Granularity) int {
+	switch g {
+	case metering.Day:
+		return 28
+	case metering.Month:
+		return 28 * 31
+	}
+	return 1
 }
 
 // wholeHours joins the months and hours of a span, which follow one another.
@@ -263,11 +279,10 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
-	span := metering.Split(r.Range, r.zone)
-	if !span.Months.Empty() {
-		query.months(span.Months)
+	if !r.span.Months.Empty() {
+		query.months(r.span.Months)
 	}
-	for _, hours := range span.Hours {
+	for _, hours := range r.span.Hours {
 		query.hours(hours)
 	}
 	rows, err := query.run(ctx, r.q, "select group_id, sum(sum + late_sum), sum(count + late_count)::bigint from", "where "+r.restrict(query.args)+" group by 1")

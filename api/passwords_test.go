@@ -1,0 +1,53 @@
+package api
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestAHashIsOfOnePasswordAndNeverTheSameTwice(t *testing.T) {
+	t.Parallel()
+	hash := HashPassword("correct horse")
+	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, hash)
+	require.NotEqual(t, hash, HashPassword("correct horse"))
+	require.True(t, isPassword(hash, "correct horse"))
+	require.False(t, isPassword(hash, "correct horsE"))
+	for _, broken := range []string{
+		"", "correct horse", hash[:len(hash)-1], strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1),
+		strings.Replace(hash, "m=19456", "m=4000000", 1), strings.Replace(hash, "t=2", "t=0", 1), strings.Replace(hash, "p=1", "p=200", 1),
+	} {
+		require.False(t, isPassword(broken, "correct horse"), broken)
+	}
+}
+
+// TestEveryCheckHashesInItsTurn also says that one without a member behind it
+// costs what any other does.
+func TestEveryCheckHashesInItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasswords()
+		hash := HashPassword("correct horse")
+		for range maxHashing {
+			p.slots <- struct{}{}
+		}
+		for _, of := range []*string{nil, &hash} {
+			began := time.Now()
+			_, err := p.match(t.Context(), of, "correct horse")
+			require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+			require.Equal(t, hashingWait, time.Since(began))
+		}
+		<-p.slots
+		matches, err := p.match(t.Context(), &hash, "correct horse")
+		require.NoError(t, err)
+		require.True(t, matches)
+		matches, err = p.match(t.Context(), nil, "correct horse")
+		require.NoError(t, err)
+		require.False(t, matches)
+	})
+}

@@ -92,7 +92,7 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
 	x := exchangeOf(ctx)
 	if x.release == nil {
-		_, release, err := s.admit(x.request, maxEventsBody)
+		_, release, err := s.admit(x.request, maxEventsBody, 1)
 		if err != nil {
 			return nil, err
 		}

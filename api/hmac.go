@@ -166,7 +166,7 @@ func (s *server) readAhead(x *exchange) ([]byte, error) {
 	if strings.HasPrefix(r.URL.Path, eventsPath) {
 		most = maxEventsBody
 	}
-	room, release, err := s.admit(r, most)
+	room, release, err := s.admit(r, most, 2) // the body stays while it is decoded
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +199,9 @@ func readBody(body io.Reader, length int64) ([]byte, error) {
 	return read, err
 }
 
-// admit makes room for a body before any of it is read.
-func (s *server) admit(r *http.Request, most int64) (room int64, release func(), err error) {
+// admit makes room for so many copies of a body before any of it is read, and
+// returns how large it may be.
+func (s *server) admit(r *http.Request, most, copies int64) (room int64, release func(), err error) {
 	room = r.ContentLength
 	if room > most {
 		return 0, nil, tooLarge(most)
@@ -208,7 +209,7 @@ func (s *server) admit(r *http.Request, most int64) (room int64, release func(),
 	if room < 0 {
 		room = most
 	}
-	release, err = s.Writer.Admit(room)
+	release, err = s.Writer.Admit(copies * room)
 	return room, release, err
 }
 

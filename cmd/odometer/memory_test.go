@@ -3,9 +3,15 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,13 +42,14 @@ func batch(events int, properties string) []byte {
 }
 
 // TestMemoryStaysBoundedWhenNothingCanBeStored sends as much as 64 clients can
-// to an API whose database is locked.
+// to an API whose database is locked: with a key, signed, and signed by a stranger.
 func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
-	const most = 150 << 20
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
-	_, key := system.Tenant(t)
-	api := system.API(t)
+	tenant, key := system.Tenant(t)
+	apis := map[string]*proc.Process{"keys": system.API(t), "signatures": system.API(t), "forgeries": system.API(t)}
+	_, made := call(t, "POST", apis["keys"].URL+"/v1/hmac-secrets", key, `{"name":"memory","scope":"admin"}`)
+	secret := regexp.MustCompile(`hms_\w+`).FindString(made)
 
 	lock, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -56,6 +63,15 @@ func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 		"empty events": []byte(`{"events":[` + strings.Repeat("{},", 2_790_000) + `{}]}`),
 		"ignored":      []byte(`{"ignored":[` + strings.Repeat("0,", 4_190_000) + `0],"events":[{}]}`),
 	}
+	flood(t, apis["keys"], bodies, []int{200, 422, 503, 0}, bearer(key)) // 200: every event was rejected, so none was to be stored
+	flood(t, apis["signatures"], bodies, []int{200, 422, 503, 0}, signed(tenant, secret))
+	flood(t, apis["forgeries"], bodies, []int{401, 429, 503, 0}, signed(tenant, "hms_guess"))
+}
+
+// flood sends each body from 64 clients for a while.
+func flood(t *testing.T, api *proc.Process, bodies map[string][]byte, expected []int, authorize func(*http.Request, []byte)) {
+	t.Helper()
+	const most = 150 << 20
 	var statuses sync.Map
 	for name, body := range bodies {
 		require.LessOrEqual(t, len(body), 8<<20, name)
@@ -64,7 +80,7 @@ func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 		for range 64 {
 			clients.Go(func() {
 				for time.Now().Before(until) {
-					status := post(t, api.URL, key, body)
+					status := post(t, api.URL, body, authorize)
 					count, _ := statuses.LoadOrStore(status, new(atomic.Int64))
 					count.(*atomic.Int64).Add(1)
 				}
@@ -77,19 +93,36 @@ func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 	}
 	statuses.Range(func(status, count any) bool {
 		t.Logf("%v: %d", status, count.(*atomic.Int64).Load())
-		require.Contains(t, []any{200, 422, 503, 0}, status) // 200: every event was rejected, so none was to be stored
+		require.Contains(t, expected, status)
 		return true
 	})
 }
 
+func bearer(key string) func(*http.Request, []byte) {
+	return func(r *http.Request, _ []byte) { r.Header.Set("Authorization", "Bearer "+key) }
+}
+
+func signed(tenant, secret string) func(*http.Request, []byte) {
+	return func(r *http.Request, body []byte) {
+		timestamp, id := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(timestamp + ":" + id + ":"))
+		mac.Write(body)
+		r.Header.Set("Authorization", "HMAC v1:"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		r.Header.Set("X-Timestamp", timestamp)
+		r.Header.Set("X-Request-Id", id)
+		r.Header.Set("X-Tenant-Id", tenant)
+	}
+}
+
 // post returns the status, or 0 where the server closed the connection under
 // a body that it refused.
-func post(t *testing.T, url, key string, body []byte) int {
+func post(t *testing.T, url string, body []byte, authorize func(*http.Request, []byte)) int {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/events/batch", bytes.NewReader(body))
 	if err != nil {
 		return -1
 	}
-	request.Header.Set("Authorization", "Bearer "+key)
+	authorize(request, body)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

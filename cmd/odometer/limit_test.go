@@ -1,0 +1,65 @@
+package main_test
+
+import (
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+func redisURL(t testing.TB) string {
+	t.Helper()
+	url := os.Getenv("TEST_REDIS_URL")
+	if url == "" {
+		t.Fatal("TEST_REDIS_URL is not set: run make test, or dev/up test go test ./...")
+	}
+	return url
+}
+
+// TestTwoReplicasLetExactlyTheLimitThrough also when one of them is killed and
+// comes back.
+func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t)}})
+	_, key := system.LimitedTenant(t, 1000)
+	replicas := []*proc.Process{system.API(t), system.API(t)}
+	var accepted, limited atomic.Int64
+	send := func(requests int) {
+		var clients sync.WaitGroup
+		for c := range 8 {
+			clients.Go(func() {
+				for range requests / 8 {
+					switch status, body := call(t, "POST", replicas[c%2].URL+"/v1/events", key, event("one")); status {
+					case http.StatusTooManyRequests:
+						limited.Add(1)
+					case http.StatusOK:
+						accepted.Add(1)
+					default:
+						t.Errorf("%d %s", status, body)
+					}
+				}
+			})
+		}
+		clients.Wait()
+	}
+	send(400)
+	replicas[1].Restart(t)
+	send(800)
+	require.Equal(t, int64(1000), accepted.Load())
+	require.Equal(t, int64(200), limited.Load())
+	require.NotContains(t, replicas[0].Log(t), "per replica")
+}
+
+func TestWithoutRedisAStartSaysThatTheLimitIsPerReplica(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	require.Contains(t, system.API(t).Log(t), "REDIS_URL is not set: the rate limit is counted by each replica alone")
+}

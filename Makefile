@@ -3,6 +3,7 @@
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 # The client is a module of its own, so that those who import it inherit none of our dependencies.
 modules = . $(wildcard client)
+typescript = client/typescript
 each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
 
 help: ## this list
@@ -33,8 +34,13 @@ bench: ## the measured figures
 	dev/up test go run ./dev/bench
 
 # Workflow histories are recordings of how open runs began: only a person decides to make new ones.
-generate: ## what is made from something else
+generate: $(typescript)/node_modules ## what is made from something else
 	$(call each,go generate -skip=-record ./...)
+	npm run --silent --prefix $(typescript) generate
+
+$(typescript)/node_modules: $(typescript)/package-lock.json
+	npm ci --silent --no-audit --no-fund --prefix $(typescript)
+	@touch $@
 
 lint: ## formatting, and what reads the code for mistakes
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \

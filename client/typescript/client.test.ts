@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createClient, type Schema } from "./client.js";
+
+const { ODOMETER_URL: baseUrl, ODOMETER_API_KEY: apiKey } = process.env;
+if (!baseUrl || !apiKey) throw new Error("ODOMETER_URL and ODOMETER_API_KEY name a running API: run go test ./cmd/odometer");
+const client = createClient({ baseUrl, apiKey });
+const precise = "123456789012345678.123456789012";
+const customer = "a/b ?#%é";
+
+const meter = await client.POST("/v1/meters", { body: { slug: "calls", event_type: "call" } });
+assert.equal(meter.response.status, 201);
+const event: Schema<"Event"> = { event_type: "call", customer_id: customer, value: precise, properties: { value: 5, deep: [{ total: 1.5 }] } };
+const sent = await client.POST("/v1/events/batch", { body: { events: [event] } });
+assert.equal(sent.data?.accepted, 1);
+
+test("a decimal keeps its digits in every answer", async () => {
+  const query = { customer, meter: "calls" };
+  const total = await client.GET("/v1/usage/total", { params: { query: { customer } } });
+  assert.equal(total.data?.total, precise);
+  const usage = await client.GET("/v1/usage", { params: { query } });
+  assert.equal(usage.data?.groups[0]?.windows[0]?.value, precise);
+  assert.equal(usage.data?.groups[0]?.windows[0]?.is_final, false);
+  const comparison = await client.GET("/v1/usage/comparison", { params: { query } });
+  assert.deepEqual(comparison.data, { current_total: precise, previous_total: "0", delta: precise, percent_change: "100" });
+});
+
+test("an exported event is the one that was sent", async () => {
+  const { data } = await client.GET("/v1/usage/export", { params: { query: { customer } } });
+  assert.ok(typeof data === "object");
+  assert.equal(data.data[0]?.value, precise);
+  assert.deepEqual(data.data[0]?.properties, event.properties);
+  const csv = await client.GET("/v1/usage/export", { params: { query: { customer, format: "csv" } }, parseAs: "text" });
+  assert.match(csv.data as string, new RegExp(precise.replace(".", "\\.")));
+});
+
+test("a price is charged to the last digit", async () => {
+  const body = { base_price: "0.000000000001", included_units: "0", overage_rate: "1" };
+  const priced = await client.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: "calls" } }, body });
+  assert.equal(priced.data?.current?.base_price, "0.000000000001");
+  const { data } = await client.GET("/v1/billing/preview", { params: { query: { customer } } });
+  assert.equal(data?.[0]?.amount, "123456789012345678.123456789013");
+});
+
+test("a customer of any name is found", async () => {
+  const found = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: customer } } });
+  assert.equal(found.data?.external_id, customer);
+});
+
+test("a problem is typed", async () => {
+  const { data, error, response } = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: "nobody" } } });
+  assert.equal(data, undefined);
+  assert.equal(response.status, 404);
+  assert.equal(error?.code, "not_found");
+  assert.equal(error?.status, 404);
+});

@@ -42,6 +42,11 @@ $(typescript)/node_modules: $(typescript)/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(typescript)
 	@touch $@
 
+# Before the first release nothing is promised.
+BASE = $(shell git describe --tags --abbrev=0 2>/dev/null)
+breaking: ## what would break clients of the last release, or of BASE=ref
+	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")
+
 lint: ## formatting, and what reads the code for mistakes
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
 		{ echo "Not formatted (gofmt -w them):"; echo "$$unformatted"; exit 1; }
@@ -50,9 +55,9 @@ lint: ## formatting, and what reads the code for mistakes
 	$(tool) workflowcheck ./workflows/...
 	dev/up shellcheck
 
-check: lint ## what CI runs: lint, generated files up to date, tests
+check: lint breaking ## what CI runs: lint, compatibility, generated files up to date, tests
 	@state() { git status --porcelain; git diff; }; before=$$(state) && $(MAKE) --no-print-directory generate && \
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev build test test-go bench generate lint check
+.PHONY: help run up down clean-dev build test test-go bench generate breaking lint check

@@ -50,7 +50,8 @@ var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}$`)
 // helps a developer and is known to every sender.
 func readSignature(header http.Header, credential string, now time.Time) (s signature, err error) {
 	encoded, v1 := strings.CutPrefix(credential, "v1:")
-	if s.mac, err = base64.StdEncoding.Strict().DecodeString(encoded); err != nil || !v1 || len(s.mac) != sha256.Size {
+	s.mac, err = base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || !v1 || len(s.mac) != sha256.Size || len(encoded) != base64.StdEncoding.EncodedLen(sha256.Size) {
 		return s, unauthorizedf("Authorization must be HMAC v1: and an HMAC-SHA256 in base64")
 	}
 	s.timestamp = header.Get("X-Timestamp")

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+var fuzzNow = time.Unix(1_700_000_000, 500_000_000)
+
+// FuzzSignatureHeaders: what is read of a signed request is as it was sent,
+// fresh and well-formed, and nothing else passes.
+func FuzzSignatureHeaders(f *testing.F) {
+	mac := "v1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+	f.Add(mac, "1700000000", "req-1", "ten_42")
+	f.Add(mac, "1700000301", "", "ten_0")
+	f.Add(mac[:20]+"\n"+mac[20:], "1700000000", "req-1", "ten_42")
+	f.Add("v1:", "-1", "a:b", "ten_")
+	f.Add("v2:"+mac, "9999999999999999999999", strings.Repeat("a", 129), "ten_99999999999999999999")
+	f.Fuzz(func(t *testing.T, credential, timestamp, id, tenant string) {
+		header := http.Header{"X-Timestamp": {timestamp}, "X-Request-Id": {id}, "X-Tenant-Id": {tenant}}
+		s, err := readSignature(header, credential, fuzzNow)
+		if err != nil {
+			require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
+			return
+		}
+		require.Equal(t, credential, "v1:"+base64.StdEncoding.EncodeToString(s.mac))
+		require.Equal(t, timestamp, s.timestamp)
+		require.Regexp(t, `^[A-Za-z0-9._-]{1,128}$`, s.requestID)
+		require.Equal(t, id, s.requestID)
+		require.Equal(t, tenant, s.tenant.String())
+		seconds, err := strconv.ParseInt(timestamp, 10, 64)
+		require.NoError(t, err)
+		require.LessOrEqual(t, fuzzNow.Sub(time.Unix(seconds, 0)).Abs(), 300*time.Second)
+		require.False(t, s.by([]byte("secret"), []byte("body")))
+	})
+}
+
+func decoded(token string) []byte {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// FuzzPageToken: a token is read only as it was made, for the tenant and the
+// query that it was made for.
+func FuzzPageToken(f *testing.F) {
+	s := &server{pageKey: []byte("a key that strangers do not have")}
+	asking := func(tenant metering.TenantID, query string) context.Context {
+		x := &exchange{request: httptest.NewRequest(http.MethodGet, "/v1/customers?"+query, nil), principal: Principal{Tenant: metering.Tenant{ID: tenant}}}
+		return context.WithValue(context.Background(), exchangeKey{}, x)
+	}
+	ours := asking(42, "customer=acme&page_size=7")
+	made := s.pageToken(ours, metering.CustomerID(99))
+	f.Add(made)
+	f.Add(made + "A")
+	f.Add(made + "\n")
+	f.Add(made[1:])
+	f.Add(s.pageToken(asking(43, "customer=acme"), metering.CustomerID(99)))
+	f.Add(s.pageToken(asking(42, "customer=other"), metering.CustomerID(99)))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, token string) {
+		var cursor metering.CustomerID
+		err := s.readPageToken(ours, token, &cursor)
+		switch {
+		case token == "":
+			require.NoError(t, err)
+			require.Zero(t, cursor)
+		case bytes.Equal(decoded(token), decoded(made)): // base64 has more than one way to say so
+			require.NoError(t, err)
+			require.Equal(t, metering.CustomerID(99), cursor)
+		default:
+			require.ErrorIs(t, err, errPageToken)
+		}
+	})
+}

@@ -63,7 +63,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	if shared == nil {
 		log.Info("REDIS_URL is not set: the rate limit is counted by each replica alone")
 	} else {
-		defer shared.Close()
+		defer func() { _ = shared.Close() }() // the process ends anyway
 	}
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()

@@ -9,6 +9,7 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.39.0 // HTTP operations, their validation and their OpenAPI document
 	github.com/getkin/kin-openapi v0.142.0 // tests: answers are what the OpenAPI document says
 	github.com/go-jose/go-jose/v4 v4.1.8 // our own JWTs; go-oidc's library too
+	github.com/golang-jwt/jwt/v5 v5.3.1 // tests: mockoidc's claims
 	github.com/google/uuid v1.6.0 // ids of events, snapshots and syncs (version 7)
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // ingest's bounded caches
 	github.com/jackc/pgx/v5 v5.12.0 // PostgreSQL
@@ -45,7 +46,6 @@ require (
 	github.com/go-openapi/swag/jsonname v0.25.5 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
-	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/mock v1.6.0 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.2 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.22.0 // indirect

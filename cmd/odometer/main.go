@@ -20,15 +20,15 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer api              serve the HTTP API
   odometer worker           run the Temporal worker
   odometer migrate          bring the database's schema up to date
-  odometer tenant create    make a tenant and its first admin key
+  odometer tenant create    make a tenant, its first admin key and its owner
   odometer openapi          print the OpenAPI document
 
 Environment:
   DATABASE_URL              PostgreSQL URL of a TimescaleDB database
   LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
   METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
-  ODOMETER_SECRET           at least 32 random bytes in base64; API keys and page tokens depend on it
-  ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals providers' secrets, all open them
+  ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions and page tokens depend on it
+  ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals secrets, all open them
   API_KEY_PREFIX            svc when unset
   REDIS_URL                 shares the rate limit among replicas; when unset each counts alone
   TRUSTED_PROXIES           networks such as 10.0.0.0/8,… whose X-Forwarded-For says where a request comes from
@@ -44,7 +44,7 @@ Environment:
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout)
 	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -57,7 +57,7 @@ func main() {
 }
 
 // run executes one command line.
-func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out io.Writer) error {
 	env := &environment{get: getenv}
 	switch {
 	case is(args, "api"):
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	case is(args, "openapi"):
 		return printDocument(out, args[1:])
 	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":
-		return createTenant(ctx, env, args[2:], out)
+		return createTenant(ctx, env, args[2:], in, out)
 	}
 	return flag.ErrHelp
 }

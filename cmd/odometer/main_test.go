@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 func nothing(string) string { return "" }
@@ -26,7 +28,7 @@ func settings(pairs ...string) func(string) string {
 
 func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
-	err := run(t.Context(), []string{"api"}, nothing, nil)
+	err := run(t.Context(), []string{"api"}, nothing, nil, nil)
 	for _, name := range []string{"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS"} {
 		require.ErrorContains(t, err, name+" is required")
 	}
@@ -34,7 +36,7 @@ func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
 		"DATABASE_URL", "CANARY", "ODOMETER_SECRET", "Q0FOQVJZ", "ODOMETER_ENCRYPTION_KEYS", "CANARY", "LISTEN_ADDRESS", "CANARY",
 		"METRICS_ADDRESS", ":99999", "BASE_URL", "ftp://CANARY", "ALLOW_LOOPBACK_WEBHOOKS", "CANARY", "LOG_LEVEL", "CANARY", "API_KEY_PREFIX", "CAN_ARY",
 		"INGEST_LANES", "-1",
-	), nil)
+	), nil, nil)
 	for _, name := range []string{
 		"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS", "LISTEN_ADDRESS", "METRICS_ADDRESS", "BASE_URL",
 		"ALLOW_LOOPBACK_WEBHOOKS", "LOG_LEVEL", "API_KEY_PREFIX", "INGEST_LANES",
@@ -47,7 +49,7 @@ func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
 func TestAnUnknownCommandShowsTheUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"nope"}, {"api", "extra"}, {"tenant"}, {"tenant", "delete"}} {
-		require.ErrorIs(t, run(t.Context(), args, nothing, nil), flag.ErrHelp)
+		require.ErrorIs(t, run(t.Context(), args, nothing, nil, nil), flag.ErrHelp)
 	}
 }
 
@@ -55,19 +57,49 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	t.Parallel()
 	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, &out))
+	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, nil, &out))
 	var made map[string]string
 	require.NoError(t, json.Unmarshal(out.Bytes(), &made))
 	require.Regexp(t, `^ten_\d+$`, made["tenant_id"])
 	require.Regexp(t, `^svc_adm_[0-9A-Za-z]{32}$`, made["admin_key"])
-	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Mars/Olympus"}, env, &out))
+	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Mars/Olympus"}, env, nil, &out))
+}
+
+func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
+	t.Parallel()
+	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	create := func(in string, args ...string) (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), append([]string{"tenant", "create", "--name", "Acme", "--owner-email", "ada@example.com"}, args...), env, strings.NewReader(in), &out)
+		return out.String(), err
+	}
+	out, err := create("", "--json")
+	require.NoError(t, err)
+	var made map[string]string
+	require.NoError(t, json.Unmarshal([]byte(out), &made))
+	require.Equal(t, "ada@example.com", made["email"])
+	require.Len(t, made["password"], 26)
+	tenant, _ := metering.ParseTenantID(made["tenant_id"])
+	ada, err := dbtest.Open(t).Members.ByEmail(t.Context(), tenant, "ada@example.com")
+	require.NoError(t, err)
+	require.Equal(t, metering.RoleOwner, ada.Role)
+	require.NotContains(t, *ada.PasswordHash, made["password"])
+
+	out, err = create("correct horse battery\n", "--password-stdin")
+	require.NoError(t, err)
+	require.Contains(t, out, "Owner      ada@example.com\n")
+	require.NotContains(t, out, "correct horse")
+	_, err = create("too short\n", "--password-stdin")
+	require.ErrorContains(t, err, "at least 12 characters")
+	_, err = create("", "--owner-email", "ada")
+	require.ErrorContains(t, err, "e-mail")
 }
 
 func TestTheDocumentIsPrinted(t *testing.T) {
 	t.Parallel()
 	for version, args := range map[string][]string{"3.1.0": {"openapi"}, "3.0.3": {"openapi", "-3.0"}} {
 		var out bytes.Buffer
-		require.NoError(t, run(t.Context(), args, nothing, &out))
+		require.NoError(t, run(t.Context(), args, nothing, nil, &out))
 		require.Contains(t, out.String(), `"openapi": "`+version+`"`)
 	}
 }

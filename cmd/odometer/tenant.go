@@ -2,29 +2,39 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// createTenant makes a tenant and the admin key with which everything else is
-// done over the API. The key is shown this once.
-func createTenant(ctx context.Context, env *environment, args []string, out io.Writer) error {
+// createTenant makes a tenant, the admin key with which everything else is
+// done over the API, and the owner who signs in. Key and password are shown
+// this once.
+func createTenant(ctx context.Context, env *environment, args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("tenant create", flag.ContinueOnError)
 	name := flags.String("name", "", "the tenant's name (required)")
 	zone := flags.String("zone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
 	currency := flags.String("currency", "USD", "the currency of its prices, ISO 4217")
 	perMinute := flags.Int("events-per-minute", metering.DefaultEventsPerMinute, "how many requests with events it may send in a minute")
+	ownerEmail := flags.String("owner-email", "", "the e-mail with which its owner signs in; without it the tenant has no members yet")
+	passwordStdin := flags.Bool("password-stdin", false, "read the owner's password from standard input; without it one is made and printed")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	url, keys := env.databaseURL(), env.keys()
 	if err := env.err(); err != nil {
+		return err
+	}
+	owner, password, err := newOwner(*ownerEmail, *passwordStdin, in)
+	if err != nil {
 		return err
 	}
 	store, err := db.Open(ctx, url)
@@ -43,9 +53,58 @@ func createTenant(ctx context.Context, env *environment, args []string, out io.W
 	if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash); err != nil {
 		return fmt.Errorf("create admin key: %w", err)
 	}
-	if *asJSON {
-		return json.NewEncoder(out).Encode(map[string]string{"tenant_id": tenant.ID.String(), "admin_key": key})
+	if owner != nil {
+		if _, err := store.Members.Create(ctx, tenant.ID, metering.Operator, *owner); err != nil {
+			return fmt.Errorf("create owner: %w", err)
+		}
 	}
-	_, err = fmt.Fprintf(out, "Tenant     %s\nAdmin key  %s\n\nThe key is not shown again.\n", tenant.ID, key)
+	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, password)
+}
+
+// newOwner returns the tenant's first member, nil without an e-mail, and the
+// password if it was made here.
+func newOwner(email string, passwordStdin bool, in io.Reader) (owner *metering.Member, made string, err error) {
+	if email == "" {
+		return nil, "", nil
+	}
+	made = rand.Text()
+	password := made
+	if passwordStdin {
+		text, err := io.ReadAll(io.LimitReader(in, 1<<10))
+		if err != nil {
+			return nil, "", fmt.Errorf("read password: %w", err)
+		}
+		password, made = strings.TrimRight(string(text), "\r\n"), ""
+	}
+	if err := metering.ValidEmail("owner-email", email); err != nil {
+		return nil, "", err
+	}
+	if err := metering.ValidPassword("password", password); err != nil {
+		return nil, "", err
+	}
+	hash := api.HashPassword(password)
+	return &metering.Member{Email: email, Role: metering.RoleOwner, PasswordHash: &hash}, made, nil
+}
+
+func printTenant(out io.Writer, asJSON bool, id, key, email, password string) error {
+	made := []struct{ label, name, value string }{
+		{"Tenant", "tenant_id", id}, {"Admin key", "admin_key", key}, {"Owner", "email", email}, {"Password", "password", password},
+	}
+	if asJSON {
+		named := map[string]string{}
+		for _, m := range made {
+			if m.value != "" {
+				named[m.name] = m.value
+			}
+		}
+		return json.NewEncoder(out).Encode(named)
+	}
+	var text strings.Builder
+	for _, m := range made {
+		if m.value != "" {
+			fmt.Fprintf(&text, "%-10s %s\n", m.label, m.value)
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s\nThe key and a password made here are not shown again.\n", &text)
 	return err
 }

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -11,114 +12,222 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A customer's October is frozen; then usage arrives for October, and for the
-// open November.
-func TestAFrozenPeriodKeepsItsValuesAndShowsWhatCameLate(t *testing.T) {
+// newOldBiller has a customer since the middle of a month that ended long ago,
+// and a clock that stands there. 10 a month cover 100 units; each further one
+// costs half a cent.
+func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
+	t.Helper()
+	b = newBiller(t)
+	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	b.created(month.Start.AddDate(0, 0, 14))
+	b.price("10", "100", "0.005")
+	return b, month
+}
+
+func (b *biller) freeze() db.Freezing {
+	b.Helper()
+	f, err := b.store.Ledger.Freeze(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
+	require.NoError(b, err)
+	return f
+}
+
+// acknowledgeAll sends until nothing is left.
+func (b *biller) acknowledgeAll() {
+	b.Helper()
+	for b.prepare(1<<62).Send != nil {
+		b.acknowledge()
+	}
+}
+
+// over is when the grace after a month has run out.
+func over(month metering.Range) time.Time { return month.End.Add(72 * time.Hour) }
+
+func (b *biller) frozenUntil() *time.Time {
+	b.Helper()
+	var until *time.Time
+	row := dbtest.Conn(b).QueryRow(b.Context(), `select frozen_until from customers where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	require.NoError(b, row.Scan(&until))
+	return until
+}
+
+func adjustments(t *testing.T, m message) []metering.Adjustment {
+	t.Helper()
+	text, err := json.Marshal(m.Data.Adjustments)
+	require.NoError(t, err)
+	var list []metering.Adjustment
+	require.NoError(t, json.Unmarshal(text, &list))
+	return list
+}
+
+func TestAPeriodIsFrozenAsTheProviderAcknowledgedIt(t *testing.T) {
 	t.Parallel()
-	store, conn := dbtest.Open(t), dbtest.Conn(t)
-	october := metering.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), time.UTC)
-	at := func(day, hour, minute int) time.Time { return time.Date(2026, 10, day, hour, minute, 0, 0, time.UTC) }
+	b, month := newOldBiller(t)
+	b.use("141.75")
+	b.acknowledge()
 
-	frozen := func(t *testing.T, aggregation metering.Aggregation) (metering.TenantID, metering.Meter, metering.Customer) {
-		tenant := dbtest.Tenant(t, store).ID
-		m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
-			Slug: "calls", EventType: "call", Generation: metering.Generation{Aggregation: aggregation, GroupBy: []string{"model"}},
-		})
-		require.NoError(t, err)
-		ingest(t, store, tenant,
-			dbtest.Event(t, "call", "acme", at(1, 0, 0), "1", "", ""),
-			dbtest.Event(t, "call", "acme", at(20, 10, 10), "2", "", ""),
-			dbtest.Event(t, "call", "acme", at(20, 10, 40), "4", "", ""),
-			dbtest.Event(t, "call", "acme", october.End, "8", "", ""),
-			dbtest.Event(t, "call", "beta", at(20, 10, 10), "16", "", ""))
-		acme, err := store.Customers.Get(t.Context(), tenant, "acme")
-		require.NoError(t, err)
-		freeze(t, conn, tenant, acme.ID, october)
-		ingest(t, store, tenant,
-			dbtest.Event(t, "call", "acme", october.Start, "100", "", ""),
-			dbtest.Event(t, "call", "acme", at(20, 10, 59), "200", "", ""),
-			dbtest.Event(t, "call", "acme", october.End.Add(-time.Microsecond), "400", "", ""),
-			dbtest.Event(t, "call", "acme", october.Start.Add(-time.Microsecond), "1000", "", ""), // before what is frozen
-			dbtest.Event(t, "call", "acme", october.End, "2000", "", ""),                          // after it
-			dbtest.Event(t, "call", "beta", at(20, 10, 10), "4000", "", ""))                       // of another
-		return tenant, m, acme
-	}
-	windows := func(t *testing.T, tenant metering.TenantID, m metering.Meter, customer metering.CustomerID, r metering.Range, g metering.Granularity) db.WindowPage {
-		page, err := store.Usage.Windows(t.Context(), tenant, db.WindowQuery{Customer: customer, Meter: m, Range: r, Granularity: g, Limit: 1000})
-		require.NoError(t, err)
-		return page
-	}
-	type line struct {
-		start, value, late string
-		final              bool
-	}
-	lines := func(page db.WindowPage) (lines []line) {
-		for _, w := range page.Windows {
-			lines = append(lines, line{w.Start.Format("01-02 15:04"), w.Value.String(), w.LateValue.String(), w.Final})
-		}
-		return lines
-	}
-	quarter := metering.Range{Start: october.Start.AddDate(0, -1, 0), End: october.End.AddDate(0, 1, 0)}
+	b.now = over(month).Add(-time.Microsecond)
+	b.acknowledgeAll()
+	require.Equal(t, db.Freezing{}, b.freeze(), "its grace is not over")
+	b.now = over(month)
+	b.useAt("1", month.Start.AddDate(0, 0, 20))
+	require.Equal(t, db.Freezing{Open: []metering.CustomerID{b.customer.ID}}, b.freeze(), "the provider does not know of the last unit")
+	sent := b.prepare(1 << 62).Send
+	require.Equal(t, db.Freezing{Open: []metering.CustomerID{b.customer.ID}}, b.freeze(), "it has not been acknowledged")
+	b.mark(sent)
+	b.settle(sent.ID, db.Acknowledged)
+	require.Equal(t, db.Freezing{Frozen: 1}, b.freeze())
+	require.Equal(t, db.Freezing{}, b.freeze(), "once is enough")
+	require.True(t, month.End.Equal(*b.frozenUntil()))
 
-	t.Run("ByMonth", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Sum)
-		page := windows(t, tenant, m, acme.ID, quarter, metering.Month)
-		require.Equal(t, []line{
-			{"09-01 00:00", "1000", "0", false}, {"10-01 00:00", "7", "700", true}, {"11-01 00:00", "2008", "0", false},
-		}, lines(page))
-		require.Equal(t, "3715", page.Total.String())
-		require.Equal(t, "3715", page.Groups[0].Total.String())
+	var usage, charge metering.Decimal
+	var events int64
+	var version int
+	var billed bool
+	row := dbtest.Conn(t).QueryRow(t.Context(), `
+		select usage, event_count, price_version, charge, billed from billing_period_totals where tenant_id = $1`, b.tenant)
+	require.NoError(t, row.Scan(&usage, &events, &version, &charge, &billed))
+	require.Equal(t, "142.75", usage.String())
+	require.EqualValues(t, 2, events)
+	require.Equal(t, 1, version)
+	require.Equal(t, "10.21", charge.String())
+	require.True(t, billed)
+}
+
+func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	late := month.Start.AddDate(0, 0, 20)
+	b.use("141.75") // 10.20875, which is 10.21
+	b.now = over(month)
+	b.acknowledgeAll()
+	require.Equal(t, 1, b.freeze().Frozen)
+	b.price("99", "0", "7") // for periods to come
+
+	b.useAt("100", late) // 241.75 come to 10.70875
+	m := b.acknowledge()
+	require.True(t, m.Data.Period.Start.Equal(month.End), "the oldest open period carries it")
+	require.Equal(t, "0", m.Data.Meters[0].Usage.String())
+	list := adjustments(t, m)
+	require.Len(t, list, 1)
+	require.True(t, list[0].Period.Start.Equal(month.Start) && list[0].Period.End.Equal(month.End))
+	require.Equal(t, b.meter.ID.String(), list[0].MeterID)
+	require.Equal(t, "api-calls", list[0].MeterSlug)
+	require.Equal(t, "100", list[0].Usage.String())
+	require.Equal(t, "0.5", list[0].Amount.String())
+	require.Equal(t, "0.005", list[0].UnitPrice.String())
+	require.Equal(t, "USD", list[0].Currency)
+	require.Nil(t, b.prepare(1<<62).Send)
+
+	b.useAt("100", late)
+	list = adjustments(t, b.acknowledge())
+	require.Equal(t, "200", list[0].Usage.String(), "snapshots are cumulative, and so are their adjustments")
+	require.Equal(t, "1", list[0].Amount.String())
+
+	b.useAt("-200", late)
+	list = adjustments(t, b.acknowledge())
+	require.Len(t, list, 1, "what was said is taken back in so many words")
+	require.Equal(t, "0", list[0].Usage.String())
+	require.Equal(t, "0", list[0].Amount.String())
+}
+
+func TestTheNextCarrierSaysOnlyWhatTheLastHasNot(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	late := month.Start.AddDate(0, 0, 20)
+	b.use("100")
+	b.now = over(month)
+	b.acknowledgeAll()
+	b.freeze()
+	b.useAt("100", late)
+	b.acknowledgeAll()
+
+	next := metering.CalendarPeriod(month.End, time.UTC)
+	b.now = over(next)
+	b.acknowledgeAll()
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Nil(t, b.prepare(1<<62).Send, "freezing changes nothing that was told")
+	b.useAt("300", late)
+	m := b.acknowledge()
+	require.True(t, m.Data.Period.Start.Equal(next.End))
+	list := adjustments(t, m)
+	require.Len(t, list, 1)
+	require.Equal(t, "300", list[0].Usage.String())
+	require.Equal(t, "1.5", list[0].Amount.String())
+
+	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late for the first carrier itself: 40 are within its base price
+	list = adjustments(t, b.acknowledge())
+	require.Len(t, list, 2)
+	require.Equal(t, "40", list[1].Usage.String())
+	require.Equal(t, "0", list[1].Amount.String())
+}
+
+func TestAnotherAccountDoesNotAdjustAgain(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("100")
+	b.now = over(month)
+	b.acknowledgeAll()
+	b.freeze()
+	b.useAt("100", month.Start.AddDate(0, 0, 20))
+	b.acknowledgeAll()
+	b.useProvider("https://other.example.com/")
+	require.Empty(t, adjustments(t, b.acknowledge()))
+	b.useAt("20", month.Start.AddDate(0, 0, 20))
+	list := adjustments(t, b.acknowledge())
+	require.Equal(t, "20", list[0].Usage.String())
+	require.Equal(t, "0.1", list[0].Amount.String())
+}
+
+func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
+	b.use("100")
+	b.now = over(month)
+	b.acknowledgeAll()
+	b.freeze()
+	b.useAt("100", month.Start.AddDate(0, 0, 20))
+	require.Nil(t, b.prepare(1<<62).Send)
+}
+
+func TestWithoutAProviderAPeriodIsFrozenAndLateUsageOnlyReported(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`update billing_providers set retired_at = now() where tenant_id = $1`, b.tenant)
+	b.use("100")
+	b.now = over(month)
+	require.Equal(t, 1, b.freeze().Frozen)
+	b.useAt("100", month.Start.AddDate(0, 0, 20))
+	b.useProvider("https://billing.example.com/usage")
+	require.Empty(t, adjustments(t, b.acknowledge()), "nothing was billed that could be adjusted")
+}
+
+func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", month.Start.AddDate(0, 0, 16), "1", "", "")})
+	require.NoError(t, err)
+	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
+	b.now = over(month)
+	b.acknowledgeAll()
+	require.Len(t, b.freeze().Open, 1)
+}
+
+func TestWhatIsFrozenNeverChangesAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("100")
+	b.now = over(month)
+	b.acknowledgeAll()
+	b.freeze()
+	b.useAt("7", month.Start.AddDate(0, 0, 20))
+	page, err := b.store.Usage.Windows(t.Context(), b.tenant, db.WindowQuery{
+		Customer: b.customer.ID, Meter: b.meter, Range: month, Granularity: metering.Month, Limit: 10,
 	})
-
-	t.Run("ByHour", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Sum)
-		require.Equal(t, []line{
-			{"10-01 00:00", "1", "100", true}, {"10-20 10:00", "6", "200", true}, {"10-31 23:00", "0", "400", true},
-		}, lines(windows(t, tenant, m, acme.ID, october, metering.Hour)))
-	})
-
-	t.Run("InPartsOfHours", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Sum)
-		require.Equal(t, []line{{"10-20 10:30", "4", "200", true}},
-			lines(windows(t, tenant, m, acme.ID, metering.Range{Start: at(20, 10, 30), End: at(20, 11, 0)}, metering.Hour)))
-		page := windows(t, tenant, m, acme.ID, metering.Range{Start: at(20, 10, 30), End: at(40, 0, 0)}, metering.Month)
-		require.Equal(t, []line{{"10-20 10:30", "4", "600", true}, {"11-01 00:00", "2008", "0", false}}, lines(page))
-		require.Equal(t, "2612", page.Total.String())
-	})
-
-	t.Run("ByCount", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Count)
-		require.Equal(t, []line{{"10-01 00:00", "3", "3", true}}, lines(windows(t, tenant, m, acme.ID, october, metering.Month)))
-	})
-
-	t.Run("AWindowThatReachesOutOfThePeriodIsNotFinal", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Sum)
-		conn := dbtest.Conn(t)
-		_, err := conn.Exec(t.Context(), `update customers set frozen_until = $3 where tenant_id = $1 and id = $2`, tenant, acme.ID, at(20, 10, 30))
-		require.NoError(t, err)
-		for _, l := range lines(windows(t, tenant, m, acme.ID, metering.Range{Start: at(20, 10, 0), End: at(20, 11, 0)}, metering.Hour)) {
-			require.False(t, l.final)
-		}
-	})
-
-	t.Run("TotalsIncludeBothForTheCustomerAndTheTenant", func(t *testing.T) {
-		tenant, _, acme := frozen(t, metering.Sum)
-		require.Equal(t, "707", total(t, store, tenant, "acme", october)[0].Usage.String())
-		require.EqualValues(t, 6, total(t, store, tenant, "acme", october)[0].Count)
-		require.Equal(t, "4016", total(t, store, tenant, "beta", october)[0].Usage.String())
-		requireTotalsEqualARecount(t, store, conn, tenant, acme.ID, october)
-		requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, october)
-		requireRollupsEqualARecount(t, conn, tenant)
-	})
-
-	t.Run("ANewWayOfCountingKeepsThemApart", func(t *testing.T) {
-		tenant, m, acme := frozen(t, metering.Sum)
-		_, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{}))
-		require.NoError(t, err)
-		require.NoError(t, backfill(t.Context(), store, tenant, filling.ID))
-		m, err = store.Meters.Get(t.Context(), tenant, m.Slug)
-		require.NoError(t, err)
-		require.Equal(t, []line{{"10-01 00:00", "7", "700", true}}, lines(windows(t, tenant, m, acme.ID, october, metering.Month)))
-		requireRollupsEqualARecount(t, conn, tenant)
-	})
+	require.NoError(t, err)
+	require.Len(t, page.Windows, 1)
+	require.True(t, page.Windows[0].Final)
+	require.Equal(t, "100", page.Windows[0].Value.String())
+	require.Equal(t, "7", page.Windows[0].LateValue.String())
+	require.Equal(t, "107", page.Total.String())
 }

@@ -160,6 +160,16 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot u
 	if outcome != Acknowledged {
 		return nil
 	}
+	if _, err := tx.Exec(ctx, `
+		update billing_periods p
+		set covered_events = s.covered_events, covered_catalog = s.covered_catalog
+		from billing_snapshots s
+		where p.tenant_id = $1
+		  and p.id = $2
+		  and s.tenant_id = p.tenant_id
+		  and s.id = $3`, tenant, period, snapshot); err != nil {
+		return err
+	}
 	return publish(ctx, tx, tenant, "billing.synced", map[string]any{
 		"customer_id": customer.String(), "period_id": period, "snapshot_id": snapshot, "sequence": sequence,
 	})

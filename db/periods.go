@@ -20,6 +20,7 @@ type payer struct {
 	zone       *time.Location
 	currency   string // the tenant's
 	grace      time.Duration
+	late       metering.LatePolicy
 }
 
 // lockPayer makes the transaction the only one that prepares the customer's
@@ -32,12 +33,12 @@ func readPayer(ctx context.Context, q querier, tenant metering.TenantID, custome
 	p := payer{id: customer}
 	var zone string
 	err := q.QueryRow(ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace
+		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy
 		from customers c
 		join tenants t on t.id = c.tenant_id
 		where c.tenant_id = $1
 		  and c.id = $2 `+lock, tenant, customer,
-	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace)
+	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace, &p.late)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return payer{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}

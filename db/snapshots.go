@@ -88,28 +88,58 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		if err != nil {
 			return Prepared{}, err
 		}
-		lines, skipped, err := b.lines(period)
+		all, err := b.figures(period)
 		if err != nil {
 			return Prepared{}, err
 		}
-		result.skip(skipped)
-		ours := latest.sequence > after
+		late, err := b.adjustments(chain, period, latest.lines)
+		if err != nil {
+			return Prepared{}, err
+		}
+		covered, err := b.coverage(period)
+		if err != nil {
+			return Prepared{}, err
+		}
+		result.skip(all)
+		lines := toTell(all)
+		ours, same := latest.sequence > after, sameLines(latest.lines, append(lines, late...))
 		switch {
-		case len(lines) == 0 || ours && latest.status == Rejected:
-		case latest.status == Acknowledged && (ours || sameLines(latest.lines, lines)):
+		case ours && latest.status == Rejected:
+			continue
+		case len(lines) == 0:
+			err = b.cover(period, covered) // there is nothing to tell
+		case latest.status == Acknowledged && same:
+			result.UpToDate = append(result.UpToDate, latest.id)
+			err = b.cover(period, covered)
+		case latest.status == Acknowledged && ours:
 			result.UpToDate = append(result.UpToDate, latest.id)
 		default:
-			result.Send, err = b.store(period, provider.ID, lines)
+			result.Send, err = b.store(period, provider.ID, lines, late, covered)
 			return result, err
+		}
+		if err != nil {
+			return Prepared{}, err
 		}
 	}
 	return result, nil
 }
 
-func (p *Prepared) skip(meters []metering.SkippedMeter) {
-	for _, m := range meters {
-		if !slices.ContainsFunc(p.Skipped, func(known metering.SkippedMeter) bool { return known.MeterID == m.MeterID }) {
-			p.Skipped = append(p.Skipped, m)
+// toTell are the lines that go out, in the order of their meters.
+func toTell(all []line) []line {
+	var lines []line
+	for _, l := range all {
+		if l.skipped == "" {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func (p *Prepared) skip(all []line) {
+	for _, l := range all {
+		known := slices.ContainsFunc(p.Skipped, func(known metering.SkippedMeter) bool { return known.MeterID == l.meter })
+		if l.skipped != "" && !known {
+			p.Skipped = append(p.Skipped, metering.SkippedMeter{MeterID: l.meter, MeterSlug: l.slug, Reason: l.skipped})
 		}
 	}
 }
@@ -172,17 +202,19 @@ func (b *bill) latest(period metering.Period) (told, error) {
 		return told{}, err
 	}
 	rows, err := b.tx.Query(b.ctx, `
-		select r.meter_id, e.cumulative_total, e.event_count, e.value, e.price_version, e.unit_price, e.charge, e.amount, e.currency
+		select case when r.mechanism = 'adjustment' then r.period_id else 0 end, r.meter_id,
+		  e.cumulative_total, e.event_count, e.value, e.price_version, e.unit_price, e.charge, e.amount, e.currency
 		from billing_entries e
 		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		where e.tenant_id = $1
 		  and e.snapshot_id = $2
-		order by r.meter_id`, b.tenant, t.id)
+		order by r.mechanism = 'adjustment', p.starts_at, r.meter_id`, b.tenant, t.id)
 	if err != nil {
 		return told{}, err
 	}
 	t.lines, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l line, err error) {
-		err = row.Scan(&l.meter, &l.cumulative, &l.events, &l.value, &l.priceVersion, &l.unitPrice, &l.charge, &l.amount, &l.currency)
+		err = row.Scan(&l.closed.ID, &l.meter, &l.cumulative, &l.events, &l.value, &l.priceVersion, &l.unitPrice, &l.charge, &l.amount, &l.currency)
 		return l, err
 	})
 	return t, err
@@ -190,6 +222,8 @@ func (b *bill) latest(period metering.Period) (told, error) {
 
 // line is one meter of a snapshot.
 type line struct {
+	closed       metering.Period // that an adjustment belongs to; none: the snapshot's own
+	skipped      string          // why it is not told; "": it is
 	meter        metering.MeterID
 	slug         string
 	cumulative   metering.Decimal
@@ -202,12 +236,14 @@ type line struct {
 	currency     string
 }
 
+func (l line) sameSeries(o line) bool { return l.meter == o.meter && l.closed.ID == o.closed.ID }
+
 func sameLines(a, b []line) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		same := a[i].meter == b[i].meter && a[i].events == b[i].events && a[i].priceVersion == b[i].priceVersion &&
+		same := a[i].sameSeries(b[i]) && a[i].events == b[i].events && a[i].priceVersion == b[i].priceVersion &&
 			a[i].currency == b[i].currency && a[i].cumulative.Equal(b[i].cumulative) && a[i].value.Equal(b[i].value) &&
 			a[i].unitPrice.Equal(b[i].unitPrice) && a[i].charge.Equal(b[i].charge) && a[i].amount.Equal(b[i].amount)
 		if !same {
@@ -223,40 +259,39 @@ const (
 	skippedCurrency = "its price is in another currency than the customer's other meters"
 )
 
-// lines works out what the period's snapshot has to say now.
-func (b *bill) lines(period metering.Period) ([]line, []metering.SkippedMeter, error) {
+// figures works out what every meter of the period comes to now.
+func (b *bill) figures(period metering.Period) ([]line, error) {
 	totals, err := Usage{b.tx}.MeterTotals(b.ctx, b.tenant, b.payer.id, period.Range)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	elsewhere, err := b.billedElsewhere(period)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	currency := b.currency(totals, period)
-	var (
-		lines   []line
-		skipped []metering.SkippedMeter
-	)
-	for _, t := range totals {
-		if t.Filling {
-			skipped = append(skipped, metering.SkippedMeter{MeterID: t.Meter.ID, MeterSlug: t.Meter.Slug, Reason: skippedFilling})
-			continue
-		}
+	common := b.currency(totals, period)
+	lines := make([]line, len(totals))
+	for i, t := range totals {
 		price, priced := metering.PriceAt(b.prices[t.Meter.ID], period.Start)
-		if priced && price.Currency != currency {
-			skipped = append(skipped, metering.SkippedMeter{MeterID: t.Meter.ID, MeterSlug: t.Meter.Slug, Reason: skippedCurrency})
-			continue
+		currency := common
+		if priced {
+			currency = price.Currency
 		}
 		charge := metering.RoundMoney(price.Charge(t.Usage), currency)
 		other := elsewhere[t.Meter.ID]
-		lines = append(lines, line{
+		lines[i] = line{
 			meter: t.Meter.ID, slug: t.Meter.Slug, cumulative: t.Usage, events: t.Count, value: t.Usage.Sub(other.value),
 			priceVersion: price.Version, unitPrice: price.OverageRate, charge: charge, amount: charge.Sub(other.amountIn(currency)),
 			currency: currency,
-		})
+		}
+		switch {
+		case t.Filling:
+			lines[i].skipped = skippedFilling
+		case currency != common:
+			lines[i].skipped = skippedCurrency
+		}
 	}
-	return lines, skipped, nil
+	return lines, nil
 }
 
 // currency is what a snapshot, which can have only one, is in: that of the
@@ -295,6 +330,13 @@ func (b billed) amountIn(currency string) metering.Decimal {
 // billedElsewhere is what accounts other than the active one have acknowledged
 // for the period, so that no usage is billed at two of them.
 func (b *bill) billedElsewhere(period metering.Period) (map[metering.MeterID]billed, error) {
+	return b.acknowledged(period, `r.mechanism <> 'adjustment' and r.provider_account <> @account`, pgx.NamedArgs{})
+}
+
+// acknowledged adds up what the period's series of a kind have been
+// acknowledged for.
+func (b *bill) acknowledged(period metering.Period, kind string, args pgx.NamedArgs) (map[metering.MeterID]billed, error) {
+	args["tenant"], args["customer"], args["period"], args["account"] = b.tenant, b.payer.id, period.ID, b.account
 	rows, err := b.tx.Query(b.ctx, `
 		select r.meter_id, sum(last.value), sum(last.amount), max(last.currency)
 		from billing_series r
@@ -306,11 +348,11 @@ func (b *bill) billedElsewhere(period metering.Period) (map[metering.MeterID]bil
 		    and e.status in ('acknowledged', 'confirmed')
 		  order by e.version desc
 		  limit 1) last
-		where r.tenant_id = $1
-		  and r.customer_id = $2
-		  and r.period_id = $3
-		  and r.provider_account <> $4
-		group by r.meter_id`, b.tenant, b.payer.id, period.ID, b.account)
+		where r.tenant_id = @tenant
+		  and r.customer_id = @customer
+		  and r.period_id = @period
+		  and `+kind+`
+		group by r.meter_id`, args)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +369,7 @@ func (b *bill) billedElsewhere(period metering.Period) (map[metering.MeterID]bil
 }
 
 // store keeps the period's next snapshot with its entries, before anyone is told.
-func (b *bill) store(period metering.Period, provider metering.ProviderID, lines []line) (*Snapshot, error) {
+func (b *bill) store(period metering.Period, provider metering.ProviderID, lines, late []line, covered coverage) (*Snapshot, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
@@ -337,17 +379,18 @@ func (b *bill) store(period metering.Period, provider metering.ProviderID, lines
 		return nil, err
 	}
 	s.Sequence++
-	if s.Body, err = b.message(s, lines); err != nil {
+	if s.Body, err = b.message(s, lines, late); err != nil {
 		return nil, err
 	}
 	var batch pgx.Batch
 	batch.Queue(`
-		insert into billing_snapshots (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at)
-		values (@tenant, @id, @customer, @sequence, @provider, @period, @body, @now)`, pgx.NamedArgs{
+		insert into billing_snapshots
+		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, covered_events, covered_catalog)
+		values (@tenant, @id, @customer, @sequence, @provider, @period, @body, @now, @events, @catalog)`, pgx.NamedArgs{
 		"tenant": b.tenant, "id": s.ID, "customer": b.payer.id, "sequence": s.Sequence, "provider": provider,
-		"period": period.ID, "body": s.Body, "now": b.now,
+		"period": period.ID, "body": s.Body, "now": b.now, "events": covered.events, "catalog": covered.catalog,
 	})
-	for _, l := range lines {
+	for _, l := range append(lines, late...) {
 		if err := b.queueEntry(&batch, s, period, l); err != nil {
 			return nil, err
 		}
@@ -355,7 +398,7 @@ func (b *bill) store(period metering.Period, provider metering.ProviderID, lines
 	return &s, b.tx.SendBatch(b.ctx, &batch).Close()
 }
 
-func (b *bill) message(s Snapshot, lines []line) ([]byte, error) {
+func (b *bill) message(s Snapshot, lines, late []line) ([]byte, error) {
 	snapshot := metering.Snapshot{
 		TenantID: b.tenant.String(), CustomerExternalID: b.payer.externalID,
 		Period:   metering.SnapshotPeriod{Start: s.Period.Start.UTC(), End: s.Period.End.UTC()},
@@ -366,6 +409,12 @@ func (b *bill) message(s Snapshot, lines []line) ([]byte, error) {
 			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount,
 		})
 	}
+	for _, l := range late {
+		snapshot.Adjustments = append(snapshot.Adjustments, metering.Adjustment{
+			Period:  metering.SnapshotPeriod{Start: l.closed.Start.UTC(), End: l.closed.End.UTC()},
+			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount, Currency: l.currency,
+		})
+	}
 	return snapshot.Message(b.now)
 }
 
@@ -374,9 +423,13 @@ func (b *bill) queueEntry(batch *pgx.Batch, s Snapshot, period metering.Period, 
 	if err != nil {
 		return err
 	}
+	mechanism, adjusted := "snapshot", period.ID
+	if l.closed.ID != 0 {
+		mechanism, adjusted = "adjustment", l.closed.ID
+	}
 	args := pgx.NamedArgs{
 		"tenant": b.tenant, "customer": b.payer.id, "meter": l.meter, "account": b.account,
-		"period": period.ID, "start": period.Start, "end": period.End,
+		"period": adjusted, "mechanism": mechanism, "start": period.Start, "end": period.End,
 		"id": id, "cumulative": l.cumulative, "events": l.events, "value": l.value, "price_version": l.priceVersion,
 		"unit_price": l.unitPrice, "charge": l.charge, "amount": l.amount, "currency": l.currency,
 		"identifier": s.ID.String(), "snapshot": s.ID, "now": b.now,
@@ -384,7 +437,7 @@ func (b *bill) queueEntry(batch *pgx.Batch, s Snapshot, period metering.Period, 
 	batch.Queue(`
 		insert into billing_series
 		  (tenant_id, customer_id, meter_id, provider_account, mechanism, period_id, window_start, window_end)
-		values (@tenant, @customer, @meter, @account, 'snapshot', @period, @start, @end)
+		values (@tenant, @customer, @meter, @account, @mechanism, @period, @start, @end)
 		on conflict (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start)
 		do nothing`, args)
 	batch.Queue(`
@@ -406,7 +459,7 @@ func (b *bill) queueEntry(batch *pgx.Batch, s Snapshot, period metering.Period, 
 		  and r.provider_account = @account
 		  and r.provider_customer = ''
 		  and r.item = ''
-		  and r.mechanism = 'snapshot'
+		  and r.mechanism = @mechanism
 		  and r.window_start = @start`, args)
 	return nil
 }

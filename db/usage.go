@@ -43,13 +43,13 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		if err != nil {
 			return err
 		}
-		totals, err = totalsOf(ctx, q, tenant, customer, meters, r)
+		totals, err = totalsOf(ctx, q, tenant, customer, meters, r, allUsage)
 		return err
 	})
 	return totals, err
 }
 
-func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
+func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range, part usagePart) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
 	place := make(map[metering.GenerationID]int, len(meters))
 	byZone := make(map[string][]int64)
@@ -58,9 +58,14 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 		place[m.Generation.ID] = i
 		byZone[m.Generation.Zone] = append(byZone[m.Generation.Zone], int64(m.Generation.ID))
 	}
+	head := `select generation_id, sum(sum + late_sum), sum(count + late_count)::bigint from`
+	if part == lateOnly {
+		head = `select generation_id, sum(late_sum), sum(late_count)::bigint from`
+	}
 	for zone, generations := range byZone {
 		query := newUsageQuery(tenant, customer, generations)
-		rows, err := query.overRange(ctx, q, `select generation_id, sum(sum + late_sum), sum(count + late_count)::bigint from`, `group by 1`, zone, r)
+		query.part = part
+		rows, err := query.overRange(ctx, q, head, `group by 1`, zone, r)
 		if err != nil {
 			return nil, err
 		}
@@ -79,10 +84,19 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	return totals, nil
 }
 
+// usagePart is which of a range's usage is meant.
+type usagePart int
+
+const (
+	allUsage usagePart = iota
+	lateOnly           // what arrived after its billing period was frozen
+)
+
 // usageQuery builds the one statement that reads a range from the cheapest
 // exact places.
 type usageQuery struct {
 	customer metering.CustomerID
+	part     usagePart
 	args     pgx.NamedArgs
 	branches []string
 }
@@ -126,15 +140,20 @@ func (u *usageQuery) hours(r metering.Range) {
 		  and hour >= %s and hour < %s`)
 }
 
-// raw counts events themselves; it tells neither groups nor late events apart.
+// raw counts events themselves; it does not tell groups apart, and late events
+// only where nothing else is asked for.
 func (u *usageQuery) raw(r metering.Range) {
+	figures, late := `e.value as sum, 1::bigint as count, 0::numeric as late_sum, 0::bigint as late_count`, ``
+	if u.part == lateOnly {
+		figures, late = `0::numeric as sum, 0::bigint as count, e.value as late_sum, 1::bigint as late_count`, ` and `+isLate
+	}
 	u.branch(r, `
 		select g.id as generation_id, null::uuid as group_id, null::timestamptz as start,
-		  e.value as sum, 1::bigint as count, 0::numeric as late_sum, 0::bigint as late_count
+		  `+figures+`
 		from events e
 		join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
 		where e.tenant_id = @tenant `+ofCustomer(u.customer)+` and g.id = any(@generations)
-		  and e.ts >= %s and e.ts < %s`)
+		  and e.ts >= %s and e.ts < %s`+late)
 }
 
 // ofCustomer restricts raw events e to @customer's; those of the whole tenant are all.

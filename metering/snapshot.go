@@ -17,7 +17,7 @@ type Snapshot struct {
 	Sequence           int64          `json:"sequence"` // one series of numbers per customer
 	Currency           string         `json:"currency"`
 	Meters             []SnapshotLine `json:"meters"`
-	Adjustments        []struct{}     `json:"adjustments"` // none yet
+	Adjustments        []Adjustment   `json:"adjustments"`
 }
 
 // SnapshotPeriod is the billing period that a snapshot is about, half-open.
@@ -35,11 +35,23 @@ type SnapshotLine struct {
 	Amount    Decimal `json:"amount"` // rounded to the currency's minor unit
 }
 
+// Adjustment is what usage that arrived late adds to a closed period. Like the
+// lines, it is cumulative over the snapshots of the period that carries it.
+type Adjustment struct {
+	Period    SnapshotPeriod `json:"period"` // the closed one
+	MeterID   string         `json:"meter_id"`
+	MeterSlug string         `json:"meter_slug"`
+	Usage     Decimal        `json:"usage"` // what arrived late
+	UnitPrice Decimal        `json:"unit_price"`
+	Amount    Decimal        `json:"amount"`   // what the charge grows by, at the closed period's price
+	Currency  string         `json:"currency"` // of the closed period's price
+}
+
 // Message returns the bytes to be sent, made at now. They are kept as they
 // are: the same sequence always carries the same bytes.
 func (s Snapshot) Message(now time.Time) ([]byte, error) {
 	if s.Adjustments == nil {
-		s.Adjustments = []struct{}{}
+		s.Adjustments = []Adjustment{}
 	}
 	var message bytes.Buffer
 	encoder := json.NewEncoder(&message)

@@ -1,0 +1,61 @@
+package db
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// coverage is what a snapshot of a period took into account. It tells cheaply
+// whether there may be something new to say: the totals decide.
+type coverage struct {
+	events  int64
+	catalog string
+}
+
+// countedEvents is the number of a customer's events in the months that a
+// period p touches, and of the late ones of every month, as of the generations
+// that billing uses.
+const countedEvents = `(
+	select coalesce(sum(case when u.month < p.ends_at and u.month > p.starts_at - interval '32 days'
+	  then u.count + u.late_count else u.late_count end), 0)::bigint
+	from usage_monthly u
+	where u.tenant_id = p.tenant_id
+	  and u.customer_id = p.customer_id
+	  and u.generation_id in (select m.generation_id from meters m where m.tenant_id = p.tenant_id))`
+
+func (b *bill) coverage(period metering.Period) (c coverage, err error) {
+	meters, err := collectMeters(b.ctx, b.tx, `order by m.id`, b.tenant)
+	if err != nil {
+		return c, err
+	}
+	c.catalog = catalogOf(b.account, meters, b.prices, period.Start)
+	err = b.tx.QueryRow(b.ctx, `select `+countedEvents+` from billing_periods p where p.tenant_id = $1 and p.id = $2`,
+		b.tenant, period.ID).Scan(&c.events)
+	return c, err
+}
+
+// catalogOf is a hash of everything but usage that a period's charges depend on.
+func catalogOf(account string, meters []metering.Meter, prices map[metering.MeterID][]metering.Price, start time.Time) string {
+	hash := sha256.New()
+	fmt.Fprintln(hash, account)
+	for _, m := range meters {
+		price, _ := metering.PriceAt(prices[m.ID], start)
+		fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// cover notes that the provider knows everything that c counts.
+func (b *bill) cover(period metering.Period, c coverage) error {
+	_, err := b.tx.Exec(b.ctx, `
+		update billing_periods
+		set covered_events = $3, covered_catalog = $4
+		where tenant_id = $1
+		  and id = $2
+		  and (covered_events, covered_catalog) is distinct from ($3, $4)`, b.tenant, period.ID, c.events, c.catalog)
+	return err
+}

@@ -97,13 +97,18 @@ type DeliverSnapshotResult struct {
 // been sent is committed first.
 func (a *Activities) DeliverSnapshot(ctx context.Context, in DeliverSnapshotInput) (DeliverSnapshotResult, error) {
 	defer alive(ctx)()
+	answer, err := a.send(ctx, in)
+	return DeliverSnapshotResult{answer.Status}, err
+}
+
+func (a *Activities) send(ctx context.Context, in DeliverSnapshotInput) (webhook.Answer, error) {
 	delivery, err := a.store.Ledger.MarkSent(ctx, in.TenantID, in.SnapshotID, a.now(), lease)
 	if err != nil {
-		return DeliverSnapshotResult{}, err
+		return webhook.Answer{}, err
 	}
 	answer, err := a.deliver(ctx, in, delivery)
 	if err == nil {
-		return DeliverSnapshotResult{answer.Status}, nil
+		return answer, nil
 	}
 	var coded *metering.Error
 	if errors.As(err, &coded) && answer.RetryAfter > 0 {
@@ -114,7 +119,7 @@ func (a *Activities) DeliverSnapshot(ctx context.Context, in DeliverSnapshotInpu
 		text = coded.Message
 	}
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, text)
-	return DeliverSnapshotResult{}, errors.Join(err, released)
+	return answer, errors.Join(err, released)
 }
 
 func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.Delivery) (webhook.Answer, error) {

@@ -47,6 +47,8 @@ type fakeTemporal struct {
 	temporal.Client
 	down    atomic.Bool
 	started chan string
+
+	schedules fakeSchedules
 }
 
 var errDown = errors.New("connection refused")
@@ -78,6 +80,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 	t.Helper()
 	store := dbtest.Open(t)
 	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}}
+	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
 	secret := make([]byte, 32)
 	rand.Read(secret)
 	var err error

@@ -137,6 +137,14 @@ func (s *server) routes() {
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync run"), s.getSync)
 
+	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List sync runs"), s.listSyncs)
+	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "A customer's billing periods and what they come to"), s.listPeriods)
+	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimated revenue by month and currency"), s.revenue)
+	huma.Register(s.api, get("list-differences", "/v1/billing/differences", BillingRead, "Where the daily audit found totals and events to disagree"), s.listDifferences)
+	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "When customers are synced without being asked"), s.getAutoSync)
+	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Set when customers are synced without being asked"), s.saveAutoSync)
+	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Sync every customer that is due, now")), s.triggerAutoSync)
+
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key"), s.revokeAPIKey)
@@ -226,6 +234,11 @@ func redirect(op huma.Operation) huma.Operation {
 
 func created(op huma.Operation) huma.Operation {
 	op.DefaultStatus = http.StatusCreated
+	return op
+}
+
+func accepted(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusAccepted
 	return op
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -141,4 +142,38 @@ func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, er
 		return nil, err
 	}
 	return &syncOutput{http.StatusOK, showSync(run)}, nil
+}
+
+type listSyncsInput struct {
+	Paging
+	Customer string              `query:"customer" maxLength:"255" doc:"The customer's external ID"`
+	Status   metering.SyncStatus `query:"status" enum:"requested,running,succeeded,failed"`
+}
+
+type listSyncsOutput struct{ Body List[syncRun] }
+
+type syncCursor struct {
+	Before uuid.UUID `json:"before"`
+}
+
+// listSyncs shows sync runs, newest first, each without its entries.
+func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsOutput, error) {
+	filter := db.SyncFilter{Status: in.Status}
+	if in.Customer != "" {
+		c, err := s.customer(ctx, in.Customer)
+		if err != nil {
+			return nil, err
+		}
+		filter.Customer = c.ID
+	}
+	var cursor syncCursor
+	if err := s.readPageToken(ctx, in.PageToken, &cursor); err != nil {
+		return nil, err
+	}
+	filter.Before = cursor.Before
+	runs, err := s.Store.Syncs.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	return &listSyncsOutput{listOf(ctx, s, runs, in.PageSize, showSync, func(r metering.Sync) syncCursor { return syncCursor{r.ID} })}, nil
 }

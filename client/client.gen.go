@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/oapi-codegen/runtime"
+	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // Defines values for APIKeyScope.
@@ -427,22 +428,22 @@ func (e SyncEntryStatus) Valid() bool {
 
 // Defines values for SyncRunStatus.
 const (
-	Failed    SyncRunStatus = "failed"
-	Requested SyncRunStatus = "requested"
-	Running   SyncRunStatus = "running"
-	Succeeded SyncRunStatus = "succeeded"
+	SyncRunStatusFailed    SyncRunStatus = "failed"
+	SyncRunStatusRequested SyncRunStatus = "requested"
+	SyncRunStatusRunning   SyncRunStatus = "running"
+	SyncRunStatusSucceeded SyncRunStatus = "succeeded"
 )
 
 // Valid indicates whether the value is a known member of the SyncRunStatus enum.
 func (e SyncRunStatus) Valid() bool {
 	switch e {
-	case Failed:
+	case SyncRunStatusFailed:
 		return true
-	case Requested:
+	case SyncRunStatusRequested:
 		return true
-	case Running:
+	case SyncRunStatusRunning:
 		return true
-	case Succeeded:
+	case SyncRunStatusSucceeded:
 		return true
 	default:
 		return false
@@ -533,6 +534,30 @@ func (e UsageResultGranularity) Valid() bool {
 	}
 }
 
+// Defines values for ListBillingSyncsParamsStatus.
+const (
+	ListBillingSyncsParamsStatusFailed    ListBillingSyncsParamsStatus = "failed"
+	ListBillingSyncsParamsStatusRequested ListBillingSyncsParamsStatus = "requested"
+	ListBillingSyncsParamsStatusRunning   ListBillingSyncsParamsStatus = "running"
+	ListBillingSyncsParamsStatusSucceeded ListBillingSyncsParamsStatus = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the ListBillingSyncsParamsStatus enum.
+func (e ListBillingSyncsParamsStatus) Valid() bool {
+	switch e {
+	case ListBillingSyncsParamsStatusFailed:
+		return true
+	case ListBillingSyncsParamsStatusRequested:
+		return true
+	case ListBillingSyncsParamsStatusRunning:
+		return true
+	case ListBillingSyncsParamsStatusSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetUsageParamsGranularity.
 const (
 	GetUsageParamsGranularityDay   GetUsageParamsGranularity = "day"
@@ -610,6 +635,41 @@ type AuditEntry struct {
 	//
 	// Examples: mtr_7
 	Subject string `json:"subject"`
+}
+
+// AutoSync defines model for AutoSync.
+type AutoSync struct {
+	// AppliedAt Since when the schedule follows these settings; null: it will shortly
+	AppliedAt *time.Time `json:"applied_at"`
+	Enabled   bool       `json:"enabled"`
+
+	// Interval hourly, daily, or a cron expression in the tenant's time zone
+	Interval string `json:"interval"`
+
+	// LastRuns Newest first
+	LastRuns []AutoSyncRun `json:"last_runs"`
+	NextRuns []time.Time   `json:"next_runs"`
+
+	// Paused Also by an operator, in the Temporal UI
+	Paused bool `json:"paused"`
+}
+
+// AutoSyncRun defines model for AutoSyncRun.
+type AutoSyncRun struct {
+	StartedAt  time.Time `json:"started_at"`
+	WorkflowId string    `json:"workflow_id"`
+}
+
+// BillingPeriod defines model for BillingPeriod.
+type BillingPeriod struct {
+	// DueAt When it is to be frozen: its end and the grace
+	DueAt time.Time `json:"due_at"`
+	End   time.Time `json:"end"`
+
+	// FrozenAt Since when its figures do not change any more; null: they do
+	FrozenAt *time.Time   `json:"frozen_at"`
+	Lines    []PeriodLine `json:"lines"`
+	Start    time.Time    `json:"start"`
 }
 
 // Comparison defines model for Comparison.
@@ -889,6 +949,17 @@ type ListAuditEntry struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListBillingPeriod defines model for ListBillingPeriod.
+type ListBillingPeriod struct {
+	Data []BillingPeriod `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListCustomer defines model for ListCustomer.
 type ListCustomer struct {
 	Data []Customer `json:"data"`
@@ -936,6 +1007,28 @@ type ListMember struct {
 // ListMeter defines model for ListMeter.
 type ListMeter struct {
 	Data []Meter `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListSyncRun defines model for ListSyncRun.
+type ListSyncRun struct {
+	Data []SyncRun `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListUsageDifference defines model for ListUsageDifference.
+type ListUsageDifference struct {
+	Data []UsageDifference `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -1004,6 +1097,21 @@ type MeterAggregation string
 // MeterStatus filling while earlier events are being counted; usage answers 503 until then
 type MeterStatus string
 
+// MonthlyRevenue defines model for MonthlyRevenue.
+type MonthlyRevenue struct {
+	// Amount An exact decimal number
+	Amount   json.Number `json:"amount"`
+	Currency string      `json:"currency"`
+
+	// Customers That had usage in the month
+	Customers int64 `json:"customers"`
+
+	// Month In the tenant's time zone
+	//
+	// Examples: 2026-11
+	Month string `json:"month"`
+}
+
 // OidcSettings defines model for OidcSettings.
 type OidcSettings struct {
 	ClientId        string `json:"client_id"`
@@ -1016,6 +1124,31 @@ type OidcSettings struct {
 	// RedirectUri What to register at the issuer
 	RedirectUri string    `json:"redirect_uri"`
 	UpdatedAt   time.Time `json:"updated_at"`
+}
+
+// PeriodLine defines model for PeriodLine.
+type PeriodLine struct {
+	// Amount Rounded to the currency's minor unit
+	Amount json.Number `json:"amount"`
+
+	// Billed Whether the provider acknowledged it when it was frozen
+	Billed     bool   `json:"billed"`
+	Currency   string `json:"currency"`
+	EventCount int64  `json:"event_count"`
+
+	// LateAmount What the amount grows by because of it
+	LateAmount json.Number `json:"late_amount"`
+
+	// LateUsage What arrived after the freeze
+	LateUsage json.Number `json:"late_usage"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+
+	// PriceVersion 0 where the meter has no price
+	PriceVersion int64 `json:"price_version"`
+
+	// Usage So far; of a frozen period, what it was frozen at
+	Usage json.Number `json:"usage"`
 }
 
 // PreviewItem defines model for PreviewItem.
@@ -1132,6 +1265,12 @@ type RemoveMember struct {
 	Removed bool   `json:"removed"`
 }
 
+// Revenue defines model for Revenue.
+type Revenue struct {
+	Caveat string           `json:"caveat"`
+	Data   []MonthlyRevenue `json:"data"`
+}
+
 // RevokeAPIKey defines model for RevokeAPIKey.
 type RevokeAPIKey struct {
 	Id      string `json:"id"`
@@ -1142,6 +1281,15 @@ type RevokeAPIKey struct {
 type RevokeHMACSecret struct {
 	Id      string `json:"id"`
 	Revoked bool   `json:"revoked"`
+}
+
+// SaveAutoSync defines model for SaveAutoSync.
+type SaveAutoSync struct {
+	Enabled bool `json:"enabled"`
+
+	// Interval hourly, daily, or a cron expression in the tenant's time zone
+	Interval string `json:"interval"`
+	Paused   *bool  `json:"paused,omitempty"`
 }
 
 // SaveOIDC defines model for SaveOIDC.
@@ -1341,6 +1489,28 @@ type UpdateMeter struct {
 // UpdateMeterAggregation defines model for UpdateMeter.Aggregation.
 type UpdateMeterAggregation string
 
+// UsageDifference defines model for UsageDifference.
+type UsageDifference struct {
+	CustomerExternalId *string `json:"customer_external_id"`
+
+	// CustomerId null: the sum of all customers
+	CustomerId *string `json:"customer_id"`
+
+	// Day UTC
+	Day        openapi_types.Date `json:"day"`
+	EventCount int64              `json:"event_count"`
+
+	// Events What the events add up to
+	Events    json.Number `json:"events"`
+	FoundAt   time.Time   `json:"found_at"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+
+	// Total What totals are made of
+	Total      json.Number `json:"total"`
+	TotalCount int64       `json:"total_count"`
+}
+
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
 	// GroupKey Property name to value; empty for a meter without group_by
@@ -1425,11 +1595,45 @@ type FinishOidcParams struct {
 	Iss *string `form:"iss,omitempty" json:"iss,omitempty"`
 }
 
+// ListBillingPeriodsParams defines parameters for ListBillingPeriods.
+type ListBillingPeriodsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer The customer's external ID
+	Customer string `form:"customer" json:"customer"`
+}
+
 // PreviewBillingParams defines parameters for PreviewBilling.
 type PreviewBillingParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 }
+
+// GetRevenueParams defines parameters for GetRevenue.
+type GetRevenueParams struct {
+	// Months How many months, the current one included
+	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
+}
+
+// ListBillingSyncsParams defines parameters for ListBillingSyncs.
+type ListBillingSyncsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer The customer's external ID
+	Customer *string                       `form:"customer,omitempty" json:"customer,omitempty"`
+	Status   *ListBillingSyncsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+}
+
+// ListBillingSyncsParamsStatus defines parameters for ListBillingSyncs.
+type ListBillingSyncsParamsStatus string
 
 // ListCustomersParams defines parameters for ListCustomers.
 type ListCustomersParams struct {
@@ -1556,6 +1760,9 @@ type LogInJSONRequestBody = LogIn
 
 // SetPasswordJSONRequestBody defines body for SetPassword for application/json ContentType.
 type SetPasswordJSONRequestBody = SetPassword
+
+// SaveAutoSyncJSONRequestBody defines body for SaveAutoSync for application/json ContentType.
+type SaveAutoSyncJSONRequestBody = SaveAutoSync
 
 // SaveBillingProviderJSONRequestBody defines body for SaveBillingProvider for application/json ContentType.
 type SaveBillingProviderJSONRequestBody = SaveProvider
@@ -1974,6 +2181,40 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetAutoSync When customers are synced without being asked
+	//
+	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
+	GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveAutoSyncWithBody Set when customers are synced without being asked
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+	SaveAutoSyncWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveAutoSync Set when customers are synced without being asked
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+	SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TriggerAutoSync Sync every customer that is due, now
+	//
+	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
+	TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDifferences Where the daily audit found totals and events to disagree
+	//
+	// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
+	ListDifferences(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListBillingPeriods A customer's billing periods and what they come to
+	//
+	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
+	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewBilling What the current period would cost now
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
@@ -1998,6 +2239,11 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetRevenue Estimated revenue by month and currency
+	//
+	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
+	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SyncBillingWithBody Send a customer's usage to the billing provider
 	//
 	// Takes any type of body and a specified content type.
@@ -2011,6 +2257,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBilling(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListBillingSyncs List sync runs
+	//
+	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
+	ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBillingSync Get a sync run
 	//
@@ -2529,6 +2780,100 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
+// GetAutoSync When customers are synced without being asked
+//
+// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
+func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAutoSyncRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveAutoSyncWithBody Set when customers are synced without being asked
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveAutoSyncRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveAutoSync Set when customers are synced without being asked
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+func (c *Client) SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveAutoSyncRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TriggerAutoSync Sync every customer that is due, now
+//
+// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
+func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTriggerAutoSyncRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDifferences Where the daily audit found totals and events to disagree
+//
+// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
+func (c *Client) ListDifferences(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDifferencesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListBillingPeriods A customer's billing periods and what they come to
+//
+// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
+func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBillingPeriodsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PreviewBilling What the current period would cost now
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
@@ -2593,6 +2938,21 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 	return c.Client.Do(req)
 }
 
+// GetRevenue Estimated revenue by month and currency
+//
+// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
+func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRevenueRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // SyncBillingWithBody Send a customer's usage to the billing provider
 //
 // Takes any type of body and a specified content type.
@@ -2617,6 +2977,21 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 // Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 func (c *Client) SyncBilling(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSyncBillingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListBillingSyncs List sync runs
+//
+// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
+func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBillingSyncsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3841,6 +4216,201 @@ func NewGetSessionRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewGetAutoSyncRequest constructs an http.Request for the GetAutoSync method
+func NewGetAutoSyncRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/auto-sync")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSaveAutoSyncRequest calls the generic SaveAutoSync builder with application/json body
+func NewSaveAutoSyncRequest(server string, body SaveAutoSyncJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSaveAutoSyncRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSaveAutoSyncRequestWithBody constructs an http.Request for the SaveAutoSync method, with any body, and a specified content type
+func NewSaveAutoSyncRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/auto-sync")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewTriggerAutoSyncRequest constructs an http.Request for the TriggerAutoSync method
+func NewTriggerAutoSyncRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/auto-sync/trigger")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDifferencesRequest constructs an http.Request for the ListDifferences method
+func NewListDifferencesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/differences")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListBillingPeriodsRequest constructs an http.Request for the ListBillingPeriods method
+func NewListBillingPeriodsRequest(server string, params *ListBillingPeriodsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/periods")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPreviewBillingRequest constructs an http.Request for the PreviewBilling method
 func NewPreviewBillingRequest(server string, params *PreviewBillingParams) (*http.Request, error) {
 	var err error
@@ -3958,6 +4528,60 @@ func NewSaveBillingProviderRequestWithBody(server string, contentType string, bo
 	return req, nil
 }
 
+// NewGetRevenueRequest constructs an http.Request for the GetRevenue method
+func NewGetRevenueRequest(server string, params *GetRevenueParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/revenue")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Months != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "months", *params.Months, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewSyncBillingRequest calls the generic SyncBilling builder with application/json body
 func NewSyncBillingRequest(server string, body SyncBillingJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3994,6 +4618,96 @@ func NewSyncBillingRequestWithBody(server string, contentType string, body io.Re
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListBillingSyncsRequest constructs an http.Request for the ListBillingSyncs method
+func NewListBillingSyncsRequest(server string, params *ListBillingSyncsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/syncs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -5642,6 +6356,48 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
+	// GetAutoSyncWithResponse When customers are synced without being asked
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
+	GetAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoSyncResponse, error)
+
+	// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+	SaveAutoSyncWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
+
+	// SaveAutoSyncWithResponse Set when customers are synced without being asked
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+	SaveAutoSyncWithResponse(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
+
+	// TriggerAutoSyncWithResponse Sync every customer that is due, now
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
+	TriggerAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TriggerAutoSyncResponse, error)
+
+	// ListDifferencesWithResponse Where the daily audit found totals and events to disagree
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
+	ListDifferencesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDifferencesResponse, error)
+
+	// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
+	ListBillingPeriodsWithResponse(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*ListBillingPeriodsResponse, error)
+
 	// PreviewBillingWithResponse What the current period would cost now
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5670,6 +6426,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
+	// GetRevenueWithResponse Estimated revenue by month and currency
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
+	GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error)
+
 	// SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -5683,6 +6446,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithResponse(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
+
+	// ListBillingSyncsWithResponse List sync runs
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
+	ListBillingSyncsWithResponse(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*ListBillingSyncsResponse, error)
 
 	// GetBillingSyncWithResponse Get a sync run
 	//
@@ -6667,6 +7437,239 @@ func (r GetSessionResponse) ContentType() string {
 	return ""
 }
 
+type GetAutoSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AutoSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAutoSyncResponse) GetJSON200() *AutoSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAutoSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAutoSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAutoSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAutoSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAutoSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SaveAutoSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AutoSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SaveAutoSyncResponse) GetJSON200() *AutoSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SaveAutoSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SaveAutoSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SaveAutoSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SaveAutoSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SaveAutoSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type TriggerAutoSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r TriggerAutoSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r TriggerAutoSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TriggerAutoSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TriggerAutoSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TriggerAutoSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListDifferencesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListUsageDifference
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDifferencesResponse) GetJSON200() *ListUsageDifference {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDifferencesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDifferencesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDifferencesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDifferencesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDifferencesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListBillingPeriodsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListBillingPeriod
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBillingPeriodsResponse) GetJSON200() *ListBillingPeriod {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListBillingPeriodsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBillingPeriodsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBillingPeriodsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBillingPeriodsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBillingPeriodsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PreviewBillingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6811,6 +7814,54 @@ func (r SaveBillingProviderResponse) ContentType() string {
 	return ""
 }
 
+type GetRevenueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Revenue
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRevenueResponse) GetJSON200() *Revenue {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRevenueResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRevenueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRevenueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRevenueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRevenueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SyncBillingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6860,6 +7911,54 @@ func (r SyncBillingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SyncBillingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListBillingSyncsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListSyncRun
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBillingSyncsResponse) GetJSON200() *ListSyncRun {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListBillingSyncsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBillingSyncsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBillingSyncsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBillingSyncsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBillingSyncsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8606,6 +9705,84 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 	return ParseGetSessionResponse(rsp)
 }
 
+// GetAutoSyncWithResponse When customers are synced without being asked
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
+func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoSyncResponse, error) {
+	rsp, err := c.GetAutoSync(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAutoSyncResponse(rsp)
+}
+
+// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error) {
+	rsp, err := c.SaveAutoSyncWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveAutoSyncResponse(rsp)
+}
+
+// SaveAutoSyncWithResponse Set when customers are synced without being asked
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
+func (c *ClientWithResponses) SaveAutoSyncWithResponse(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error) {
+	rsp, err := c.SaveAutoSync(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveAutoSyncResponse(rsp)
+}
+
+// TriggerAutoSyncWithResponse Sync every customer that is due, now
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
+func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TriggerAutoSyncResponse, error) {
+	rsp, err := c.TriggerAutoSync(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTriggerAutoSyncResponse(rsp)
+}
+
+// ListDifferencesWithResponse Where the daily audit found totals and events to disagree
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
+func (c *ClientWithResponses) ListDifferencesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDifferencesResponse, error) {
+	rsp, err := c.ListDifferences(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDifferencesResponse(rsp)
+}
+
+// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
+func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*ListBillingPeriodsResponse, error) {
+	rsp, err := c.ListBillingPeriods(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBillingPeriodsResponse(rsp)
+}
+
 // PreviewBillingWithResponse What the current period would cost now
 //
 // Returns a wrapper object for the known response body format(s).
@@ -8658,6 +9835,19 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
+// GetRevenueWithResponse Estimated revenue by month and currency
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
+func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error) {
+	rsp, err := c.GetRevenue(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRevenueResponse(rsp)
+}
+
 // SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -8682,6 +9872,19 @@ func (c *ClientWithResponses) SyncBillingWithResponse(ctx context.Context, body 
 		return nil, err
 	}
 	return ParseSyncBillingResponse(rsp)
+}
+
+// ListBillingSyncsWithResponse List sync runs
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
+func (c *ClientWithResponses) ListBillingSyncsWithResponse(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*ListBillingSyncsResponse, error) {
+	rsp, err := c.ListBillingSyncs(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBillingSyncsResponse(rsp)
 }
 
 // GetBillingSyncWithResponse Get a sync run
@@ -9750,6 +10953,167 @@ func ParseGetSessionResponse(rsp *http.Response) (*GetSessionResponse, error) {
 	return response, nil
 }
 
+// ParseGetAutoSyncResponse parses an HTTP response from a GetAutoSyncWithResponse call
+func ParseGetAutoSyncResponse(rsp *http.Response) (*GetAutoSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAutoSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AutoSync
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSaveAutoSyncResponse parses an HTTP response from a SaveAutoSyncWithResponse call
+func ParseSaveAutoSyncResponse(rsp *http.Response) (*SaveAutoSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SaveAutoSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AutoSync
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseTriggerAutoSyncResponse parses an HTTP response from a TriggerAutoSyncWithResponse call
+func ParseTriggerAutoSyncResponse(rsp *http.Response) (*TriggerAutoSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TriggerAutoSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListDifferencesResponse parses an HTTP response from a ListDifferencesWithResponse call
+func ParseListDifferencesResponse(rsp *http.Response) (*ListDifferencesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDifferencesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListUsageDifference
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListBillingPeriodsResponse parses an HTTP response from a ListBillingPeriodsWithResponse call
+func ParseListBillingPeriodsResponse(rsp *http.Response) (*ListBillingPeriodsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBillingPeriodsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListBillingPeriod
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParsePreviewBillingResponse parses an HTTP response from a PreviewBillingWithResponse call
 func ParsePreviewBillingResponse(rsp *http.Response) (*PreviewBillingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9849,6 +11213,39 @@ func ParseSaveBillingProviderResponse(rsp *http.Response) (*SaveBillingProviderR
 	return response, nil
 }
 
+// ParseGetRevenueResponse parses an HTTP response from a GetRevenueWithResponse call
+func ParseGetRevenueResponse(rsp *http.Response) (*GetRevenueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRevenueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Revenue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseSyncBillingResponse parses an HTTP response from a SyncBillingWithResponse call
 func ParseSyncBillingResponse(rsp *http.Response) (*SyncBillingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9876,6 +11273,39 @@ func ParseSyncBillingResponse(rsp *http.Response) (*SyncBillingResponse, error) 
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListBillingSyncsResponse parses an HTTP response from a ListBillingSyncsWithResponse call
+func ParseListBillingSyncsResponse(rsp *http.Response) (*ListBillingSyncsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBillingSyncsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListSyncRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

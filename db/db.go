@@ -45,6 +45,9 @@ type DB struct {
 	Ledger      Ledger
 	Syncs       Syncs
 	Rotations   Rotations
+	AutoSyncs   AutoSyncs
+	Differences Differences
+	Upkeep      Upkeep
 }
 
 // querier is what a pool and a transaction have in common.
@@ -108,6 +111,9 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Ledger:      Ledger{pool},
 		Syncs:       Syncs{pool},
 		Rotations:   Rotations{pool},
+		AutoSyncs:   AutoSyncs{pool},
+		Differences: Differences{pool},
+		Upkeep:      Upkeep{pool},
 	}, nil
 }
 

@@ -94,5 +94,27 @@ func fitEdition(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("make usage_daily: %w", err)
 	}
+	if !community {
+		return nil
+	}
+	return allowCompression(ctx, tx)
+}
+
+// allowCompression of events, which Upkeep carries out.
+func allowCompression(ctx context.Context, tx pgx.Tx) error {
+	var allowed bool
+	err := tx.QueryRow(ctx, `
+		select compression_enabled
+		from timescaledb_information.hypertables
+		where hypertable_schema = current_schema
+		  and hypertable_name = 'events'`).Scan(&allowed)
+	if err == nil && !allowed {
+		_, err = tx.Exec(ctx, `
+			alter table events set (
+			  timescaledb.compress, timescaledb.compress_segmentby = 'tenant_id, customer_id', timescaledb.compress_orderby = 'ts, id')`)
+	}
+	if err != nil {
+		return fmt.Errorf("allow compression of events: %w", err)
+	}
 	return nil
 }

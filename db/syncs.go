@@ -55,6 +55,54 @@ func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid
 	return nil
 }
 
+// RequestOnce is Request for who wants the customer synced in any case: a
+// request that is open already will do.
+func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("request sync: %w", err)
+	}
+	_, err = s.pool.Exec(ctx, `
+		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
+		select @tenant, @id, @customer, 'schedule', @actor, @now
+		where not exists (
+		  select
+		  from billing_syncs
+		  where tenant_id = @tenant
+		    and customer_id = @customer
+		    and status in ('requested', 'running'))`, pgx.NamedArgs{
+		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler, "now": metering.Instant(now),
+	})
+	if err != nil {
+		return fmt.Errorf("request sync: %w", coded(err))
+	}
+	return nil
+}
+
+// Record keeps a sync that nobody had to ask for and that has succeeded.
+func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("record sync: %w", err)
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, status, requested_at, started_at, finished_at)
+			values (@tenant, @id, @customer, 'schedule', @actor, 'succeeded', @began, @began, @now)`, pgx.NamedArgs{
+			"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler,
+			"began": metering.Instant(began), "now": metering.Instant(now),
+		}); err != nil {
+			return err
+		}
+		a.Syncs = []uuid.UUID{id}
+		return explain(ctx, tx, tenant, a)
+	})
+	if err != nil {
+		return fmt.Errorf("record sync: %w", err)
+	}
+	return nil
+}
+
 // Pass is one reading of a customer's totals, and the requests that it answers.
 type Pass struct {
 	Syncs []uuid.UUID
@@ -114,24 +162,8 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		}); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			insert into billing_sync_entries (tenant_id, sync_id, entry_id)
-			select e.tenant_id, s.id, e.id
-			from billing_entries e
-			cross join unnest($3::uuid[]) s (id)
-			where e.tenant_id = $1
-			  and e.snapshot_id = any($2)
-			on conflict do nothing`, tenant, a.Snapshots, a.Syncs); err != nil {
+		if err := explain(ctx, tx, tenant, a); err != nil {
 			return err
-		}
-		for _, skipped := range a.Skipped {
-			if _, err := tx.Exec(ctx, `
-				insert into billing_sync_skips (tenant_id, sync_id, meter_id, reason)
-				select $1, s.id, $3, $4
-				from unnest($2::uuid[]) s (id)
-				on conflict do nothing`, tenant, a.Syncs, skipped.MeterID, skipped.Reason); err != nil {
-				return err
-			}
 		}
 		return tx.QueryRow(ctx, `
 			select exists (
@@ -145,6 +177,30 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		return false, fmt.Errorf("finish sync: %w", err)
 	}
 	return more, nil
+}
+
+// explain keeps what answers the syncs: entries, and the meters left out.
+func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer) error {
+	if _, err := tx.Exec(ctx, `
+		insert into billing_sync_entries (tenant_id, sync_id, entry_id)
+		select e.tenant_id, s.id, e.id
+		from billing_entries e
+		cross join unnest($3::uuid[]) s (id)
+		where e.tenant_id = $1
+		  and e.snapshot_id = any($2)
+		on conflict do nothing`, tenant, a.Snapshots, a.Syncs); err != nil {
+		return err
+	}
+	for _, skipped := range a.Skipped {
+		if _, err := tx.Exec(ctx, `
+			insert into billing_sync_skips (tenant_id, sync_id, meter_id, reason)
+			select $1, s.id, $3, $4
+			from unnest($2::uuid[]) s (id)
+			on conflict do nothing`, tenant, a.Syncs, skipped.MeterID, skipped.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const syncColumns = `id, customer_id, trigger, status, problem, requested_at, started_at, finished_at`
@@ -213,6 +269,36 @@ func (s Syncs) skipped(ctx context.Context, tenant metering.TenantID, sync uuid.
 		err = row.Scan(&k.MeterID, &k.MeterSlug, &k.Reason)
 		return k, err
 	})
+}
+
+// SyncFilter picks syncs. Zero fields do not restrict.
+type SyncFilter struct {
+	Customer metering.CustomerID
+	Status   metering.SyncStatus
+	Before   uuid.UUID // the last one of the page before
+}
+
+// List returns up to limit syncs, newest first, without their entries.
+func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) ([]metering.Sync, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+syncColumns+`
+		from billing_syncs
+		where tenant_id = @tenant
+		  and (@customer = 0 or customer_id = @customer)
+		  and (@status = '' or status = @status)
+		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or id < @before::uuid)
+		order by id desc
+		limit @limit`, pgx.NamedArgs{
+		"tenant": tenant, "customer": int64(f.Customer), "status": string(f.Status), "before": f.Before, "limit": limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list syncs: %w", coded(err))
+	}
+	syncs, err := pgx.CollectRows(rows, scanSync)
+	if err != nil {
+		return nil, fmt.Errorf("list syncs: %w", coded(err))
+	}
+	return syncs, nil
 }
 
 // OpenSyncs is a customer with requests that nobody has answered.

@@ -42,3 +42,13 @@ func (s Tenants) Get(ctx context.Context, tenant metering.TenantID) (t metering.
 	err = s.pool.QueryRow(ctx, `select `+tenantColumns+` from tenants t where t.id = $1`, tenant).Scan(tenantFields(&t)...)
 	return t, coded(err)
 }
+
+// After lists up to limit tenants with an id above after.
+func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) ([]metering.TenantID, error) {
+	rows, err := s.pool.Query(ctx, `select id from tenants where id > $1 order by id limit $2`, after, limit)
+	if err != nil {
+		return nil, coded(err)
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	return tenants, coded(err)
+}

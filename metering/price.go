@@ -69,11 +69,15 @@ var minorDigits = map[string]int32{
 // minor unit, half to even. It is applied once per meter line; totals add
 // rounded lines.
 func RoundMoney(amount Decimal, currency string) Decimal {
-	digits, ok := minorDigits[currency]
-	if !ok {
-		digits = 2
+	return amount.Round(MinorDigits(currency))
+}
+
+// MinorDigits is how many digits the currency's minor unit has.
+func MinorDigits(currency string) int32 {
+	if digits, ok := minorDigits[currency]; ok {
+		return digits
 	}
-	return amount.Round(digits)
+	return 2
 }
 
 // ValidCurrency checks the form of an ISO 4217 code.

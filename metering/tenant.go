@@ -109,6 +109,9 @@ type Actor string
 // Operator is whoever runs the odometer command itself.
 const Operator Actor = "operator"
 
+// Scheduler is the service itself, when it is time.
+const Scheduler Actor = "schedule"
+
 // APIKey is a credential's record; the key itself is shown once and not kept.
 type APIKey struct {
 	ID         KeyID

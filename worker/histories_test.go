@@ -17,6 +17,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	sdkworker "go.temporal.io/sdk/worker"
 
@@ -38,6 +39,8 @@ func TestHistories(t *testing.T) {
 		require.NoError(t, err)
 	}
 	past := dbtest.Meter(t, s.store, s.tenant, "canary-slug", "canary-type")
+	_, err := s.connect().Exec(t.Context(), `update customers set created_at = now() - interval '40 days' where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
 	require.Equal(t, metering.Filling, past.Generation.Status)
 	s.work()
 
@@ -90,6 +93,18 @@ func TestHistories(t *testing.T) {
 	rotated, err := s.store.Rotations.Get(t.Context(), s.tenant, rotation.ID)
 	require.NoError(t, err)
 	require.Equal(t, metering.RotationActivated, rotated.Status)
+
+	s.useAll(3)
+	s.behave(`{"status":422,"times":1}`)
+	s.schedule()
+	auto := s.trigger()
+	keep("auto_sync_one_fails_on_its_own", auto)
+	for name, run := range map[string]any{"maintain": workflows.Maintain, "audit_usage": workflows.AuditUsage, "close_period": workflows.ClosePeriod} {
+		args := map[string][]any{"audit_usage": {workflows.AuditUsageInput{}}, "close_period": {workflows.ClosePeriodInput{TenantID: s.tenant}}}[name]
+		_, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-" + name, TaskQueue: workflows.TaskQueue}, run, args...)
+		require.NoError(t, err)
+		keep(name, "test-"+name)
+	}
 
 	replayer := sdkworker.NewWorkflowReplayer()
 	for _, workflow := range workflows.All() {

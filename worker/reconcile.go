@@ -16,7 +16,15 @@ const (
 // reconcile starts, now and then, what the database says is unfinished and
 // nobody is working on: its run was terminated, or its start never arrived.
 func reconcile(ctx context.Context, config Config) {
+	distrusted := true // whatever has happened to the schedules while no worker was there
 	for ctx.Err() == nil {
+		if err := applySchedules(ctx, config, distrusted); err != nil {
+			if ctx.Err() == nil {
+				config.Log.WarnContext(ctx, "schedules do not follow their settings", "error", err)
+			}
+		} else {
+			distrusted = false
+		}
 		if err := reconcileOnce(ctx, config, time.Now()); err != nil && ctx.Err() == nil {
 			config.Log.WarnContext(ctx, "reconciliation failed", "error", err)
 		}
@@ -43,6 +51,30 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 	}
 	for _, o := range open {
 		if err := workflows.RestartSyncCustomer(ctx, config.Temporal, o.Tenant, o.Customer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applySchedules makes the schedules follow the database: those of tenants
+// whose settings have changed, or all of them.
+func applySchedules(ctx context.Context, config Config, all bool) error {
+	if all {
+		if err := workflows.EnsureSchedules(ctx, config.Temporal); err != nil {
+			return err
+		}
+	}
+	list, err := config.Store.AutoSyncs.ToApply(ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		setPaused := a.AppliedAt == nil // the tenant's latest word; otherwise the operators' stands
+		if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
+			return err
+		}
+		if err := config.Store.AutoSyncs.Applied(ctx, a.Tenant.ID, a.AutoSync); err != nil {
 			return err
 		}
 	}

@@ -61,6 +61,7 @@ func Run(ctx context.Context, config Config) error {
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
 	calls.RegisterActivity(do.DeliverSnapshot)
+	calls.RegisterActivity(do.SyncChunk)
 
 	if err := errors.Join(main.Start(), calls.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)

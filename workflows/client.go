@@ -34,6 +34,13 @@ func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID)
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
 }
 
+// AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
+// begin with.
+func AutoSyncID(tenant metering.TenantID) string { return fmt.Sprintf("auto-sync/%d", tenant) }
+
+// ClosePeriodID is the workflow id of the closing of a tenant's periods.
+func ClosePeriodID(tenant metering.TenantID) string { return fmt.Sprintf("close-period/%d", tenant) }
+
 // RotateAPIKeyID is the workflow id of a rotation.
 func RotateAPIKeyID(tenant metering.TenantID, rotation metering.RotationID) string {
 	return fmt.Sprintf("rotate-key/%d/%d", tenant, rotation)
@@ -46,15 +53,12 @@ func RotateAPIKeyID(tenant metering.TenantID, rotation metering.RotationID) stri
 func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
 	input := SyncCustomerInput{TenantID: tenant, CustomerID: customer}
 	options := client.StartWorkflowOptions{
-		ID:            SyncCustomerID(tenant, customer),
-		TaskQueue:     TaskQueue,
-		StaticSummary: fmt.Sprintf("Sync the usage of %s", customer),
-		StaticDetails: fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored snapshot at a time. "+
-			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
-		TypedSearchAttributes: attributesOf(tenant,
-			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)),
-			outcomeAttribute.ValueSet(running)),
-		Priority: temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
+		ID:                    SyncCustomerID(tenant, customer),
+		TaskQueue:             TaskQueue,
+		StaticSummary:         syncSummary(customer),
+		StaticDetails:         syncDetails(tenant, customer),
+		TypedSearchAttributes: syncAttributes(tenant, customer, trigger),
+		Priority:              temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
 	}
 	if trigger != metering.Manual {
 		options.Priority.PriorityKey = background
@@ -64,6 +68,20 @@ func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 		_, err := c.SignalWithStartWorkflow(ctx, options.ID, syncRequested, nil, options, SyncCustomer, input)
 		return err
 	})
+}
+
+func syncSummary(customer metering.CustomerID) string {
+	return fmt.Sprintf("Sync the usage of %s", customer)
+}
+
+func syncDetails(tenant metering.TenantID, customer metering.CustomerID) string {
+	return fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored snapshot at a time. "+
+		"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer)
+}
+
+func syncAttributes(tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) temporal.SearchAttributes {
+	return attributesOf(tenant, customerAttribute.ValueSet(customer.String()),
+		triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running))
 }
 
 // RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for

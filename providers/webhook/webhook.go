@@ -45,6 +45,17 @@ type Answer struct {
 	RetryAfter time.Duration // 0 when it did not ask for patience
 }
 
+// AboutMessage says whether a refusal is of this one message: another may be
+// taken. What is wrong with the address or the secret concerns all.
+func (a Answer) AboutMessage() bool {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusProxyAuthRequired, http.StatusGone:
+		return false
+	}
+	return a.Status >= 400 && a.Status < 500
+}
+
 // CheckSecret names the rule of Standard Webhooks that a signing secret breaks.
 func CheckSecret(location, secret string) error {
 	encoded, ok := strings.CutPrefix(secret, secretPrefix)

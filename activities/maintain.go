@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// MakeChunks prepares the database for the events of the coming weeks.
+func (a *Activities) MakeChunks(ctx context.Context) error {
+	defer alive(ctx)()
+	return a.store.Upkeep.MakeChunks(ctx, a.now())
+}
+
+// sweptAtOnce is how many request ids one statement forgets.
+const sweptAtOnce = 10_000
+
+// SweepRequestIDs forgets the ids of signed requests that are too old to be
+// accepted again.
+func (a *Activities) SweepRequestIDs(ctx context.Context) error {
+	defer alive(ctx)()
+	for {
+		removed, err := a.store.RequestIDs.Sweep(ctx, a.now(), sweptAtOnce)
+		if err != nil || removed < sweptAtOnce {
+			return err
+		}
+	}
+}
+
+// RefreshDaily brings the second count of usage up to date and compresses old
+// events, where the database's edition has either.
+func (a *Activities) RefreshDaily(ctx context.Context) error {
+	defer alive(ctx)()
+	_, err := a.store.Upkeep.Refresh(ctx, a.now())
+	return err
+}
+
+// patienceWithStarts is how long a row may wait for the start of its workflow.
+const patienceWithStarts = time.Minute
+
+// UnfinishedResult is what the database says is unfinished.
+type UnfinishedResult struct {
+	Syncs     []BeginSyncInput    `json:"syncs"`     // customers with requests that nobody has answered
+	Backfills []BackfillInput     `json:"backfills"` // generations whose past is not counted
+	Closing   []metering.TenantID `json:"closing"`   // tenants with periods that are due
+}
+
+// Unfinished lists at most limit of each.
+func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResult, error) {
+	defer alive(ctx)()
+	open, err := a.store.Syncs.Open(ctx, a.now().Add(-patienceWithStarts))
+	if err != nil {
+		return UnfinishedResult{}, err
+	}
+	filling, err := a.store.Backfills.Filling(ctx)
+	if err != nil {
+		return UnfinishedResult{}, err
+	}
+	var result UnfinishedResult
+	for _, o := range open[:min(limit, len(open))] {
+		result.Syncs = append(result.Syncs, BeginSyncInput{o.Tenant, o.Customer})
+	}
+	for _, f := range filling[:min(limit, len(filling))] {
+		result.Backfills = append(result.Backfills, BackfillInput{f.Tenant, f.Generation})
+	}
+	result.Closing, err = a.store.Ledger.DueTenants(ctx, a.now())
+	result.Closing = result.Closing[:min(limit, len(result.Closing))]
+	return result, err
+}
+
+// AuditTenantsInput asks for a page of tenants.
+type AuditTenantsInput struct {
+	After metering.TenantID `json:"after"`
+}
+
+// AuditTenantsResult is what the audit of a page of tenants found. The next
+// page begins after Last; 0: there is none.
+type AuditTenantsResult struct {
+	Tenants     int               `json:"tenants"`
+	Differences int               `json:"differences"`
+	Last        metering.TenantID `json:"last"`
+}
+
+const (
+	tenantsPerAudit = 20
+	daysPerAudit    = 7
+)
+
+// AuditTenants compares the rollups of each tenant's last finished days with
+// their second count and keeps the differences that remain.
+func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
+	defer alive(ctx)()
+	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)
+	if err != nil {
+		return AuditTenantsResult{}, err
+	}
+	var result AuditTenantsResult
+	today := a.now().UTC().Truncate(24 * time.Hour)
+	for _, tenant := range tenants {
+		for back := 1; back <= daysPerAudit; back++ {
+			day := today.AddDate(0, 0, -back)
+			found, err := a.store.Differences.Audit(ctx, tenant, day, a.now())
+			if err != nil {
+				return AuditTenantsResult{}, err
+			}
+			if found > 0 {
+				activity.GetLogger(ctx).Error("rollups and events differ", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
+				activity.GetMetricsHandler(ctx).Counter("odometer_usage_differences").Inc(int64(found))
+			}
+			result.Differences += found
+		}
+		result.Tenants++
+	}
+	if len(tenants) == tenantsPerAudit {
+		result.Last = tenants[len(tenants)-1]
+	}
+	return result, nil
+}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+type autoSync struct {
+	Enabled   bool              `json:"enabled"`
+	Interval  metering.Interval `json:"interval" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+	Paused    bool              `json:"paused" doc:"Also by an operator, in the Temporal UI"`
+	AppliedAt *time.Time        `json:"applied_at" doc:"Since when the schedule follows these settings; null: it will shortly"`
+	NextRuns  []time.Time       `json:"next_runs"`
+	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Newest first"`
+}
+
+type autoSyncRun struct {
+	WorkflowID string    `json:"workflow_id"`
+	StartedAt  time.Time `json:"started_at"`
+}
+
+type autoSyncOutput struct{ Body autoSync }
+
+func (s *server) getAutoSync(ctx context.Context, _ *struct{}) (*autoSyncOutput, error) {
+	settings, err := s.Store.AutoSyncs.Get(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.showAutoSync(ctx, settings), nil
+}
+
+// showAutoSync adds what Temporal says; where it does not answer, the settings
+// are still what they are.
+func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *autoSyncOutput {
+	out := &autoSyncOutput{autoSync{
+		Enabled: settings.Enabled, Interval: settings.Every, Paused: settings.Paused, AppliedAt: settings.AppliedAt,
+		NextRuns: []time.Time{}, LastRuns: []autoSyncRun{},
+	}}
+	if !settings.Enabled || settings.AppliedAt == nil {
+		return out
+	}
+	state, err := workflows.DescribeAutoSync(ctx, s.Temporal, settings.TenantID)
+	if err != nil {
+		s.Log.WarnContext(ctx, "describe auto-sync", "error", err)
+		return out
+	}
+	out.Body.Paused = state.Paused
+	out.Body.NextRuns = append(out.Body.NextRuns, state.Next...)
+	for _, run := range state.Last {
+		out.Body.LastRuns = append([]autoSyncRun{{run.WorkflowID, run.StartedAt}}, out.Body.LastRuns...)
+	}
+	return out
+}
+
+type saveAutoSyncInput struct {
+	Body struct {
+		Enabled  bool              `json:"enabled"`
+		Interval metering.Interval `json:"interval" maxLength:"255" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+		Paused   bool              `json:"paused,omitempty"`
+	}
+}
+
+// saveAutoSync keeps the settings, which then hold; the schedule follows at
+// once, or as soon as Temporal answers.
+func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*autoSyncOutput, error) {
+	if err := in.Body.Interval.Validate("body.interval"); err != nil {
+		return nil, err
+	}
+	who := principalOf(ctx)
+	saved, err := s.Store.AutoSyncs.Save(ctx, who.Tenant.ID, who.Actor,
+		metering.AutoSync{Enabled: in.Body.Enabled, Every: in.Body.Interval, Paused: in.Body.Paused}, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := workflows.ApplyAutoSync(ctx, s.Temporal, who.Tenant, saved, true); err != nil {
+		s.Log.WarnContext(ctx, "apply auto-sync: the worker will", "error", err)
+		return s.showAutoSync(ctx, saved), nil
+	}
+	if err := s.Store.AutoSyncs.Applied(ctx, who.Tenant.ID, saved); err != nil {
+		return nil, err
+	}
+	saved.AppliedAt = &saved.UpdatedAt
+	return s.showAutoSync(ctx, saved), nil
+}
+
+type triggerAutoSyncOutput struct{ Status int }
+
+// triggerAutoSync begins a run now.
+func (s *server) triggerAutoSync(ctx context.Context, _ *struct{}) (*triggerAutoSyncOutput, error) {
+	settings, err := s.Store.AutoSyncs.Get(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !settings.Enabled {
+		return nil, metering.Errorf(metering.CodeConflict, "Auto-Sync is off; PUT /v1/billing/auto-sync turns it on")
+	}
+	if err := workflows.TriggerAutoSync(ctx, s.Temporal, settings.TenantID); err != nil {
+		return nil, err
+	}
+	return &triggerAutoSyncOutput{http.StatusAccepted}, nil
+}

@@ -1,0 +1,141 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type shownAutoSync struct {
+	Enabled   bool
+	Interval  string
+	Paused    bool
+	AppliedAt *time.Time  `json:"applied_at"`
+	NextRuns  []time.Time `json:"next_runs"`
+	LastRuns  []struct {
+		WorkflowID string `json:"workflow_id"`
+	} `json:"last_runs"`
+}
+
+func (b *bundle) autoSync(t *testing.T, method, body string) (shown shownAutoSync) {
+	t.Helper()
+	a := b.send(t, method, "/v1/billing/auto-sync", body)
+	require.Equal(t, 200, a.status, a.body)
+	require.NoError(t, json.Unmarshal([]byte(a.body), &shown))
+	return shown
+}
+
+func TestAutoSyncFollowsItsSettings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, shownAutoSync{Interval: "hourly", NextRuns: []time.Time{}, LastRuns: b.autoSync(t, http.MethodGet, "").LastRuns}, b.autoSync(t, http.MethodGet, ""))
+	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 409, "conflict")
+	b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"interval":"now and then"}`).problem(t, 422, "invalid")
+
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"*/15 8-18 * * 1-5"}`)
+	require.True(t, saved.Enabled)
+	require.NotNil(t, saved.AppliedAt)
+	require.Len(t, saved.NextRuns, 1)
+	require.Equal(t, 202, b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").status)
+	require.Len(t, b.autoSync(t, http.MethodGet, "").LastRuns, 1)
+	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily","paused":true}`).Paused)
+	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"interval":"daily"}`).Enabled)
+	require.Empty(t, b.temporal.schedules.all)
+}
+
+func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.temporal.down.Store(true)
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`)
+	require.True(t, saved.Enabled)
+	require.Nil(t, saved.AppliedAt)
+	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 503, "unavailable")
+	list, err := b.store.AutoSyncs.ToApply(t.Context(), false)
+	require.NoError(t, err)
+	found := false
+	for _, a := range list {
+		found = found || a.Tenant.ID == b.tenant.ID
+	}
+	require.True(t, found, "the worker will")
+}
+
+func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
+	t.Parallel()
+	b, other := setup(t), setup(t)
+	for _, x := range []*bundle{b, other} {
+		c := dbtest.Customer(t, x.store, x.tenant.ID, "acme")
+		_, err := x.store.Providers.Save(t.Context(), x.tenant.ID, metering.Operator, metering.Provider{
+			Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+		})
+		require.NoError(t, err)
+		for range 3 {
+			_, err := x.store.Syncs.Request(t.Context(), x.tenant.ID, metering.Operator, c.ID, metering.Manual, time.Now())
+			require.NoError(t, err)
+		}
+	}
+	type page struct {
+		Data          []struct{ ID string }
+		HasMore       bool    `json:"has_more"`
+		NextPageToken *string `json:"next_page_token"`
+	}
+	read := func(query string) (p page) {
+		a := b.send(t, http.MethodGet, "/v1/billing/syncs?"+query, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+		return p
+	}
+	all := read("customer=acme")
+	require.Len(t, all.Data, 3)
+	first := read("page_size=2&status=requested")
+	require.Equal(t, all.Data[:2], first.Data)
+	require.True(t, first.HasMore)
+	second := read("page_size=2&status=requested&page_token=" + *first.NextPageToken)
+	require.Equal(t, all.Data[2:], second.Data)
+	require.Empty(t, read("status=failed").Data)
+	b.send(t, http.MethodGet, "/v1/billing/syncs?customer=nobody", "").problem(t, 404, "not_found")
+}
+
+func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
+	_, err := b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator, metering.Price{
+		MeterID: meter.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
+	})
+	require.NoError(t, err)
+	_, err = b.writer.Ingest(t.Context(), b.tenant.ID, []metering.Event{
+		dbtest.Event(t, "call", "acme", time.Now(), "141.75", "", ""), dbtest.Event(t, "call", "globex", time.Now(), "1", "", ""),
+	})
+	require.NoError(t, err)
+	_, err = b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+	})
+	require.NoError(t, err)
+	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, time.Now())
+	require.NoError(t, err)
+
+	a := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "")
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `"frozen_at":null`)
+	require.Contains(t, a.body, `"usage":141.75`)
+	require.Contains(t, a.body, `"amount":10.21`)
+
+	a = b.send(t, http.MethodGet, "/v1/billing/revenue?months=2", "")
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `"amount":20.21,"customers":2`)
+	require.Contains(t, a.body, `"currency":"USD"`)
+	require.Contains(t, a.body, "invoiced amounts may differ because of proration, discounts or credits at the provider")
+
+	a = b.send(t, http.MethodGet, "/v1/billing/differences", "")
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `"data":[]`)
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type listPeriodsInput struct {
+	Paging
+	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+}
+
+type billingPeriod struct {
+	Start    time.Time    `json:"start"`
+	End      time.Time    `json:"end"`
+	DueAt    time.Time    `json:"due_at" doc:"When it is to be frozen: its end and the grace"`
+	FrozenAt *time.Time   `json:"frozen_at" doc:"Since when its figures do not change any more; null: they do"`
+	Lines    []periodLine `json:"lines"`
+}
+
+type periodLine struct {
+	MeterID      string           `json:"meter_id"`
+	MeterSlug    string           `json:"meter_slug"`
+	Usage        metering.Decimal `json:"usage" doc:"So far; of a frozen period, what it was frozen at"`
+	EventCount   int64            `json:"event_count"`
+	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
+	Amount       metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
+	Currency     string           `json:"currency"`
+	Billed       bool             `json:"billed" doc:"Whether the provider acknowledged it when it was frozen"`
+	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the freeze"`
+	LateAmount   metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
+}
+
+type listPeriodsOutput struct{ Body List[billingPeriod] }
+
+type periodCursor struct {
+	Before time.Time `json:"before"`
+}
+
+// listPeriods shows a customer's chain of billing periods, newest first.
+func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPeriodsOutput, error) {
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, err
+	}
+	cursor := periodCursor{Before: s.Now().AddDate(1, 0, 0)}
+	if err := s.readPageToken(ctx, in.PageToken, &cursor); err != nil {
+		return nil, err
+	}
+	size := min(in.PageSize, maxPeriods)
+	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, cursor.Before, size+1)
+	if err != nil {
+		return nil, err
+	}
+	return &listPeriodsOutput{listOf(ctx, s, periods, size, showPeriod,
+		func(p metering.PeriodStatement) periodCursor { return periodCursor{p.Start} })}, nil
+}
+
+// maxPeriods on a page: each costs a few reads.
+const maxPeriods = 100
+
+func showPeriod(p metering.PeriodStatement) billingPeriod {
+	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.DueAt.UTC(), FrozenAt: p.FrozenAt, Lines: []periodLine{}}
+	for _, l := range p.Lines {
+		shown.Lines = append(shown.Lines, periodLine{
+			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.EventCount, PriceVersion: l.Price,
+			Amount: l.Charge, Currency: l.Currency, Billed: l.Billed, LateUsage: l.LateUsage, LateAmount: l.LateCharge,
+		})
+	}
+	return shown
+}
+
+type revenueInput struct {
+	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"How many months, the current one included"`
+}
+
+type revenueOutput struct {
+	Body struct {
+		Data   []monthlyRevenue `json:"data"`
+		Caveat string           `json:"caveat"`
+	}
+}
+
+type monthlyRevenue struct {
+	Month     string           `json:"month" example:"2026-11" doc:"In the tenant's time zone"`
+	Currency  string           `json:"currency"`
+	Amount    metering.Decimal `json:"amount"`
+	Customers int64            `json:"customers" doc:"That had usage in the month"`
+}
+
+// revenue estimates what the tenant's months come to.
+func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput, error) {
+	tenant := principalOf(ctx).Tenant
+	now := s.Now().In(tenant.Location())
+	first := time.Date(now.Year(), now.Month()-time.Month(in.Months-1), 1, 12, 0, 0, 0, tenant.Location())
+	months, err := s.Store.Ledger.Revenue(ctx, tenant.ID, metering.Range{Start: first, End: now})
+	if err != nil {
+		return nil, err
+	}
+	out := new(revenueOutput)
+	out.Body.Data, out.Body.Caveat = []monthlyRevenue{}, metering.Caveat
+	for _, m := range months {
+		out.Body.Data = append(out.Body.Data, monthlyRevenue{m.Month.In(tenant.Location()).Format("2006-01"), m.Currency, m.Amount, m.Customers})
+	}
+	return out, nil
+}
+
+type listDifferencesOutput struct{ Body List[usageDifference] }
+
+type usageDifference struct {
+	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
+	CustomerExternalID *string          `json:"customer_external_id"`
+	MeterID            string           `json:"meter_id"`
+	MeterSlug          string           `json:"meter_slug"`
+	Day                string           `json:"day" format:"date" doc:"UTC"`
+	Total              metering.Decimal `json:"total" doc:"What totals are made of"`
+	TotalCount         int64            `json:"total_count"`
+	Events             metering.Decimal `json:"events" doc:"What the events add up to"`
+	EventCount         int64            `json:"event_count"`
+	FoundAt            time.Time        `json:"found_at"`
+}
+
+const maxDifferences = 1000
+
+// listDifferences shows where the daily audit found that totals and events
+// disagree. The list is empty unless something is wrong with the service.
+func (s *server) listDifferences(ctx context.Context, _ *struct{}) (*listDifferencesOutput, error) {
+	found, err := s.Store.Differences.List(ctx, principalOf(ctx).Tenant.ID, maxDifferences)
+	if err != nil {
+		return nil, err
+	}
+	out := &listDifferencesOutput{List[usageDifference]{Data: []usageDifference{}}}
+	for _, d := range found {
+		out.Body.Data = append(out.Body.Data, showDifference(d))
+	}
+	return out, nil
+}
+
+func showDifference(d db.Difference) usageDifference {
+	shown := usageDifference{
+		MeterID: d.MeterID.String(), MeterSlug: d.MeterSlug, Day: d.Day.Format(time.DateOnly), Total: d.RollupSum, TotalCount: d.RollupCount,
+		Events: d.EventSum, EventCount: d.EventCount, FoundAt: d.FoundAt.UTC(),
+	}
+	if d.CustomerID != metering.WholeTenant {
+		id := d.CustomerID.String()
+		shown.CustomerID, shown.CustomerExternalID = &id, &d.ExternalID
+	}
+	return shown
+}

@@ -1,0 +1,96 @@
+package api_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	temporal "go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/temporal"
+)
+
+// fakeSchedules keeps schedules in memory, or does not answer.
+type fakeSchedules struct {
+	temporal.ScheduleClient
+	mu   sync.Mutex
+	fake *fakeTemporal
+	all  map[string]*temporal.ScheduleDescription
+}
+
+func (f *fakeTemporal) ScheduleClient() temporal.ScheduleClient { return &f.schedules }
+
+func (s *fakeSchedules) Create(_ context.Context, options temporal.ScheduleOptions) (temporal.ScheduleHandle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fake.down.Load() {
+		return nil, errDown
+	}
+	if s.all[options.ID] != nil {
+		return nil, sdk.ErrScheduleAlreadyRunning
+	}
+	s.all[options.ID] = &temporal.ScheduleDescription{
+		Schedule: temporal.Schedule{State: &temporal.ScheduleState{Paused: options.Paused}},
+		Info:     temporal.ScheduleInfo{NextActionTimes: []time.Time{time.Now().Add(time.Hour)}},
+	}
+	return nil, nil
+}
+
+func (s *fakeSchedules) GetHandle(_ context.Context, id string) temporal.ScheduleHandle {
+	return &fakeHandle{schedules: s, id: id}
+}
+
+type fakeHandle struct {
+	temporal.ScheduleHandle
+	schedules *fakeSchedules
+	id        string
+}
+
+// change runs fn on the schedule.
+func (h *fakeHandle) change(fn func(*temporal.ScheduleDescription)) error {
+	h.schedules.mu.Lock()
+	defer h.schedules.mu.Unlock()
+	if h.schedules.fake.down.Load() {
+		return errDown
+	}
+	schedule := h.schedules.all[h.id]
+	if schedule == nil {
+		return serviceerror.NewNotFound("no such schedule")
+	}
+	fn(schedule)
+	return nil
+}
+
+func (h *fakeHandle) Delete(context.Context) error {
+	return h.change(func(*temporal.ScheduleDescription) { delete(h.schedules.all, h.id) })
+}
+
+func (h *fakeHandle) Update(_ context.Context, options temporal.ScheduleUpdateOptions) error {
+	return h.change(func(d *temporal.ScheduleDescription) {
+		if update, err := options.DoUpdate(temporal.ScheduleUpdateInput{Description: *d}); err == nil {
+			d.Schedule = *update.Schedule
+		}
+	})
+}
+
+func (h *fakeHandle) Pause(context.Context, temporal.SchedulePauseOptions) error {
+	return h.change(func(d *temporal.ScheduleDescription) { d.Schedule.State.Paused = true })
+}
+
+func (h *fakeHandle) Unpause(context.Context, temporal.ScheduleUnpauseOptions) error {
+	return h.change(func(d *temporal.ScheduleDescription) { d.Schedule.State.Paused = false })
+}
+
+func (h *fakeHandle) Trigger(context.Context, temporal.ScheduleTriggerOptions) error {
+	return h.change(func(d *temporal.ScheduleDescription) {
+		d.Info.RecentActions = append(d.Info.RecentActions, temporal.ScheduleActionResult{
+			ActualTime: time.Now(), StartWorkflowResult: &temporal.ScheduleWorkflowExecution{WorkflowID: h.id + "-run"},
+		})
+	})
+}
+
+func (h *fakeHandle) Describe(context.Context) (*temporal.ScheduleDescription, error) {
+	var described temporal.ScheduleDescription
+	err := h.change(func(d *temporal.ScheduleDescription) { described = *d })
+	return &described, err
+}

@@ -1,0 +1,181 @@
+package worker_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// fleetSize is small enough for every test run; AUTO_SYNC_CUSTOMERS=10000
+// measures what was promised.
+func fleetSize(t *testing.T) int {
+	text := os.Getenv("AUTO_SYNC_CUSTOMERS")
+	if text == "" {
+		return 400
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+// useAll sends an event of each of the first so many customers.
+func (s *system) useAll(customers int) {
+	s.Helper()
+	for begin := 0; begin < customers; begin += 1000 {
+		var events []metering.Event
+		for i := begin; i < min(begin+1000, customers); i++ {
+			events = append(events, dbtest.Event(s, "api_call", fmt.Sprintf("customer-%d", i), time.Now(), "1", "", ""))
+		}
+		_, err := s.writer.Ingest(s.Context(), s.tenant, events)
+		require.NoError(s, err)
+	}
+}
+
+// schedule turns Auto-Sync on, at a time that does not come during the test.
+func (s *system) schedule() {
+	s.Helper()
+	settings, err := s.store.AutoSyncs.Save(s.Context(), s.tenant, metering.Operator,
+		metering.AutoSync{Enabled: true, Every: "0 0 29 2 *"}, time.Now())
+	require.NoError(s, err)
+	tenant, err := s.store.Tenants.Get(s.Context(), s.tenant)
+	require.NoError(s, err)
+	require.NoError(s, workflows.ApplyAutoSync(s.Context(), s.temporal, tenant, settings, true))
+}
+
+// trigger runs the schedule once and returns the run's workflow id.
+func (s *system) trigger() (id string) {
+	s.Helper()
+	before, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
+	require.NoError(s, err)
+	require.NoError(s, workflows.TriggerAutoSync(s.Context(), s.temporal, s.tenant))
+	dbtest.Eventually(s, 30*time.Second, func() error {
+		now, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
+		if err == nil && len(now.Last) == len(before.Last) {
+			err = fmt.Errorf("no run has begun")
+		}
+		if err == nil {
+			id = now.Last[len(now.Last)-1].WorkflowID
+		}
+		return err
+	})
+	return id
+}
+
+// autoSync runs the schedule once and waits for its end.
+func (s *system) autoSync() (took time.Duration, result workflows.MassResult) {
+	s.Helper()
+	began := time.Now()
+	require.NoError(s, s.temporal.GetWorkflow(s.Context(), s.trigger(), "").Get(s.Context(), &result))
+	return time.Since(began), result
+}
+
+func (s *system) runs() int64 {
+	s.Helper()
+	count, err := s.temporal.CountWorkflow(s.Context(), &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: s.namespace, Query: "WorkflowType in ('AutoSync', 'SyncCustomer')",
+	})
+	require.NoError(s, err)
+	return count.GetCount()
+}
+
+func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	customers := fleetSize(t)
+	changed := customers / 100
+	s.useAll(customers)
+	s.work()
+	s.schedule()
+
+	all, result := s.autoSync()
+	require.Equal(t, customers+1, result.Sent, "and the customer without usage")
+	require.Len(t, s.billed(), customers+1)
+	require.Less(t, all, 5*time.Minute)
+	s.forget()
+	s.useAll(changed)
+	few, result := s.autoSync()
+	require.Equal(t, workflows.MassResult{Customers: changed, Sent: changed}, result)
+	require.Len(t, s.received(), changed)
+	for _, total := range s.billed() {
+		require.Equal(t, "2", total)
+	}
+	none, result := s.autoSync()
+	require.Zero(t, result)
+	t.Logf("%d customers: %s; %d of them: %s; none: %s", customers+1, all, changed, few, none)
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		if n := s.runs(); n != 3 {
+			return fmt.Errorf("%d runs", n)
+		}
+		return nil
+	})
+}
+
+func TestACustomerThatFailsOnItsOwnGetsARunOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.useAll(20)
+	s.work()
+	s.schedule()
+	s.behave(`{"status":422,"times":1}`)
+	_, result := s.autoSync()
+	require.Equal(t, 1, result.Failed)
+	require.Equal(t, 20, result.Sent)
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		open, err := s.store.Syncs.Open(t.Context(), time.Now())
+		if err == nil && len(open) > 0 {
+			err = fmt.Errorf("%d are open", len(open))
+		}
+		return err
+	})
+	require.EqualValues(t, 2, s.runs())
+	_, result = s.autoSync()
+	require.Zero(t, result, "the run of its own has sent it")
+	require.Len(t, s.billed(), 21)
+}
+
+func TestASilentProviderMakesAutoSyncWait(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.useAll(20)
+	s.work()
+	s.schedule()
+	s.behave(`{"status":503,"times":5}`)
+	_, result := s.autoSync()
+	require.Equal(t, 21, result.Sent)
+	require.Zero(t, result.Failed)
+	require.EqualValues(t, 1, s.runs())
+}
+
+func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	month := metering.CalendarPeriod(time.Now().AddDate(0, -2, 0), time.UTC)
+	_, err := s.connect().Exec(t.Context(), `update customers set created_at = $2 where tenant_id = $1`, s.tenant, month.Start.AddDate(0, 0, 5))
+	require.NoError(t, err)
+	_, err = s.writer.Ingest(t.Context(), s.tenant,
+		[]metering.Event{dbtest.Event(t, "api_call", s.customer.ExternalID, month.Start.AddDate(0, 0, 6), "3", "", "")})
+	require.NoError(t, err)
+	s.work()
+	handle := s.temporal.ScheduleClient().GetHandle(t.Context(), "maintain")
+	dbtest.Eventually(t, 30*time.Second, func() error { return handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}) })
+	conn := s.connect()
+	dbtest.Eventually(t, 60*time.Second, func() error {
+		var frozen int
+		err := conn.QueryRow(t.Context(), `select count(*) from billing_periods where tenant_id = $1 and frozen_at is not null`, s.tenant).Scan(&frozen)
+		if err == nil && frozen == 0 {
+			err = fmt.Errorf("nothing is frozen")
+		}
+		return err
+	})
+	require.NotEmpty(t, s.received())
+}

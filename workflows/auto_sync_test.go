@@ -1,0 +1,245 @@
+package workflows_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// fleet is a tenant with many customers who are due.
+type fleet struct {
+	*testsuite.TestWorkflowEnvironment
+	due      []metering.CustomerID
+	failing  map[metering.CustomerID]bool
+	synced   []metering.CustomerID
+	frozen   []metering.CustomerID
+	children []string
+	closed   int
+	sync     func() error // how the provider answers
+	open     int          // how often a freeze has to wait
+}
+
+func newFleet(t *testing.T, customers int) *fleet {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	f := &fleet{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), failing: map[metering.CustomerID]bool{}}
+	f.SetTestTimeout(time.Minute)
+	f.sync = func() error { return nil }
+	for i := range customers {
+		f.due = append(f.due, metering.CustomerID(i+1))
+	}
+	for _, w := range workflows.All() {
+		f.RegisterWorkflow(w)
+	}
+	f.RegisterActivity(do)
+	f.OnActivity(do.DueCustomers, mock.Anything, mock.Anything).Return(f.page).Maybe()
+	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(f.page).Maybe()
+	f.OnActivity(do.SyncChunk, mock.Anything, mock.Anything).Return(f.syncChunk).Maybe()
+	f.OnActivity(do.FreezeChunk, mock.Anything, mock.Anything).Return(f.freezeChunk).Maybe()
+	f.OnWorkflow(workflows.SyncCustomer, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
+		f.children = append(f.children, workflow.GetInfo(ctx).WorkflowExecution.ID)
+		return workflows.SyncCustomerResult{}, nil
+	}).Maybe()
+	return f
+}
+
+// closeElsewhere counts the runs that would close periods.
+func (f *fleet) closeElsewhere() {
+	f.OnWorkflow(workflows.ClosePeriod, mock.Anything, mock.Anything).Return(func(workflow.Context, workflows.ClosePeriodInput) (workflows.MassResult, error) {
+		f.closed++
+		return workflows.MassResult{}, nil
+	}).Maybe()
+}
+
+func (f *fleet) page(_ context.Context, in activities.DuePageInput) (activities.DuePageResult, error) {
+	var page activities.DuePageResult
+	for _, c := range f.due {
+		if c > in.After && len(page.Customers) < in.Limit {
+			page.Customers = append(page.Customers, c)
+			page.Last, page.More = c, true
+		}
+	}
+	return page, nil
+}
+
+func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (activities.SyncChunkResult, error) {
+	if err := f.sync(); err != nil {
+		return activities.SyncChunkResult{}, activities.Failure(err)
+	}
+	var result activities.SyncChunkResult
+	for _, c := range in.Customers {
+		f.synced = append(f.synced, c)
+		result.Customers++
+		if f.failing[c] {
+			result.Failed = append(result.Failed, c)
+			continue
+		}
+		result.Sent++
+	}
+	return result, nil
+}
+
+func (f *fleet) freezeChunk(_ context.Context, in activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
+	if f.open > 0 {
+		f.open--
+		return activities.FreezeChunkResult{Frozen: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
+	}
+	f.frozen = append(f.frozen, in.Customers...)
+	return activities.FreezeChunkResult{Frozen: len(in.Customers)}, nil
+}
+
+func (f *fleet) autoSync(t *testing.T) (result workflows.MassResult, err error) {
+	t.Helper()
+	f.closeElsewhere()
+	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1})
+	require.True(t, f.IsWorkflowCompleted())
+	if err := f.GetWorkflowError(); err != nil {
+		return result, err
+	}
+	return result, f.GetWorkflowResult(&result)
+}
+
+func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testing.T) {
+	f := newFleet(t, 1030)
+	f.failing[7], f.failing[1030] = true, true
+	result, err := f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, workflows.MassResult{Customers: 1030, Sent: 1028, Failed: 2}, result)
+	slices.Sort(f.synced)
+	require.Equal(t, f.due, f.synced)
+	require.ElementsMatch(t, []string{"sync-customer/1/7", "sync-customer/1/1030"}, f.children)
+	require.Equal(t, 1, f.closed, "periods that are due are closed by a run of their own")
+}
+
+func TestAutoSyncWaitsInOneRunUntilTheProviderIsBack(t *testing.T) {
+	f := newFleet(t, 60)
+	back := f.Now().Add(10 * time.Minute)
+	f.sync = func() error {
+		if f.Now().Before(back) {
+			return down()
+		}
+		return nil
+	}
+	result, err := f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, 60, result.Sent)
+	require.Empty(t, f.children)
+}
+
+func TestAutoSyncStopsAtWhatSomebodyHasToAct(t *testing.T) {
+	f := newFleet(t, 60)
+	f.sync = func() error { return metering.Errorf(metering.CodeProviderRefuse, "save another URL") }
+	_, err := f.autoSync(t)
+	require.ErrorContains(t, err, "save another URL")
+}
+
+func TestAutoSyncContinuesAsNewWhereItStands(t *testing.T) {
+	f := newFleet(t, 300)
+	f.SetContinueAsNewSuggested(true)
+	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1, After: 5})
+	require.True(t, workflow.IsContinueAsNewError(f.GetWorkflowError()), "%v", f.GetWorkflowError())
+	require.Empty(t, f.synced)
+}
+
+func (f *fleet) ask(t *testing.T, after time.Duration, name string, args ...any) {
+	f.RegisterDelayedCallback(func() {
+		f.UpdateWorkflowNoRejection(name, name, t, args...)
+	}, after)
+}
+
+func TestOperatorsPauseResumeAndHurryAutoSync(t *testing.T) {
+	f := newFleet(t, 60)
+	began, up := f.Now(), false
+	f.sync = func() error {
+		if up {
+			return nil
+		}
+		return metering.Errorf(metering.CodeProviderDown, "away")
+	}
+	f.ask(t, time.Minute, "pause")
+	f.RegisterDelayedCallback(func() { up = true }, 2*time.Minute)
+	f.RegisterDelayedCallback(func() { require.False(t, f.IsWorkflowCompleted(), "paused means that it waits") }, 59*time.Minute)
+	f.ask(t, time.Hour, "resume")
+	result, err := f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, 60, result.Sent)
+	require.GreaterOrEqual(t, f.Now().Sub(began), time.Hour)
+
+	f = newFleet(t, 1)
+	up = false
+	began = f.Now()
+	f.sync = func() error {
+		if up {
+			return nil
+		}
+		return metering.Errorf(metering.CodeProviderDown, "away")
+	}
+	f.RegisterDelayedCallback(func() { up = true }, 130*time.Second)
+	f.ask(t, 131*time.Second, "retry-now") // the next attempt by itself: at 254 seconds
+	_, err = f.autoSync(t)
+	require.NoError(t, err)
+	require.Less(t, f.Now().Sub(began), 200*time.Second)
+}
+
+func TestClosePeriodSyncsAndThenFreezes(t *testing.T) {
+	f := newFleet(t, 70)
+	f.open = 1
+	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
+	require.NoError(t, f.GetWorkflowError())
+	var result workflows.MassResult
+	require.NoError(t, f.GetWorkflowResult(&result))
+	require.Equal(t, workflows.MassResult{Customers: 71, Sent: 71, Frozen: 70}, result, "what usage has overtaken is synced again")
+	require.Len(t, f.synced, 71)
+}
+
+func TestClosePeriodLeavesWhatCannotBeFrozenAndNeedsNoProvider(t *testing.T) {
+	f := newFleet(t, 3)
+	f.open = 100
+	f.sync = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
+	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
+	require.NoError(t, f.GetWorkflowError())
+	var result workflows.MassResult
+	require.NoError(t, f.GetWorkflowResult(&result))
+	require.Equal(t, 1, result.Open)
+}
+
+func TestMaintainStartsWhatNobodyIsWorkingOnWhateverElseFails(t *testing.T) {
+	f := newFleet(t, 0)
+	f.OnActivity(do.MakeChunks, mock.Anything).Return(metering.Errorf(metering.CodeConflict, "not now"))
+	f.OnActivity(do.SweepRequestIDs, mock.Anything).Return(nil)
+	f.OnActivity(do.RefreshDaily, mock.Anything).Return(nil)
+	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{
+		Syncs:     []activities.BeginSyncInput{{TenantID: 1, CustomerID: 2}},
+		Backfills: []activities.BackfillInput{{TenantID: 1, GenerationID: 3}},
+		Closing:   []metering.TenantID{1, 2},
+	}, nil)
+	f.OnWorkflow(workflows.BackfillMeter, mock.Anything, mock.Anything).Return(workflows.BackfillMeterResult{}, nil)
+	f.closeElsewhere()
+	f.ExecuteWorkflow(workflows.Maintain)
+	require.ErrorContains(t, f.GetWorkflowError(), "not now")
+	require.Equal(t, []string{"sync-customer/1/2"}, f.children)
+	require.Equal(t, 2, f.closed)
+	f.AssertExpectations(t)
+}
+
+func TestAuditUsageGoesThroughAllTenants(t *testing.T) {
+	f := newFleet(t, 0)
+	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{}).Return(activities.AuditTenantsResult{Tenants: 20, Differences: 1, Last: 20}, nil)
+	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{After: 20}).Return(activities.AuditTenantsResult{Tenants: 3, Differences: 2}, nil)
+	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{})
+	require.NoError(t, f.GetWorkflowError())
+	var result workflows.AuditUsageResult
+	require.NoError(t, f.GetWorkflowResult(&result))
+	require.Equal(t, workflows.AuditUsageResult{Tenants: 23, Differences: 3}, result)
+}

@@ -1,0 +1,169 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	customersPerChunk = 50
+	// customersPerPage are synced at once, in chunks side by side.
+	customersPerPage = 4 * customersPerChunk
+	// pagesPerRun bounds a run's history.
+	pagesPerRun = 100
+)
+
+// MassResult is what a run over many customers did.
+type MassResult struct {
+	Customers int `json:"customers"`
+	Sent      int `json:"sent"`   // snapshots
+	Busy      int `json:"busy"`   // customers that somebody else was syncing
+	Failed    int `json:"failed"` // customers that have a run of their own now
+	Frozen    int `json:"frozen"` // periods
+	Open      int `json:"open"`   // customers with a due period that has to wait
+}
+
+// mass syncs many customers of one tenant. The customers who fail on their own
+// get runs of their own; where the provider fails, the mass waits.
+type mass struct {
+	operators
+	tenant    metering.TenantID
+	unindexed bool
+	result    MassResult
+}
+
+// chunking is for a chunk of deliveries: while the provider fails, it is tried
+// again, visibly, without an end.
+func chunking(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           ProviderTaskQueue,
+		StartToCloseTimeout: 30 * time.Minute,
+		HeartbeatTimeout:    heartbeat,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
+		Summary:             summary,
+	})
+}
+
+// sync brings a page of customers up to date. Its error says what an operator
+// has to do before anybody can be synced.
+func (m *mass) sync(ctx workflow.Context, customers []metering.CustomerID) error {
+	left := slices.Collect(slices.Chunk(customers, customersPerChunk))
+	for len(left) > 0 {
+		if err := m.awaitResume(ctx); err != nil {
+			return err
+		}
+		undone, err := m.try(ctx, left)
+		if err != nil {
+			return err
+		}
+		left = undone
+	}
+	return nil
+}
+
+// try syncs chunks side by side until all are done or an operator asks for
+// something; then it returns those that are not.
+func (m *mass) try(ctx workflow.Context, chunks [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
+	m.forget()
+	trying, stop := workflow.WithCancel(ctx)
+	defer stop()
+	futures := make([]workflow.Future, len(chunks))
+	asked := false
+	waiting := workflow.NewSelector(ctx).AddReceive(m.asked, func(c workflow.ReceiveChannel, _ bool) {
+		c.Receive(ctx, nil)
+		asked = true
+	})
+	for i, customers := range chunks {
+		summary := fmt.Sprintf("sync %s to %s", customers[0], customers[len(customers)-1])
+		futures[i] = workflow.ExecuteActivity(chunking(trying, summary), do.SyncChunk,
+			activities.SyncChunkInput{TenantID: m.tenant, Customers: customers})
+		waiting.AddFuture(futures[i], func(workflow.Future) {})
+	}
+	done := func(f workflow.Future) bool { return f.IsReady() }
+	for !asked && !slices.ContainsFunc(futures, failedFuture(ctx)) && !all(futures, done) {
+		waiting.Select(ctx)
+	}
+	for i, f := range futures {
+		if !f.IsReady() {
+			undone = append(undone, chunks[i])
+			continue
+		}
+		var chunk activities.SyncChunkResult
+		if err := f.Get(ctx, &chunk); err != nil {
+			return nil, err
+		}
+		if err := m.add(ctx, chunk); err != nil {
+			return nil, err
+		}
+	}
+	return undone, nil
+}
+
+func all[T any](items []T, is func(T) bool) bool {
+	return !slices.ContainsFunc(items, func(item T) bool { return !is(item) })
+}
+
+func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
+	return func(f workflow.Future) bool { return f.IsReady() && f.Get(ctx, nil) != nil }
+}
+
+// add counts what a chunk did, and gives each customer that failed a run of
+// its own, where operators see what is wrong.
+func (m *mass) add(ctx workflow.Context, chunk activities.SyncChunkResult) error {
+	m.result.Customers += chunk.Customers
+	m.result.Sent += chunk.Sent
+	m.result.Busy += chunk.Busy
+	m.result.Failed += len(chunk.Failed)
+	for _, customer := range chunk.Failed {
+		if err := m.startSync(ctx, customer); err != nil {
+			return err
+		}
+	}
+	m.report(ctx)
+	return nil
+}
+
+func (m *mass) startSync(ctx workflow.Context, customer metering.CustomerID) error {
+	options := workflow.ChildWorkflowOptions{
+		WorkflowID:        SyncCustomerID(m.tenant, customer),
+		TaskQueue:         TaskQueue,
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     syncSummary(customer),
+		StaticDetails:     syncDetails(m.tenant, customer),
+		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: m.tenant.String()},
+	}
+	if !m.unindexed {
+		options.TypedSearchAttributes = syncAttributes(m.tenant, customer, metering.Scheduled)
+	}
+	input := SyncCustomerInput{TenantID: m.tenant, CustomerID: customer, Unindexed: m.unindexed}
+	return startChild(ctx, options, SyncCustomer, input)
+}
+
+// startChild returns once a run of its own has begun, or was there already.
+func startChild(ctx workflow.Context, options workflow.ChildWorkflowOptions, child, input any) error {
+	err := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), child, input).GetChildWorkflowExecution().Get(ctx, nil)
+	var running *temporal.ChildWorkflowExecutionAlreadyStartedError
+	if errors.As(err, &running) {
+		return nil
+	}
+	return err
+}
+
+func (m *mass) report(ctx workflow.Context) {
+	r := m.result
+	state := ""
+	if m.paused {
+		state = "Paused.\n\n"
+	}
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | snapshots sent | busy elsewhere | failed | periods frozen | still open |\n"+
+		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Frozen, r.Open))
+}

@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Updates with which operators steer a run that is open.
+const (
+	pauseUpdate     = "pause"      // start nothing more; what waits for the provider stops waiting
+	resumeUpdate    = "resume"     // go on
+	retryNowUpdate  = "retry-now"  // do not wait any longer for the provider: try again at once
+	skipMeterUpdate = "skip-meter" // SyncCustomer: leave the meter as the provider knows it
+)
+
+// operators is what operators have asked of a run.
+type operators struct {
+	paused  bool
+	skipped []metering.MeterID
+	asked   workflow.Channel // gets something whenever they ask
+}
+
+// heed makes the run listen.
+func (o *operators) heed(ctx workflow.Context) error {
+	o.asked = workflow.NewNamedBufferedChannel(ctx, "asked", 100)
+	set := func(name string, change func()) error {
+		return workflow.SetUpdateHandler(ctx, name, func(workflow.Context) error {
+			change()
+			o.asked.SendAsync(nil)
+			return nil
+		})
+	}
+	return errors.Join(
+		set(pauseUpdate, func() { o.paused = true }),
+		set(resumeUpdate, func() { o.paused = false }),
+		set(retryNowUpdate, func() { o.paused = false }),
+	)
+}
+
+// SkipMeterInput names a meter as the API shows it: its id without "mtr_".
+type SkipMeterInput struct {
+	MeterID metering.MeterID `json:"meter_id"`
+}
+
+// heedSkips lets operators name meters that the run leaves as they are.
+func (o *operators) heedSkips(ctx workflow.Context) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, skipMeterUpdate, func(_ workflow.Context, in SkipMeterInput) error {
+		if !slices.Contains(o.skipped, in.MeterID) {
+			o.skipped = append(o.skipped, in.MeterID)
+		}
+		o.asked.SendAsync(nil)
+		return nil
+	}, workflow.UpdateHandlerOptions{Validator: func(in SkipMeterInput) error {
+		if in.MeterID <= 0 {
+			return errors.New("meter_id must be a meter's number")
+		}
+		return nil
+	}})
+}
+
+// awaitResume returns at once unless the run is paused.
+func (o *operators) awaitResume(ctx workflow.Context) error {
+	if !o.paused {
+		return nil
+	}
+	return workflow.Await(ctx, func() bool { return !o.paused })
+}
+
+// forget drops what was asked before now.
+func (o *operators) forget() {
+	for o.asked.ReceiveAsync(nil) {
+	}
+}

@@ -122,6 +122,9 @@ func frameworkProblem(status int, errs []error) *Problem {
 	if !known {
 		code = metering.CodeInternal
 	}
+	if code == codeMediaType {
+		errs = nil // huma's text is the header
+	}
 	found := metering.Error{Code: code, Message: kinds[code].title}
 	for _, err := range errs {
 		var detail *huma.ErrorDetail

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -83,6 +84,31 @@ func FuzzPageToken(f *testing.F) {
 			require.Equal(t, metering.CustomerID(99), cursor)
 		default:
 			require.ErrorIs(t, err, errPageToken)
+		}
+	})
+}
+
+// FuzzEventBatch: a body is JSON with at most so many events, each stored or
+// rejected for itself, or it is refused.
+func FuzzEventBatch(f *testing.F) {
+	for _, seed := range []string{
+		`{"events":[{"event_type":"call","customer_id":"acme","value":1.5,"timestamp":"2026-01-01T00:00:00Z","properties":{"a":[]}}]}`,
+		`{"events":[{"event_type":1},{"value":"1"},null,7,[],{}],"events":[{}]}`, `{"ignored":{"deep":[1e999]},"events":[{}]}`,
+		`{"events":[`, `{"events":{}}`, `{}{}`, "\xff", `{"events":[{"event_type":"\ud800","customer_id":"\u0000"}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		events, err := decodeBatch(bytes.NewReader(body))
+		if err != nil {
+			require.Contains(t, []metering.Code{codeMalformed, metering.CodeInvalid}, metering.CodeOf(err))
+			return
+		}
+		require.True(t, json.Valid(body))
+		require.LessOrEqual(t, len(events), maxBatch)
+		for _, e := range events {
+			event, rejection := e.judge(fuzzNow)
+			require.Equal(t, rejection == nil, event.EventType != "")
 		}
 	})
 }

@@ -2,12 +2,15 @@ package api_test
 
 import (
 	"encoding/json"
-	"net/http"
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
@@ -15,37 +18,6 @@ import (
 
 // canary is in every bad value; no answer may repeat it.
 const canary = "CANARY"
-
-type openAPI struct {
-	Paths map[string]map[string]struct {
-		OperationID string `json:"operationId"`
-		Parameters  []struct {
-			Name, In string
-			Required bool
-		} `json:"parameters"`
-		RequestBody *struct {
-			Content map[string]struct {
-				Schema struct {
-					Ref string `json:"$ref"`
-				} `json:"schema"`
-			} `json:"content"`
-		} `json:"requestBody"`
-	} `json:"paths"`
-	Components struct {
-		Schemas map[string]struct {
-			Properties map[string]json.RawMessage `json:"properties"`
-		} `json:"schemas"`
-	} `json:"components"`
-}
-
-func readDocument(t *testing.T) openAPI {
-	t.Helper()
-	text, _, err := api.Documents()
-	require.NoError(t, err)
-	var d openAPI
-	require.NoError(t, json.Unmarshal(text, &d))
-	return d
-}
 
 var badTexts = []string{
 	canary, canary + "\x00", "\xff" + canary, strings.Repeat(canary, 400), "-1" + canary, "' or 1=1 --" + canary, "%s%n" + canary, "../" + canary, "é\u202e" + canary,
@@ -57,40 +29,54 @@ var badJSON = []string{
 	`"9999-12-31T23:59:59Z"`, `"0001-01-01T00:00:00Z"`,
 }
 
-// TestBadInputIsNeverOurFault sends every operation what nobody should.
+// TestBadInputIsNeverOurFault sends every operation of the document what
+// nobody should: each parameter and each place of its body spoilt in turn.
 func TestBadInputIsNeverOurFault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
-	d := readDocument(t)
-	for path, item := range d.Paths {
-		for method, op := range item {
+	_, text, err := api.Documents()
+	require.NoError(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	for path, item := range document.Paths.Map() {
+		for method, op := range item.Operations() {
 			t.Run(op.OperationID, func(t *testing.T) {
 				t.Parallel()
-				good := url.Values{}
-				for _, p := range op.Parameters {
-					if p.In == "query" && p.Required {
-						good.Set(p.Name, goodValue(p.Name))
-					}
-				}
+				good := goodRequest(method, path, op)
 				for _, p := range op.Parameters {
 					for _, bad := range badTexts {
-						b.sendBad(t, method, badPath(path, p.In, p.Name, bad), badQuery(good, p.In, p.Name, bad), `{}`)
+						b.sendBad(t, good.with(p.Value.In, p.Value.Name, bad))
 					}
 				}
-				if op.RequestBody == nil {
-					return
-				}
-				reference := op.RequestBody.Content["application/json"].Schema.Ref
-				properties := d.Components.Schemas[reference[strings.LastIndex(reference, "/")+1:]].Properties
-				require.NotEmpty(t, properties)
-				for _, body := range badBodies(properties) {
-					b.sendBad(t, method, badPath(path, "", "", ""), good, body)
+				if op.RequestBody != nil {
+					b.sendBadBodies(t, good, op.RequestBody.Value.Content["application/json"].Schema.Value)
 				}
 			})
 		}
 	}
+}
+
+// badRequest is a request of an operation with something wrong.
+type badRequest struct {
+	method, path, body string
+	query              url.Values
+	headers            []string
+}
+
+// goodRequest has what the operation requires, and no body.
+func goodRequest(method, path string, op *openapi3.Operation) badRequest {
+	r := badRequest{method: method, path: path, query: url.Values{}}
+	for _, p := range op.Parameters {
+		if p.Value.In == "query" && p.Value.Required {
+			r.query.Set(p.Value.Name, goodValue(p.Value.Name))
+		}
+	}
+	if op.RequestBody != nil {
+		r.body = "{}"
+	}
+	return r
 }
 
 // goodValue is one that the operation can work with.
@@ -103,61 +89,117 @@ func goodValue(name string) string {
 	}
 }
 
-func badPath(path, in, name, bad string) string {
-	for _, parameter := range []string{"external_id", "slug", "id", "tenant_id"} {
-		value := goodValue(parameter)
-		if in == "path" && name == parameter {
-			value = bad
-		}
-		path = strings.ReplaceAll(path, "{"+parameter+"}", url.PathEscape(value))
+// with is the request with another value in one place.
+func (r badRequest) with(in, name, value string) badRequest {
+	switch in {
+	case "path":
+		r.path = strings.ReplaceAll(r.path, "{"+name+"}", url.PathEscape(value))
+	case "query":
+		r.query = maps.Clone(r.query)
+		r.query.Set(name, value)
+	case "header":
+		// What HTTP itself forbids in a header, its client does not send.
+		r.headers = []string{name + ": " + strings.Map(func(c rune) rune { return max(c, ' ') }, value)}
 	}
-	return path
+	return r
 }
 
-func badQuery(good url.Values, in, name, bad string) url.Values {
-	query := url.Values{}
-	for k, v := range good {
-		query[k] = slices.Clone(v)
+// sendBadBodies sends bodies that are broken, spoilt, or not what their media type says.
+func (b *bundle) sendBadBodies(t *testing.T, r badRequest, schema *openapi3.Schema) {
+	t.Helper()
+	send := func(body string, headers ...string) answer {
+		r := r
+		r.body, r.headers = body, headers
+		return b.sendBad(t, r)
 	}
-	if in == "query" {
-		query.Set(name, bad)
+	good := goodJSON(schema)
+	for _, body := range []string{
+		``, `{`, `[]`, canary, `{}{}`, "\xff", `{"a":` + strings.Repeat("[", 20_000), strings.Repeat(" ", 1<<20+1),
+		`{"a":"` + canary + "\n" + `"}`, good + good, good[:len(good)-1], good[:len(good)/2],
+	} {
+		send(body)
 	}
-	return query
+	for _, media := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=" + canary, canary, "application/json; charset=" + canary} {
+		send(good, "Content-Type: "+media)
+	}
+	send(good, "Content-Encoding: gzip")
+	for _, body := range spoilt(schema) {
+		send(body)
+	}
+	for _, name := range schema.Required {
+		require.GreaterOrEqual(t, send(goodJSON(schema, name)).status, 400, "without %s", name)
+	}
+	if allowed := schema.AdditionalProperties.Has; allowed != nil && !*allowed {
+		require.GreaterOrEqual(t, send(`{"`+canary+`":1,`+good[1:]).status, 400, "with an unknown field")
+	}
 }
 
-func badBodies(properties map[string]json.RawMessage) []string {
-	bodies := append([]string{
-		``, `{`, `[]`, canary, `{"` + canary + `":"` + canary + `"}`, `{}{}`, "\xff", `{"a":` + strings.Repeat("[", 20_000), strings.Repeat(" ", 1<<20+1),
-		`{"a":"` + canary + "\n" + `"}`,
-	}, badJSON...)
-	for _, bad := range badJSON {
-		all := make(map[string]json.RawMessage, len(properties))
-		for name := range properties {
-			all[name] = json.RawMessage(bad)
-			one, _ := json.Marshal(map[string]json.RawMessage{name: json.RawMessage(bad)})
-			bodies = append(bodies, string(one))
+// goodJSON is a value that the schema allows, as far as a schema says it,
+// without some fields of an object.
+func goodJSON(schema *openapi3.Schema, without ...string) string {
+	switch {
+	case len(schema.Enum) > 0:
+		return fmt.Sprintf("%q", schema.Enum[0])
+	case schema.Type.Is("object"):
+		var fields []string
+		for name, p := range schema.Properties {
+			if !slices.Contains(without, name) {
+				fields = append(fields, fmt.Sprintf("%q:%s", name, goodJSON(p.Value)))
+			}
 		}
-		whole, _ := json.Marshal(all)
-		bodies = append(bodies, string(whole))
+		return "{" + strings.Join(fields, ",") + "}"
+	case schema.Type.Is("array"):
+		return "[" + goodJSON(schema.Items.Value) + "]"
+	case schema.Type.Is("string") && schema.Format == "date-time":
+		return `"` + time.Now().UTC().Format(time.RFC3339) + `"`
+	case schema.Type.Is("string"):
+		return `"a-good-enough-text"`
+	case schema.Type.Is("boolean"):
+		return `true`
 	}
-	return bodies
+	return `1`
+}
+
+// spoilt are good values with one place made bad in each.
+func spoilt(schema *openapi3.Schema) []string {
+	bad := slices.Clone(badJSON)
+	if most := schema.MaxLength; most != nil {
+		bad = append(bad, `"`+strings.Repeat("é", int(*most)+1)+`"`)
+	}
+	switch {
+	case schema.Type.Is("object"):
+		for name, p := range schema.Properties {
+			good := goodJSON(schema, name)
+			for _, value := range spoilt(p.Value) {
+				bad = append(bad, strings.Replace(fmt.Sprintf(`{%q:%s,%s`, name, value, good[1:]), ",}", "}", 1))
+			}
+		}
+	case schema.Type.Is("array"):
+		for _, item := range spoilt(schema.Items.Value) {
+			bad = append(bad, "["+item+"]")
+		}
+		if most := schema.MaxItems; most != nil {
+			bad = append(bad, "["+strings.Repeat(goodJSON(schema.Items.Value)+",", int(*most))+goodJSON(schema.Items.Value)+"]")
+		}
+	}
+	return bad
 }
 
 // sendBad requires an answer below 500, and of errors that they are problems
 // which do not repeat what was sent.
-func (b *bundle) sendBad(t *testing.T, method, path string, query url.Values, body string) {
+func (b *bundle) sendBad(t *testing.T, r badRequest) answer {
 	t.Helper()
-	method = strings.ToUpper(method)
-	if method == http.MethodGet {
-		body = ""
+	for _, name := range []string{"external_id", "slug", "id", "tenant_id"} {
+		r = r.with("path", name, goodValue(name))
 	}
-	a := b.send(t, method, path+"?"+query.Encode(), body)
-	sent := method + " " + path + "?" + query.Encode() + " " + body[:min(len(body), 300)]
+	a := b.send(t, r.method, r.path+"?"+r.query.Encode(), r.body, r.headers...)
+	sent := r.method + " " + r.path + "?" + r.query.Encode() + " " + strings.Join(r.headers, " ") + " " + r.body[:min(len(r.body), 300)]
 	require.Less(t, a.status, 500, "%s\n%s", sent, a.body)
 	if a.status >= 400 {
 		a.problem(t, a.status, problemCode(t, a))
 		require.NotContains(t, strings.ReplaceAll(a.body, `body.`+canary, ""), canary, sent)
 	}
+	return a
 }
 
 func problemCode(t *testing.T, a answer) string {

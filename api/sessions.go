@@ -139,7 +139,7 @@ func (s *server) candidates(ctx context.Context, email, tenant string) ([]meteri
 			return nil, nil
 		}
 	}
-	if metering.ValidEmail("body.email", email) != nil {
+	if possible := metering.ValidEmail("body.email", email) == nil; !possible {
 		return nil, nil
 	}
 	return s.Store.Members.WithEmail(ctx, id, email)

@@ -35,6 +35,7 @@ type crowd struct {
 	next     int
 	answered map[int]bool
 	failed   map[int]error
+	last     error
 	all      sync.WaitGroup
 	done     chan struct{}
 }
@@ -62,7 +63,7 @@ func (c *crowd) send(clients int, w *db.Writer) {
 				c.mu.Lock()
 				for _, n := range numbers {
 					if err != nil {
-						c.failed[n] = err
+						c.failed[n], c.last = err, err
 					} else {
 						c.answered[n] = true
 					}
@@ -92,13 +93,19 @@ func (c *crowd) counts() (answered, failed int) {
 	return len(c.answered), len(c.failed)
 }
 
+func (c *crowd) lastError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 // await waits until so many more events are answered.
 func (c *crowd) await(more int) {
 	c.Helper()
 	before, _ := c.counts()
 	dbtest.Eventually(c, time.Minute, func() error {
 		if now, failed := c.counts(); now < before+more {
-			return fmt.Errorf("%d of %d events are answered, %d failed", now-before, more, failed)
+			return fmt.Errorf("%d of %d events are answered, %d failed, the last with %w", now-before, more, failed, c.lastError())
 		}
 		return nil
 	})
@@ -178,13 +185,22 @@ func (s *server) crash() {
 	children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
 	require.NoError(s, err)
 	require.NotEmpty(s, children)
-	for _, word := range append([]string{postmaster}, strings.Fields(string(children))...) {
+	processes := append([]string{postmaster}, strings.Fields(string(children))...)
+	for _, word := range processes {
 		pid, err := strconv.Atoi(word)
 		require.NoError(s, err)
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			require.ErrorIs(s, err, syscall.ESRCH)
 		}
 	}
+	dbtest.Eventually(s, 10*time.Second, func() error {
+		for _, word := range processes {
+			if _, err := os.Readlink("/proc/" + word + "/cwd"); err == nil {
+				return fmt.Errorf("process %s is still there", word)
+			}
+		}
+		return nil
+	})
 }
 
 func TestWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {

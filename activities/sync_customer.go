@@ -41,6 +41,7 @@ type PrepareSnapshotInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
 	After      int64               `json:"after"`
+	Hold       []metering.MeterID  `json:"hold,omitempty"` // meters that stay as the provider knows them
 }
 
 // PrepareSnapshotResult is what there is to send, if anything.
@@ -68,7 +69,7 @@ type Skipped struct {
 // PrepareSnapshot writes down what the provider is to be told next.
 func (a *Activities) PrepareSnapshot(ctx context.Context, in PrepareSnapshotInput) (PrepareSnapshotResult, error) {
 	defer alive(ctx)()
-	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.now())
+	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.now(), in.Hold...)
 	if err != nil {
 		return PrepareSnapshotResult{}, err
 	}

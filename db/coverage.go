@@ -28,6 +28,9 @@ const countedEvents = `(
 	  and u.generation_id in (select m.generation_id from meters m where m.tenant_id = p.tenant_id))`
 
 func (b *bill) coverage(period metering.Period) (c coverage, err error) {
+	if len(b.hold) > 0 {
+		return c, nil // something is left untold
+	}
 	meters, err := collectMeters(b.ctx, b.tx, `order by m.id`, b.tenant)
 	if err != nil {
 		return c, err

@@ -48,6 +48,7 @@ type DB struct {
 	AutoSyncs   AutoSyncs
 	Differences Differences
 	Upkeep      Upkeep
+	Secrets     Secrets
 }
 
 // querier is what a pool and a transaction have in common.
@@ -114,6 +115,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		AutoSyncs:   AutoSyncs{pool},
 		Differences: Differences{pool},
 		Upkeep:      Upkeep{pool},
+		Secrets:     Secrets{pool},
 	}, nil
 }
 

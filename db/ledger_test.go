@@ -377,3 +377,28 @@ func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
 	require.Equal(t, s, mine.prepare(0).Send)
 	require.Equal(t, "2", theirs.acknowledge().Data.Meters[0].Usage.String())
 }
+
+func TestAHeldMeterStaysAsTheProviderKnowsIt(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("5")
+	b.acknowledge()
+	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
+	b.use("2")
+	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, b.now, b.meter.ID)
+	require.NoError(t, err)
+	m := read(t, prepared.Send.Body)
+	require.Len(t, m.Data.Meters, 2)
+	require.Equal(t, "5", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "api-calls", m.Data.Meters[0].MeterSlug)
+	b.mark(prepared.Send)
+	b.settle(prepared.Send.ID, db.Acknowledged)
+	require.NotEmpty(t, b.due(), "it is not forgotten")
+	require.Equal(t, "7", b.acknowledge().Data.Meters[0].Usage.String())
+
+	third := dbtest.Meter(t, b.store, b.tenant, "seats", "seat")
+	prepared, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, b.now, third.ID, other.ID)
+	require.NoError(t, err)
+	require.Nil(t, prepared.Send, "what it was never told of is left out")
+	require.Equal(t, "an operator has left it as it was for this run", prepared.Skipped[0].Reason)
+}

@@ -69,6 +69,12 @@ func newSealer(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
+// First is the id of the key that seals.
+func (k Keyring) First() string { return k.first }
+
+// sealedUnder is how whatever a key has sealed begins.
+func sealedUnder(id string) []byte { return append([]byte{byte(len(id))}, id...) }
+
 // Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. What it
 // returns names the key: length of the id, id, nonce, ciphertext.
 func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byte) ([]byte, error) {
@@ -76,7 +82,7 @@ func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byt
 	if !ok {
 		return nil, errors.New("seal secret: the keyring is empty")
 	}
-	sealed := append([]byte{byte(len(k.first))}, k.first...)
+	sealed := sealedUnder(k.first)
 	nonce := make([]byte, sealer.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("seal secret: %w", err)

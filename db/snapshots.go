@@ -34,14 +34,15 @@ type Snapshot struct {
 // one. Snapshots with a sequence above after belong to the caller's own pass:
 // a period that has one is done with, however its usage has grown since, and
 // also if it was refused, so that it does not hold back the others.
-// Everything is read at one instant.
-func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time) (prepared Prepared, err error) {
+// Meters to hold stay in it as they were acknowledged last. Everything is read
+// at one instant.
+func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, hold ...metering.MeterID) (prepared Prepared, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		p, err := lockPayer(ctx, tx, tenant, customer)
 		if err != nil {
 			return err
 		}
-		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now)}
+		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now), hold: hold}
 		prepared, err = b.prepare(after)
 		return err
 	})
@@ -60,6 +61,7 @@ type bill struct {
 	now     time.Time
 	account string // the destination
 	prices  map[metering.MeterID][]metering.Price
+	hold    []metering.MeterID // that stay as they were acknowledged last
 }
 
 func (b *bill) prepare(after int64) (Prepared, error) {
@@ -92,6 +94,9 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		if err != nil {
 			return Prepared{}, err
 		}
+		if err := b.holdBack(period, all); err != nil {
+			return Prepared{}, err
+		}
 		late, err := b.adjustments(chain, period, latest.lines)
 		if err != nil {
 			return Prepared{}, err
@@ -122,6 +127,31 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		}
 	}
 	return result, nil
+}
+
+// holdBack puts the held meters' figures back to what the provider has
+// acknowledged last; one that it was never told of is left out.
+func (b *bill) holdBack(period metering.Period, all []line) error {
+	if len(b.hold) == 0 {
+		return nil
+	}
+	known, err := b.lastTold(period, Acknowledged)
+	if err != nil {
+		return err
+	}
+	for i, l := range all {
+		if !slices.Contains(b.hold, l.meter) {
+			continue
+		}
+		all[i].skipped = skippedHeld
+		for _, before := range known.lines {
+			if before.sameSeries(l) {
+				before.slug = l.slug
+				all[i] = before
+			}
+		}
+	}
+	return nil
 }
 
 // toTell are the lines that go out, in the order of their meters.
@@ -185,6 +215,10 @@ type told struct {
 }
 
 func (b *bill) latest(period metering.Period) (told, error) {
+	return b.lastTold(period, Acknowledged, SnapshotPrepared, SnapshotSent, Rejected)
+}
+
+func (b *bill) lastTold(period metering.Period, statuses ...SnapshotStatus) (told, error) {
 	var t told
 	err := b.tx.QueryRow(b.ctx, `
 		select s.id, s.sequence, s.status
@@ -193,8 +227,9 @@ func (b *bill) latest(period metering.Period) (told, error) {
 		where s.tenant_id = $1
 		  and s.period_id = $2
 		  and r.account = $3
+		  and s.status = any($4)
 		order by s.sequence desc
-		limit 1`, b.tenant, period.ID, b.account).Scan(&t.id, &t.sequence, &t.status)
+		limit 1`, b.tenant, period.ID, b.account, statuses).Scan(&t.id, &t.sequence, &t.status)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return told{}, nil
 	}
@@ -256,6 +291,7 @@ func sameLines(a, b []line) bool {
 // Why a sync leaves a meter out.
 const (
 	skippedFilling  = "its past is still being counted; it is billed as soon as that is done"
+	skippedHeld     = "an operator has left it as it was for this run"
 	skippedCurrency = "its price is in another currency than the customer's other meters"
 )
 

@@ -93,13 +93,13 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	s := newSystem(t)
 	customers := fleetSize(t)
 	changed := customers / 100
-	s.useAll(customers)
+	s.useAll(customers - 1)
 	s.work()
 	s.schedule()
 
 	all, result := s.autoSync()
-	require.Equal(t, customers+1, result.Sent, "and the customer without usage")
-	require.Len(t, s.billed(), customers+1)
+	require.Equal(t, customers, result.Sent, "and the customer without usage")
+	require.Equal(t, customers, len(s.billed())) //nolint:testifylint // a failure of Len would print them all
 	require.Less(t, all, 5*time.Minute)
 	s.forget()
 	s.useAll(changed)
@@ -111,7 +111,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	}
 	none, result := s.autoSync()
 	require.Zero(t, result)
-	t.Logf("%d customers: %s; %d of them: %s; none: %s", customers+1, all, changed, few, none)
+	t.Logf("%d customers: %s; %d of them: %s; none: %s", customers, all, changed, few, none)
 	dbtest.Eventually(t, 30*time.Second, func() error {
 		if n := s.runs(); n != 3 {
 			return fmt.Errorf("%d runs", n)

@@ -99,8 +99,9 @@ func TestHistories(t *testing.T) {
 	s.schedule()
 	auto := s.trigger()
 	keep("auto_sync_one_fails_on_its_own", auto)
-	for name, run := range map[string]any{"maintain": workflows.Maintain, "audit_usage": workflows.AuditUsage, "close_period": workflows.ClosePeriod} {
-		args := map[string][]any{"audit_usage": {workflows.AuditUsageInput{}}, "close_period": {workflows.ClosePeriodInput{TenantID: s.tenant}}}[name]
+	for name, run := range map[string]any{"maintain": workflows.Maintain, "audit_usage": workflows.AuditUsage, "close_period": workflows.ClosePeriod, "rotate_secrets": workflows.RotateSecrets} {
+		args := map[string][]any{"audit_usage": {workflows.AuditUsageInput{}}, "close_period": {workflows.ClosePeriodInput{TenantID: s.tenant}},
+			"rotate_secrets": {workflows.RotateSecretsInput{KeyID: s.keyring.First()}}}[name]
 		_, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-" + name, TaskQueue: workflows.TaskQueue}, run, args...)
 		require.NoError(t, err)
 		keep(name, "test-"+name)

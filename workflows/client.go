@@ -141,6 +141,23 @@ func StartRotateAPIKey(ctx context.Context, c client.Client, tenant metering.Ten
 	})
 }
 
+// RunRotateSecrets has every secret sealed under the key of that id and waits
+// for the end of it, in the run that is open if there is one.
+func RunRotateSecrets(ctx context.Context, c client.Client, keyID string) (done RotateSecretsResult, err error) {
+	options := client.StartWorkflowOptions{
+		ID:                       "rotate-secrets/" + keyID,
+		TaskQueue:                TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            "Seal every secret under the key " + keyID,
+		Priority:                 temporal.Priority{PriorityKey: background},
+	}
+	run, err := c.ExecuteWorkflow(ctx, options, RotateSecrets, RotateSecretsInput{KeyID: keyID})
+	if err != nil {
+		return done, unreachable(options.ID, err)
+	}
+	return done, run.Get(ctx, &done)
+}
+
 // start runs call with the search attributes, and without them where they are
 // not registered: then operators find less, but the work is done.
 func start(ctx context.Context, options *client.StartWorkflowOptions, call func(ctx context.Context, unindexed bool) error) error {

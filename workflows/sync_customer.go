@@ -25,6 +25,7 @@ type SyncCustomerInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
 	Unindexed  bool                `json:"unindexed"`
+	Hold       []metering.MeterID  `json:"hold,omitempty"` // what operators have asked an earlier part of the run to skip
 }
 
 // SyncCustomerResult is what a run did.
@@ -42,11 +43,16 @@ type SyncCustomerResult struct {
 // signal is left.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
+	s.skipped = in.Hold
+	if err := errors.Join(s.heed(ctx), s.heedSkips(ctx)); err != nil {
+		return s.result, err
+	}
 	return s.run(ctx)
 }
 
 type syncCustomer struct {
 	SyncCustomerInput
+	operators
 	requests workflow.ReceiveChannel
 	result   SyncCustomerResult
 	problem  string   // of the last pass
@@ -65,6 +71,7 @@ func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
 			s.drain()
+			s.Hold = s.skipped
 			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 		}
 	}
@@ -120,9 +127,12 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 // one that no answer to the requests can explain.
 func (s *syncCustomer) send(ctx workflow.Context, after int64) (answer activities.FinishSyncInput, err error) {
 	for {
+		if err := s.awaitResume(ctx); err != nil {
+			return answer, err
+		}
 		var prepared activities.PrepareSnapshotResult
 		err := workflow.ExecuteActivity(storing(ctx, "read totals, write the next snapshot"), do.PrepareSnapshot,
-			activities.PrepareSnapshotInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after}).Get(ctx, &prepared)
+			activities.PrepareSnapshotInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after, Hold: s.skipped}).Get(ctx, &prepared)
 		if _, message, ok := problemOf(err); ok {
 			answer.Problem = message
 			return answer, nil
@@ -205,6 +215,10 @@ var errLongHistory = errors.New("the history has become long")
 // for the pause to end.
 func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot, summary string) (answer activities.DeliverSnapshotResult, err error) {
 	for {
+		if err := s.awaitResume(ctx); err != nil {
+			return answer, err
+		}
+		s.forget()
 		began, asked := workflow.Now(ctx), false
 		trying, stop := workflow.WithCancel(calling(ctx, snapshot.Deadline, summary))
 		delivery := workflow.ExecuteActivity(trying, do.DeliverSnapshot,
@@ -216,6 +230,10 @@ func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot,
 					requests.Receive(ctx, nil) // its row is what the next pass goes by
 					asked = workflow.Now(ctx).Sub(began) > silence
 				}).
+				AddReceive(s.asked, func(updates workflow.ReceiveChannel, _ bool) {
+					updates.Receive(ctx, nil)
+					asked = true
+				}).
 				Select(ctx)
 			if !delivery.IsReady() && longHistory(ctx) {
 				stop()
@@ -226,6 +244,10 @@ func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot,
 			return answer, delivery.Get(ctx, &answer)
 		}
 		stop()
+		if s.paused {
+			s.report(ctx, snapshot, "paused by an operator")
+			continue
+		}
 		s.report(ctx, snapshot, "sending again, as was asked")
 	}
 }

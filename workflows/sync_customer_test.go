@@ -48,6 +48,7 @@ type world struct {
 	attempts  int
 
 	deliver func(attempt int) error // how the provider answers
+	held    []metering.MeterID
 	prepare func() error
 }
 
@@ -79,6 +80,7 @@ func (w *world) beginSync(context.Context, activities.BeginSyncInput) (activitie
 }
 
 func (w *world) prepareSnapshot(_ context.Context, in activities.PrepareSnapshotInput) (activities.PrepareSnapshotResult, error) {
+	w.held = in.Hold
 	if err := w.prepare(); err != nil {
 		return activities.PrepareSnapshotResult{}, activities.Failure(err)
 	}
@@ -406,4 +408,53 @@ func TestSyncCustomerContinuesAsNewWhereRequestsKeepComing(t *testing.T) {
 	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2})
 	require.True(t, w.IsWorkflowCompleted())
 	require.True(t, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+}
+
+func (w *world) ask(t *testing.T, after time.Duration, name string, args ...any) {
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(name, name, t, args...) }, after)
+}
+
+func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(attempt int) error {
+		if attempt == 1 {
+			return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
+		}
+		return nil
+	}
+	began := w.Now()
+	w.request(0)
+	w.ask(t, 5*time.Minute, "retry-now")
+	_, err := w.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.attempts)
+	require.WithinDuration(t, began.Add(5*time.Minute), w.Now(), time.Minute)
+}
+
+func TestAnOperatorPausesSyncCustomerAndSkipsAMeter(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(int) error {
+		if w.held == nil {
+			return down()
+		}
+		return nil
+	}
+	began := w.Now()
+	w.request(0)
+	w.ask(t, time.Minute, "pause")
+	w.RegisterDelayedCallback(func() {
+		w.unsettled = nil
+		w.ours = 0
+	}, 30*time.Minute)
+	w.ask(t, 40*time.Minute, "skip-meter", workflows.SkipMeterInput{MeterID: 9})
+	w.request(50 * time.Minute)
+	w.prepare = func() error { return nil }
+	w.RegisterDelayedCallback(func() { w.held = []metering.MeterID{9} }, 59*time.Minute)
+	w.ask(t, time.Hour, "resume")
+	_, err := w.run(t)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, w.Now().Sub(began), time.Hour)
+	require.Equal(t, []metering.MeterID{9}, w.held, "from the next snapshot on")
 }

@@ -21,6 +21,7 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer worker           run the Temporal worker
   odometer migrate          bring the database's schema up to date
   odometer tenant create    make a tenant, its first admin key and its owner
+  odometer rotate-secrets   seal every secret under the first of the encryption keys
   odometer openapi          print the OpenAPI document
 
 Environment:
@@ -66,6 +67,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return runWorker(ctx, env)
 	case is(args, "migrate"):
 		return migrate(ctx, env)
+	case is(args, "rotate-secrets"):
+		return rotateSecrets(ctx, env, out)
 	case is(args, "openapi"):
 		return printDocument(out, args[1:])
 	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":

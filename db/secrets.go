@@ -1,0 +1,91 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Secrets are the sealed secrets of all tenants, wherever they are kept.
+type Secrets struct{ pool *pgxpool.Pool }
+
+// sealedColumns is where secrets are kept. A purpose is named after its column.
+var sealedColumns = []struct {
+	table, column string
+	purpose       Purpose
+}{
+	{"billing_providers", "secret", ProviderSecret},
+	{"hmac_secrets", "secret", SigningSecret},
+	{"oidc_issuers", "client_secret", OIDCSecret},
+}
+
+// Rewrapping is what came of sealing secrets again.
+type Rewrapping struct {
+	Sealed   int // again
+	Unopened int // the keyring lacks their key: they stay as they are
+}
+
+// Rewrap seals under the keyring's first key whatever is sealed under another
+// one. Running it again, or twice at once, changes nothing more.
+func (s Secrets) Rewrap(ctx context.Context, ring Keyring) (done Rewrapping, err error) {
+	for _, place := range sealedColumns {
+		var after sealedSecret
+		for {
+			found, err := s.foreign(ctx, place.table, place.column, ring.First(), after)
+			if err != nil {
+				return done, fmt.Errorf("rewrap %s: %w", place.table, coded(err))
+			}
+			if len(found) == 0 {
+				break
+			}
+			for _, secret := range found {
+				if err := s.rewrap(ctx, place.table, place.column, place.purpose, ring, secret, &done); err != nil {
+					return done, fmt.Errorf("rewrap %s: %w", place.table, err)
+				}
+			}
+			after = found[len(found)-1]
+		}
+	}
+	return done, nil
+}
+
+type sealedSecret struct {
+	Tenant metering.TenantID
+	Sealed []byte
+}
+
+// foreign returns some secrets that another key than the first has sealed.
+func (s Secrets) foreign(ctx context.Context, table, column, first string, after sealedSecret) ([]sealedSecret, error) {
+	const atOnce = 100
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, `+column+`
+		from `+table+`
+		where substring(`+column+` for length($1::bytea)) <> $1::bytea
+		  and (tenant_id, `+column+`) > ($2, $3::bytea)
+		order by tenant_id, `+column+`
+		limit $4`, sealedUnder(first), after.Tenant, append([]byte{}, after.Sealed...), atOnce)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[sealedSecret])
+}
+
+func (s Secrets) rewrap(ctx context.Context, table, column string, purpose Purpose, ring Keyring, secret sealedSecret, done *Rewrapping) error {
+	plain, err := ring.Open(secret.Tenant, purpose, secret.Sealed)
+	if err != nil {
+		done.Unopened++
+		return nil
+	}
+	sealed, err := ring.Seal(secret.Tenant, purpose, plain)
+	if err != nil {
+		return err
+	}
+	tag, err := s.pool.Exec(ctx, `update `+table+` set `+column+` = $3 where tenant_id = $1 and `+column+` = $2`,
+		secret.Tenant, secret.Sealed, sealed)
+	done.Sealed += int(tag.RowsAffected())
+	return coded(err)
+}

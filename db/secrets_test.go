@@ -1,0 +1,72 @@
+package db_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func keyringOf(t *testing.T, ids ...byte) db.Keyring {
+	t.Helper()
+	text := ""
+	for _, id := range ids {
+		text += fmt.Sprintf(",key-%c:%s", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, 32)))
+	}
+	ring, err := db.ParseKeyring(text[1:])
+	require.NoError(t, err)
+	return ring
+}
+
+func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	old, both, fresh := keyringOf(t, 'a'), keyringOf(t, 'b', 'a'), keyringOf(t, 'b')
+	const tenants = 3
+	var ids []metering.TenantID
+	save := func(tenant metering.TenantID, ring db.Keyring, secret string) {
+		sealed, err := ring.Seal(tenant, db.ProviderSecret, []byte(secret))
+		require.NoError(t, err)
+		_, err = store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
+			Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: time.Now(),
+		})
+		require.NoError(t, err)
+		sealed, err = ring.Seal(tenant, db.SigningSecret, []byte(secret))
+		require.NoError(t, err)
+		_, err = store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
+			metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, time.Now())
+		require.NoError(t, err)
+	}
+	for i := range tenants {
+		id := dbtest.Tenant(t, store).ID
+		save(id, old, fmt.Sprint("secret ", i))
+		ids = append(ids, id)
+	}
+	lost := dbtest.Tenant(t, store).ID
+	save(lost, keyringOf(t, 'c'), "sealed with a key that is gone")
+
+	done, err := store.Secrets.Rewrap(t.Context(), both)
+	require.NoError(t, err)
+	require.Equal(t, db.Rewrapping{Sealed: 2 * tenants, Unopened: 2}, done)
+	done, err = store.Secrets.Rewrap(t.Context(), both)
+	require.NoError(t, err)
+	require.Equal(t, db.Rewrapping{Unopened: 2}, done, "once is enough")
+	for i, id := range ids {
+		provider, err := store.Providers.Active(t.Context(), id)
+		require.NoError(t, err)
+		plain, err := fresh.Open(id, db.ProviderSecret, provider.SealedSecret)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("secret ", i), string(plain))
+		secrets, err := store.HMACSecrets.List(t.Context(), id)
+		require.NoError(t, err)
+		_, err = fresh.Open(id, db.SigningSecret, secrets[0].Sealed)
+		require.NoError(t, err)
+	}
+}

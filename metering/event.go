@@ -279,11 +279,16 @@ func textRule(text string) string {
 		return fmt.Sprintf("must have at most %d bytes", maxTextBytes)
 	case strings.ContainsRune(text, 0):
 		return "must not contain NUL"
-	case !utf8.ValidString(text):
+	case !utf8.ValidString(text), strings.Contains(text, lostText):
 		return "must be UTF-8"
 	}
 	return ""
 }
+
+// lostText is what the JSON decoder puts where bytes or surrogates mean
+// nothing. Two texts that differ there alone would become one: one key, one
+// customer.
+const lostText = string(utf8.RuneError)
 
 func validText(location, text string) error {
 	if rule := textRule(text); rule != "" {

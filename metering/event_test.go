@@ -75,6 +75,9 @@ func TestJudge(t *testing.T) {
 		{"ACustomerIsRequired", "customer_id", `"0"`, `""`, "invalid_customer_id"},
 		{"ACustomerHasNoNUL", "customer_id", `"\\u0000"`, `"\u0000"`, "invalid_customer_id"},
 		{"AKeyHasAtMost255Bytes", "idempotency_key", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_idempotency_key"},
+		{"AnEventTypeOfBrokenTextIsNobodys", "event_type", `"\ud83d\ude00"`, `"\ud83d"`, "invalid_event_type"},
+		{"CustomersOfBrokenTextAreNotOneCustomer", "customer_id", `"\ud83d\ude00"`, `"a\ud83d"`, "invalid_customer_id"},
+		{"KeysOfBrokenTextAreNotOneKey", "idempotency_key", `"\ud83d\ude00"`, `"\ude00"`, "invalid_idempotency_key"},
 		{"AKeyIsNotEmpty", "idempotency_key", `null`, `""`, "invalid_idempotency_key"},
 		{"AKeyHasNoNUL", "idempotency_key", `"k"`, `"k\u0000"`, "invalid_idempotency_key"},
 

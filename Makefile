@@ -32,6 +32,7 @@ test-go:
 
 bench: ## the measured figures
 	dev/up test go run ./dev/bench
+	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
 
 # Workflow histories are recordings of how open runs began: only a person decides to make new ones.
 generate: $(typescript)/node_modules ## what is made from something else

@@ -223,6 +223,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/auto-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** When customers are synced without being asked */
+        get: operations["get-auto-sync"];
+        /** Set when customers are synced without being asked */
+        put: operations["save-auto-sync"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/auto-sync/trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sync every customer that is due, now */
+        post: operations["trigger-auto-sync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where the daily audit found totals and events to disagree */
+        get: operations["list-differences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/periods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A customer's billing periods and what they come to */
+        get: operations["list-billing-periods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/preview": {
         parameters: {
             query?: never;
@@ -258,6 +327,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/revenue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Estimated revenue by month and currency */
+        get: operations["get-revenue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/sync": {
         parameters: {
             query?: never;
@@ -269,6 +355,23 @@ export interface paths {
         put?: never;
         /** Send a customer's usage to the billing provider */
         post: operations["sync-billing"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/syncs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List sync runs */
+        get: operations["list-billing-syncs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -681,6 +784,43 @@ export interface components {
              */
             subject: string;
         };
+        AutoSync: {
+            /**
+             * Format: date-time
+             * @description Since when the schedule follows these settings; null: it will shortly
+             */
+            applied_at: string | null;
+            enabled: boolean;
+            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            interval: string;
+            /** @description Newest first */
+            last_runs: components["schemas"]["AutoSyncRun"][];
+            next_runs: string[];
+            /** @description Also by an operator, in the Temporal UI */
+            paused: boolean;
+        };
+        AutoSyncRun: {
+            /** Format: date-time */
+            started_at: string;
+            workflow_id: string;
+        };
+        BillingPeriod: {
+            /**
+             * Format: date-time
+             * @description When it is to be frozen: its end and the grace
+             */
+            due_at: string;
+            /** Format: date-time */
+            end: string;
+            /**
+             * Format: date-time
+             * @description Since when its figures do not change any more; null: they do
+             */
+            frozen_at: string | null;
+            lines: components["schemas"]["PeriodLine"][];
+            /** Format: date-time */
+            start: string;
+        };
         Comparison: {
             /**
              * Format: decimal
@@ -941,6 +1081,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListBillingPeriod: {
+            data: components["schemas"]["BillingPeriod"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListCustomer: {
             data: components["schemas"]["Customer"][];
             /** @description Whether another page follows */
@@ -971,6 +1118,20 @@ export interface components {
         };
         ListMeter: {
             data: components["schemas"]["Meter"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListSyncRun: {
+            data: components["schemas"]["SyncRun"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListUsageDifference: {
+            data: components["schemas"]["UsageDifference"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -1020,6 +1181,24 @@ export interface components {
              */
             status: "filling" | "complete";
         };
+        MonthlyRevenue: {
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            amount: string;
+            currency: string;
+            /**
+             * Format: int64
+             * @description That had usage in the month
+             */
+            customers: number;
+            /**
+             * @description In the tenant's time zone
+             * @example 2026-11
+             */
+            month: string;
+        };
         OidcSettings: {
             client_id: string;
             has_client_secret: boolean;
@@ -1030,6 +1209,40 @@ export interface components {
             redirect_uri: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        PeriodLine: {
+            /**
+             * Format: decimal
+             * @description Rounded to the currency's minor unit
+             */
+            amount: string;
+            /** @description Whether the provider acknowledged it when it was frozen */
+            billed: boolean;
+            currency: string;
+            /** Format: int64 */
+            event_count: number;
+            /**
+             * Format: decimal
+             * @description What the amount grows by because of it
+             */
+            late_amount: string;
+            /**
+             * Format: decimal
+             * @description What arrived after the freeze
+             */
+            late_usage: string;
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: int64
+             * @description 0 where the meter has no price
+             */
+            price_version: number;
+            /**
+             * Format: decimal
+             * @description So far; of a frozen period, what it was frozen at
+             */
+            usage: string;
         };
         PreviewItem: {
             /**
@@ -1140,6 +1353,10 @@ export interface components {
             id: string;
             removed: boolean;
         };
+        Revenue: {
+            caveat: string;
+            data: components["schemas"]["MonthlyRevenue"][];
+        };
         RevokeAPIKey: {
             id: string;
             revoked: boolean;
@@ -1147,6 +1364,12 @@ export interface components {
         RevokeHMACSecret: {
             id: string;
             revoked: boolean;
+        };
+        SaveAutoSync: {
+            enabled: boolean;
+            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            interval: string;
+            paused?: boolean;
         };
         SaveOIDC: {
             client_id: string;
@@ -1318,6 +1541,34 @@ export interface components {
             aggregation?: "sum" | "count";
             group_by?: string[];
             name?: string;
+        };
+        UsageDifference: {
+            customer_external_id: string | null;
+            /** @description null: the sum of all customers */
+            customer_id: string | null;
+            /**
+             * Format: date
+             * @description UTC
+             */
+            day: string;
+            /** Format: int64 */
+            event_count: number;
+            /**
+             * Format: decimal
+             * @description What the events add up to
+             */
+            events: string;
+            /** Format: date-time */
+            found_at: string;
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: decimal
+             * @description What totals are made of
+             */
+            total: string;
+            /** Format: int64 */
+            total_count: number;
         };
         UsageGroup: {
             /** @description Property name to value; empty for a meter without group_by */
@@ -1828,6 +2079,160 @@ export interface operations {
             };
         };
     };
+    "get-auto-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AutoSync"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "save-auto-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SaveAutoSync"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AutoSync"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "trigger-auto-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListUsageDifference"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-billing-periods": {
+        parameters: {
+            query: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description The customer's external ID */
+                customer: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListBillingPeriod"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "preview-billing": {
         parameters: {
             query: {
@@ -1922,6 +2327,38 @@ export interface operations {
             };
         };
     };
+    "get-revenue": {
+        parameters: {
+            query?: {
+                /** @description How many months, the current one included */
+                months?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revenue"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "sync-billing": {
         parameters: {
             query?: never;
@@ -1951,6 +2388,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SyncRun"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-billing-syncs": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description The customer's external ID */
+                customer?: string;
+                status?: "requested" | "running" | "succeeded" | "failed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSyncRun"];
                 };
             };
             /** @description Error */
@@ -3033,7 +3507,10 @@ export const decimals: ReadonlySet<string> = new Set([
   "base_price",
   "current_total",
   "delta",
+  "events",
   "included_units",
+  "late_amount",
+  "late_usage",
   "late_value",
   "overage_rate",
   "percent_change",

@@ -61,13 +61,13 @@ func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, gener
 	day = day.UTC()
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		g, err := generationByID(ctx, tx, tenant, generation)
-		if err != nil || g.Status != metering.Filling {
+		if err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
 			insert into backfill_days (tenant_id, generation_id, day) values ($1, $2, $3) on conflict do nothing`,
 			tenant, generation, day)
-		if err != nil || tag.RowsAffected() == 0 {
+		if err != nil || tag.RowsAffected() == 0 || g.Status != metering.Filling {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {

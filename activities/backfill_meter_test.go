@@ -44,8 +44,11 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 	b := newBench(t)
 	b.SetHeartbeatDetails(map[string]any{"done": 2, "events": 40})
 	days := []time.Time{b.now.AddDate(0, 0, -3), b.now.AddDate(0, 0, -2), b.now.AddDate(0, 0, -1)}
-	meter, err := b.store.Meters.Get(t.Context(), b.tenant, "calls")
+	writer := db.NewWriter(b.store, db.WriterOptions{})
+	t.Cleanup(writer.Close)
+	_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, "1", "", "")})
 	require.NoError(t, err)
+	meter := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	counted := run[activities.CountDaysResult](t, b, b.do.CountDays, activities.CountDaysInput{
 		BackfillInput: activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}, Days: days,
 	})

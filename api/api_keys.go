@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -50,6 +51,7 @@ func (c NewCredential) check(who Principal, now time.Time) error {
 }
 
 type createAPIKeyInput struct {
+	Repeatable
 	Body struct{ NewCredential }
 }
 
@@ -67,11 +69,17 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 	}
 	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
 	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt}
-	record, err := s.Store.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash)
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-api-key", in.Body, func(within db.Creators) (APIKey, error) {
+		made, err := within.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash)
+		return s.showAPIKey(made), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &createAPIKeyOutput{createdAPIKey{key, s.showAPIKey(record)}}, nil
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.LastFour)
+	}
+	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
 type listAPIKeysOutput struct{ Body List[APIKey] }

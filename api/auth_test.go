@@ -56,7 +56,7 @@ func TestARevokedKeyIsInvalidAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 20 {
-		made, err := b.client.CreateApiKeyWithResponse(t.Context(), client.CreateAPIKey{Name: "short lived", Scope: "read_only"})
+		made, err := b.client.CreateApiKeyWithResponse(t.Context(), nil, client.CreateAPIKey{Name: "short lived", Scope: "read_only"})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusCreated, made.StatusCode(), string(made.Body))
 		key := made.JSON201.Key
@@ -104,7 +104,7 @@ func TestAnExpiredKeyIsInvalid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	expires := b.now().Add(1e9 * 3600)
-	made, err := b.client.CreateApiKeyWithResponse(t.Context(), client.CreateAPIKey{Name: "an hour", Scope: "admin", ExpiresAt: &expires})
+	made, err := b.client.CreateApiKeyWithResponse(t.Context(), nil, client.CreateAPIKey{Name: "an hour", Scope: "admin", ExpiresAt: &expires})
 	require.NoError(t, err)
 	header := "Authorization: Bearer " + made.JSON201.Key
 	require.Equal(t, 200, b.send(t, "GET", "/v1/customers", "", header).status)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -58,6 +59,7 @@ func (s *server) listCustomers(ctx context.Context, in *struct{ Paging }) (*list
 }
 
 type createCustomerInput struct {
+	Repeatable
 	Body struct {
 		ExternalID string `json:"external_id" minLength:"1" maxLength:"255" doc:"Your name for the customer"`
 		CustomerFields
@@ -66,11 +68,14 @@ type createCustomerInput struct {
 
 func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
-	c, err := s.Store.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID))
+	shown, _, err := once(ctx, s, in.Repeatable, "create-customer", in.Body, func(within db.Creators) (customer, error) {
+		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID))
+		return showCustomer(c), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &customerOutput{http.StatusCreated, showCustomer(c)}, nil
+	return &customerOutput{http.StatusCreated, shown}, nil
 }
 
 type customerByExternalIDInput struct {

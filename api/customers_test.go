@@ -14,7 +14,7 @@ func TestACustomerIsCreatedOnceAndFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	provider := "cus_stripe"
-	created, err := b.client.CreateCustomerWithResponse(t.Context(), client.CreateCustomer{
+	created, err := b.client.CreateCustomerWithResponse(t.Context(), nil, client.CreateCustomer{
 		ExternalId: "acme", Name: new("Acme"), BillingProviderId: &provider, Metadata: &map[string]any{"plan": "gold"},
 	})
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestAnUnsafeExternalIDIsFoundByQueryAndByPath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const name = "a/b ?#%&../é"
-	created, err := b.client.CreateCustomerWithResponse(t.Context(), client.CreateCustomer{ExternalId: name})
+	created, err := b.client.CreateCustomerWithResponse(t.Context(), nil, client.CreateCustomer{ExternalId: name})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusCreated, created.StatusCode(), string(created.Body))
 	byQuery, err := b.client.GetCustomerByExternalIdWithResponse(t.Context(), &client.GetCustomerByExternalIdParams{ExternalId: name})

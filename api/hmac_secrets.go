@@ -33,6 +33,7 @@ func showHMACSecret(h metering.HMACSecret) HMACSecret {
 }
 
 type createHMACSecretInput struct {
+	Repeatable
 	Body struct{ NewCredential }
 }
 
@@ -56,11 +57,17 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 	record := metering.HMACSecret{
 		Name: in.Body.Name, Scope: in.Body.Scope, Sealed: sealed, LastFour: secret[len(secret)-4:], ExpiresAt: in.Body.ExpiresAt,
 	}
-	record, err = s.Store.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-hmac-secret", in.Body, func(within db.Creators) (HMACSecret, error) {
+		made, err := within.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())
+		return showHMACSecret(made), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &createHMACSecretOutput{createdHMACSecret{secret, showHMACSecret(record)}}, nil
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.LastFour)
+	}
+	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
 type listHMACSecretsOutput struct{ Body List[HMACSecret] }

@@ -43,6 +43,7 @@ func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMe
 }
 
 type createMemberInput struct {
+	Repeatable
 	Body struct {
 		Email    string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case"`
 		Name     string        `json:"name,omitempty" maxLength:"255"`
@@ -67,11 +68,14 @@ func (s *server) createMember(ctx context.Context, in *createMemberInput) (*memb
 		}
 		m.PasswordHash = &hash
 	}
-	m, err := s.Store.Members.Create(ctx, who.Tenant.ID, who.Actor, m)
+	shown, _, err := once(ctx, s, in.Repeatable, "create-member", in.Body, func(within db.Creators) (member, error) {
+		made, err := within.Members.Create(ctx, who.Tenant.ID, who.Actor, m)
+		return showMember(made), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &memberOutput{showMember(m)}, nil
+	return &memberOutput{shown}, nil
 }
 
 func (s *server) newPassword(ctx context.Context, location, password string) (hash string, err error) {

@@ -48,6 +48,7 @@ func (s *server) listMeters(ctx context.Context, in *struct{ Paging }) (*listMet
 }
 
 type createMeterInput struct {
+	Repeatable
 	Body struct {
 		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
 		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
@@ -59,17 +60,21 @@ type createMeterInput struct {
 
 func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterOutput, error) {
 	who := principalOf(ctx)
-	m, err := s.Store.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
-		Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name,
-		Generation: metering.Generation{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
+	var m metering.Meter
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-meter", in.Body, func(within db.Creators) (_ meter, err error) {
+		m, err = within.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
+			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name,
+			Generation: metering.Generation{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
+		})
+		return showMeter(m), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.Generation.Status == metering.Filling {
+	if !repeated && m.Generation.Status == metering.Filling {
 		s.startBackfill(ctx, m.Generation.ID)
 	}
-	return &meterOutput{showMeter(m)}, nil
+	return &meterOutput{shown}, nil
 }
 
 // startBackfill is a convenience: the worker starts what stays filling.

@@ -65,6 +65,7 @@ type server struct {
 	failures      *failures
 	eventRequests limiter
 	pageKey       []byte
+	requestKey    []byte // under which repeatable requests are hashed
 	metrics       metrics
 }
 
@@ -77,8 +78,12 @@ func New(deps Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	requestKey, err := derive(deps.Secret, "requests")
+	if err != nil {
+		return nil, err
+	}
 	s := newServer(deps)
-	s.pageKey = pageKey
+	s.pageKey, s.requestKey = pageKey, requestKey
 	s.metrics = newMetrics(deps.Metrics)
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Store.HMACSecrets.Signers, timeout: credentialTimeout}

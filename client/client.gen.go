@@ -1570,6 +1570,12 @@ type UsageWindow struct {
 	WindowStart time.Time   `json:"window_start"`
 }
 
+// CreateApiKeyParams defines parameters for CreateApiKey.
+type CreateApiKeyParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
 	// IdempotencyKey A repeat is 409 and says what was made: the key itself is shown once
@@ -1644,9 +1650,21 @@ type ListCustomersParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// CreateCustomerParams defines parameters for CreateCustomer.
+type CreateCustomerParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // GetCustomerByExternalIdParams defines parameters for GetCustomerByExternalId.
 type GetCustomerByExternalIdParams struct {
 	ExternalId string `form:"external_id" json:"external_id"`
+}
+
+// CreateHmacSecretParams defines parameters for CreateHmacSecret.
+type CreateHmacSecretParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListMetersParams defines parameters for ListMeters.
@@ -1658,6 +1676,12 @@ type ListMetersParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// CreateMeterParams defines parameters for CreateMeter.
+type CreateMeterParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
 	// PageSize Items per page
@@ -1665,6 +1689,12 @@ type ListMembersParams struct {
 
 	// PageToken next_page_token of the page before
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateMemberParams defines parameters for CreateMember.
+type CreateMemberParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // GetUsageParams defines parameters for GetUsage.
@@ -2104,14 +2134,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-	CreateApiKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateApiKeyWithBody(ctx context.Context, params *CreateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateApiKey Create an API key
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-	CreateApiKey(ctx context.Context, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateApiKey(ctx context.Context, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevokeApiKey Revoke an API key
 	//
@@ -2278,14 +2308,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-	CreateCustomerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateCustomerWithBody(ctx context.Context, params *CreateCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateCustomer Create a customer
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-	CreateCustomer(ctx context.Context, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateCustomer(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomerByExternalId Get a customer whose external ID does not fit in a path
 	//
@@ -2349,14 +2379,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-	CreateHmacSecretWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateHmacSecretWithBody(ctx context.Context, params *CreateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateHmacSecret Create an HMAC secret
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-	CreateHmacSecret(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateHmacSecret(ctx context.Context, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevokeHmacSecret Revoke an HMAC secret
 	//
@@ -2373,14 +2403,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-	CreateMeterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateMeterWithBody(ctx context.Context, params *CreateMeterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateMeter Create a meter
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-	CreateMeter(ctx context.Context, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateMeter(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetMeter Get a meter
 	//
@@ -2430,14 +2460,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-	CreateMemberWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateMemberWithBody(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateMember Create a member
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-	CreateMember(ctx context.Context, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateMember(ctx context.Context, params *CreateMemberParams, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RemoveMember Remove a member
 	//
@@ -2563,8 +2593,8 @@ func (c *Client) ListApiKeys(ctx context.Context, reqEditors ...RequestEditorFn)
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-func (c *Client) CreateApiKeyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateApiKeyRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateApiKeyWithBody(ctx context.Context, params *CreateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateApiKeyRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2580,8 +2610,8 @@ func (c *Client) CreateApiKeyWithBody(ctx context.Context, contentType string, b
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-func (c *Client) CreateApiKey(ctx context.Context, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateApiKeyRequest(c.Server, body)
+func (c *Client) CreateApiKey(ctx context.Context, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateApiKeyRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3037,8 +3067,8 @@ func (c *Client) ListCustomers(ctx context.Context, params *ListCustomersParams,
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-func (c *Client) CreateCustomerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateCustomerRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateCustomerWithBody(ctx context.Context, params *CreateCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCustomerRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3054,8 +3084,8 @@ func (c *Client) CreateCustomerWithBody(ctx context.Context, contentType string,
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-func (c *Client) CreateCustomer(ctx context.Context, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateCustomerRequest(c.Server, body)
+func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCustomerRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3218,8 +3248,8 @@ func (c *Client) ListHmacSecrets(ctx context.Context, reqEditors ...RequestEdito
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-func (c *Client) CreateHmacSecretWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateHmacSecretRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateHmacSecretWithBody(ctx context.Context, params *CreateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateHmacSecretRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3235,8 +3265,8 @@ func (c *Client) CreateHmacSecretWithBody(ctx context.Context, contentType strin
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-func (c *Client) CreateHmacSecret(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateHmacSecretRequest(c.Server, body)
+func (c *Client) CreateHmacSecret(ctx context.Context, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateHmacSecretRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3282,8 +3312,8 @@ func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEd
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-func (c *Client) CreateMeterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateMeterRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateMeterWithBody(ctx context.Context, params *CreateMeterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateMeterRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3299,8 +3329,8 @@ func (c *Client) CreateMeterWithBody(ctx context.Context, contentType string, bo
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-func (c *Client) CreateMeter(ctx context.Context, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateMeterRequest(c.Server, body)
+func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateMeterRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3429,8 +3459,8 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-func (c *Client) CreateMemberWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateMemberRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateMemberRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3446,8 +3476,8 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, contentType string, b
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-func (c *Client) CreateMember(ctx context.Context, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateMemberRequest(c.Server, body)
+func (c *Client) CreateMember(ctx context.Context, params *CreateMemberParams, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateMemberRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3743,18 +3773,18 @@ func NewListApiKeysRequest(server string) (*http.Request, error) {
 }
 
 // NewCreateApiKeyRequest calls the generic CreateApiKey builder with application/json body
-func NewCreateApiKeyRequest(server string, body CreateApiKeyJSONRequestBody) (*http.Request, error) {
+func NewCreateApiKeyRequest(server string, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateApiKeyRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateApiKeyRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateApiKeyRequestWithBody constructs an http.Request for the CreateApiKey method, with any body, and a specified content type
-func NewCreateApiKeyRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateApiKeyRequestWithBody(server string, params *CreateApiKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -3778,6 +3808,21 @@ func NewCreateApiKeyRequestWithBody(server string, contentType string, body io.R
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -4813,18 +4858,18 @@ func NewListCustomersRequest(server string, params *ListCustomersParams) (*http.
 }
 
 // NewCreateCustomerRequest calls the generic CreateCustomer builder with application/json body
-func NewCreateCustomerRequest(server string, body CreateCustomerJSONRequestBody) (*http.Request, error) {
+func NewCreateCustomerRequest(server string, params *CreateCustomerParams, body CreateCustomerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateCustomerRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateCustomerRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateCustomerRequestWithBody constructs an http.Request for the CreateCustomer method, with any body, and a specified content type
-func NewCreateCustomerRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateCustomerRequestWithBody(server string, params *CreateCustomerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -4848,6 +4893,21 @@ func NewCreateCustomerRequestWithBody(server string, contentType string, body io
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -5091,18 +5151,18 @@ func NewListHmacSecretsRequest(server string) (*http.Request, error) {
 }
 
 // NewCreateHmacSecretRequest calls the generic CreateHmacSecret builder with application/json body
-func NewCreateHmacSecretRequest(server string, body CreateHmacSecretJSONRequestBody) (*http.Request, error) {
+func NewCreateHmacSecretRequest(server string, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateHmacSecretRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateHmacSecretRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateHmacSecretRequestWithBody constructs an http.Request for the CreateHmacSecret method, with any body, and a specified content type
-func NewCreateHmacSecretRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateHmacSecretRequestWithBody(server string, params *CreateHmacSecretParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -5126,6 +5186,21 @@ func NewCreateHmacSecretRequestWithBody(server string, contentType string, body 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -5231,18 +5306,18 @@ func NewListMetersRequest(server string, params *ListMetersParams) (*http.Reques
 }
 
 // NewCreateMeterRequest calls the generic CreateMeter builder with application/json body
-func NewCreateMeterRequest(server string, body CreateMeterJSONRequestBody) (*http.Request, error) {
+func NewCreateMeterRequest(server string, params *CreateMeterParams, body CreateMeterJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateMeterRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateMeterRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateMeterRequestWithBody constructs an http.Request for the CreateMeter method, with any body, and a specified content type
-func NewCreateMeterRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateMeterRequestWithBody(server string, params *CreateMeterParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -5266,6 +5341,21 @@ func NewCreateMeterRequestWithBody(server string, contentType string, body io.Re
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -5499,18 +5589,18 @@ func NewListMembersRequest(server string, params *ListMembersParams) (*http.Requ
 }
 
 // NewCreateMemberRequest calls the generic CreateMember builder with application/json body
-func NewCreateMemberRequest(server string, body CreateMemberJSONRequestBody) (*http.Request, error) {
+func NewCreateMemberRequest(server string, params *CreateMemberParams, body CreateMemberJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateMemberRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateMemberRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateMemberRequestWithBody constructs an http.Request for the CreateMember method, with any body, and a specified content type
-func NewCreateMemberRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateMemberRequestWithBody(server string, params *CreateMemberParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -5534,6 +5624,21 @@ func NewCreateMemberRequestWithBody(server string, contentType string, body io.R
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -6263,14 +6368,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-	CreateApiKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error)
+	CreateApiKeyWithBodyWithResponse(ctx context.Context, params *CreateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error)
 
 	// CreateApiKeyWithResponse Create an API key
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-	CreateApiKeyWithResponse(ctx context.Context, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error)
+	CreateApiKeyWithResponse(ctx context.Context, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error)
 
 	// RevokeApiKeyWithResponse Revoke an API key
 	//
@@ -6473,14 +6578,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-	CreateCustomerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
+	CreateCustomerWithBodyWithResponse(ctx context.Context, params *CreateCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
 
 	// CreateCustomerWithResponse Create a customer
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-	CreateCustomerWithResponse(ctx context.Context, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
+	CreateCustomerWithResponse(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
 
 	// GetCustomerByExternalIdWithResponse Get a customer whose external ID does not fit in a path
 	//
@@ -6550,14 +6655,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-	CreateHmacSecretWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
+	CreateHmacSecretWithBodyWithResponse(ctx context.Context, params *CreateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
 
 	// CreateHmacSecretWithResponse Create an HMAC secret
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-	CreateHmacSecretWithResponse(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
+	CreateHmacSecretWithResponse(ctx context.Context, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
 
 	// RevokeHmacSecretWithResponse Revoke an HMAC secret
 	//
@@ -6578,14 +6683,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-	CreateMeterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
+	CreateMeterWithBodyWithResponse(ctx context.Context, params *CreateMeterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
 
 	// CreateMeterWithResponse Create a meter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-	CreateMeterWithResponse(ctx context.Context, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
+	CreateMeterWithResponse(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
 
 	// GetMeterWithResponse Get a meter
 	//
@@ -6641,14 +6746,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-	CreateMemberWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
+	CreateMemberWithBodyWithResponse(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
 
 	// CreateMemberWithResponse Create a member
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-	CreateMemberWithResponse(ctx context.Context, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
+	CreateMemberWithResponse(ctx context.Context, params *CreateMemberParams, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
 
 	// RemoveMemberWithResponse Remove a member
 	//
@@ -9528,8 +9633,8 @@ func (c *ClientWithResponses) ListApiKeysWithResponse(ctx context.Context, reqEd
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-func (c *ClientWithResponses) CreateApiKeyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error) {
-	rsp, err := c.CreateApiKeyWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateApiKeyWithBodyWithResponse(ctx context.Context, params *CreateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error) {
+	rsp, err := c.CreateApiKeyWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9541,8 +9646,8 @@ func (c *ClientWithResponses) CreateApiKeyWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
-func (c *ClientWithResponses) CreateApiKeyWithResponse(ctx context.Context, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error) {
-	rsp, err := c.CreateApiKey(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateApiKeyWithResponse(ctx context.Context, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error) {
+	rsp, err := c.CreateApiKey(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9918,8 +10023,8 @@ func (c *ClientWithResponses) ListCustomersWithResponse(ctx context.Context, par
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-func (c *ClientWithResponses) CreateCustomerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error) {
-	rsp, err := c.CreateCustomerWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateCustomerWithBodyWithResponse(ctx context.Context, params *CreateCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error) {
+	rsp, err := c.CreateCustomerWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9931,8 +10036,8 @@ func (c *ClientWithResponses) CreateCustomerWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
-func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error) {
-	rsp, err := c.CreateCustomer(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error) {
+	rsp, err := c.CreateCustomer(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10061,8 +10166,8 @@ func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, r
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
-	rsp, err := c.CreateHmacSecretWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.Context, params *CreateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
+	rsp, err := c.CreateHmacSecretWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10074,8 +10179,8 @@ func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.C
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
-func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
-	rsp, err := c.CreateHmacSecret(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error) {
+	rsp, err := c.CreateHmacSecret(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10113,8 +10218,8 @@ func (c *ClientWithResponses) ListMetersWithResponse(ctx context.Context, params
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error) {
-	rsp, err := c.CreateMeterWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Context, params *CreateMeterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error) {
+	rsp, err := c.CreateMeterWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10126,8 +10231,8 @@ func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Contex
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
-func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error) {
-	rsp, err := c.CreateMeter(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error) {
+	rsp, err := c.CreateMeter(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10230,8 +10335,8 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error) {
-	rsp, err := c.CreateMemberWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error) {
+	rsp, err := c.CreateMemberWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -10243,8 +10348,8 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
-func (c *ClientWithResponses) CreateMemberWithResponse(ctx context.Context, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error) {
-	rsp, err := c.CreateMember(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateMemberWithResponse(ctx context.Context, params *CreateMemberParams, body CreateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error) {
+	rsp, err := c.CreateMember(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

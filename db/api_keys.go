@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // APIKeys keeps the keyed hashes of API keys; the keys themselves are nowhere.
-type APIKeys struct{ pool *pgxpool.Pool }
+type APIKeys struct{ pool beginner }
 
 // Credential is what a key's hash leads to. Whether the key is live is for the
 // caller to say, who has the time.

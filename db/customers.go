@@ -6,13 +6,12 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Customers reads and makes customers.
-type Customers struct{ pool *pgxpool.Pool }
+type Customers struct{ pool beginner }
 
 const customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at`
 

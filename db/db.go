@@ -130,8 +130,14 @@ func (d *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
+// beginner is a pool, or a transaction, in which another is a savepoint.
+type beginner interface {
+	querier
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
 // inTx runs fn in one read-committed transaction and commits it.
-func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginFunc(ctx, pool, fn))
 }
 

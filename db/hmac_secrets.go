@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // HMACSecrets keeps the sealed secrets that tenants' services sign with.
-type HMACSecrets struct{ pool *pgxpool.Pool }
+type HMACSecrets struct{ pool beginner }
 
 // Signers is a tenant and the secrets of it that were not revoked. Whether one
 // has expired is for the caller to say, who has the time.

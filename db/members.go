@@ -7,14 +7,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Members are the people of the tenants. One who was removed is kept, because
 // the audit log names them, and is invisible to everything here.
-type Members struct{ pool *pgxpool.Pool }
+type Members struct{ pool beginner }
 
 const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.password_hash, m.created_at`
 

@@ -4,13 +4,12 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Meters reads and makes meters and their generations.
-type Meters struct{ pool *pgxpool.Pool }
+type Meters struct{ pool beginner }
 
 const (
 	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status`

@@ -23,7 +23,8 @@ func (d *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.Files, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.Files, goose.WithSessionLocker(locker),
+		goose.WithAllowOutofOrder(true)) // migrations are independent where their numbers leave gaps
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}

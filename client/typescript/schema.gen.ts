@@ -1728,7 +1728,10 @@ export interface operations {
     "create-api-key": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2506,7 +2509,10 @@ export interface operations {
     "create-customer": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2786,7 +2792,10 @@ export interface operations {
     "create-hmac-secret": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2884,7 +2893,10 @@ export interface operations {
     "create-meter": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3083,7 +3095,10 @@ export interface operations {
     "create-member": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };

@@ -139,7 +139,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 }
 
 func createMeter(t testing.TB, c *client.ClientWithResponses, slug, eventType string, groupBy ...string) {
-	answer, err := c.CreateMeterWithResponse(t.Context(), client.CreateMeterJSONRequestBody{
+	answer, err := c.CreateMeterWithResponse(t.Context(), nil, client.CreateMeterJSONRequestBody{
 		Slug: slug, EventType: eventType, GroupBy: &groupBy,
 	})
 	if err != nil || answer.StatusCode() != http.StatusCreated {

@@ -144,7 +144,7 @@ const customerShape = `{"id":"string","tenant_id":"string","external_id":"string
 
 func customers(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
-	made, err := o.CreateCustomerWithResponse(ctx, client.CreateCustomer{
+	made, err := o.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{
 		ExternalId: awkward, Name: new("Äcme"), BillingProviderId: new("cus_9"), Metadata: &map[string]any{"plan": "gold", "deep": map[string]any{"n": 1.0}},
 	})
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func customers(t *testing.T, r running) {
 	require.Equal(t, awkward, made.JSON201.ExternalId)
 	require.Equal(t, map[string]any{"plan": "gold", "deep": map[string]any{"n": 1.0}}, made.JSON201.Metadata)
 
-	least, err := o.CreateCustomerWithResponse(ctx, client.CreateCustomer{ExternalId: "least"})
+	least, err := o.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{ExternalId: "least"})
 	require.NoError(t, err)
 	requireShape(t, customerShape, least.Body)
 	require.Nil(t, least.JSON201.BillingProviderId)
@@ -178,7 +178,7 @@ func customers(t *testing.T, r running) {
 	require.Equal(t, awkward+"2", created.JSON201.ExternalId)
 
 	for _, odd := range []string{"..", ".", "by-external-id", "+", "a%2Fb", "'", "日本"} {
-		_, err := o.CreateCustomerWithResponse(ctx, client.CreateCustomer{ExternalId: odd})
+		_, err := o.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{ExternalId: odd})
 		require.NoError(t, err)
 		found, err := o.GetCustomerByExternalIdWithResponse(ctx, &client.GetCustomerByExternalIdParams{ExternalId: odd})
 		require.NoError(t, err)
@@ -190,7 +190,7 @@ func customers(t *testing.T, r running) {
 func customerPages(t *testing.T, r running) {
 	o := r.owner(t)
 	add := func(name string) {
-		a, err := o.CreateCustomerWithResponse(t.Context(), client.CreateCustomer{ExternalId: name})
+		a, err := o.CreateCustomerWithResponse(t.Context(), nil, client.CreateCustomer{ExternalId: name})
 		require.NoError(t, err)
 		require.Equal(t, 201, a.StatusCode(), string(a.Body))
 	}
@@ -230,7 +230,7 @@ func apiKeys(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	secrets := map[string]string{}
 	for scope, prefix := range map[string]string{"admin": "svc_adm_", "read_write": "svc_rw_", "read_only": "svc_ro_", "ingest_only": "svc_ink_"} {
-		made, err := o.CreateApiKeyWithResponse(ctx, client.CreateAPIKey{Name: scope, Scope: client.CreateAPIKeyScope(scope)})
+		made, err := o.CreateApiKeyWithResponse(ctx, nil, client.CreateAPIKey{Name: scope, Scope: client.CreateAPIKeyScope(scope)})
 		require.NoError(t, err)
 		require.Equal(t, 201, made.StatusCode(), string(made.Body))
 		requireShape(t, `{"id":"string","key":"string","prefix":"string","scope":"string","created_at":"time"}`, made.Body)
@@ -287,7 +287,7 @@ func (o owner) total(t testing.TB, customer string) string {
 // meter makes a meter of the event type call.
 func (o owner) meter(t testing.TB, groupBy ...string) client.Meter {
 	t.Helper()
-	a, err := o.CreateMeterWithResponse(t.Context(), client.CreateMeter{Slug: "calls", EventType: "call", GroupBy: &groupBy})
+	a, err := o.CreateMeterWithResponse(t.Context(), nil, client.CreateMeter{Slug: "calls", EventType: "call", GroupBy: &groupBy})
 	require.NoError(t, err)
 	require.Equal(t, 201, a.StatusCode(), string(a.Body))
 	requireShape(t, `{"id":"string","slug":"string","event_type":"string"}`, a.Body)
@@ -640,7 +640,7 @@ func sign(t testing.TB, url, tenant, secret string, at time.Time) *client.Client
 func signatures(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	o.meter(t)
-	made, err := o.CreateHmacSecretWithResponse(ctx, client.CreateHMACSecret{Name: "service", Scope: "read_write"})
+	made, err := o.CreateHmacSecretWithResponse(ctx, nil, client.CreateHMACSecret{Name: "service", Scope: "read_write"})
 	require.NoError(t, err)
 	require.Equal(t, 201, made.StatusCode(), string(made.Body))
 	secret, event := made.JSON201.Secret, client.Event{EventType: "call", CustomerId: awkward}
@@ -695,7 +695,7 @@ func scopes(t *testing.T, r running) {
 		allowed["admin"] = append(allowed["admin"], name)
 	}
 	for scope, operations := range allowed {
-		made, err := o.CreateApiKeyWithResponse(t.Context(), client.CreateAPIKey{Name: scope, Scope: client.CreateAPIKeyScope(scope)})
+		made, err := o.CreateApiKeyWithResponse(t.Context(), nil, client.CreateAPIKey{Name: scope, Scope: client.CreateAPIKeyScope(scope)})
 		require.NoError(t, err)
 		for name, request := range requests {
 			want := 403

@@ -93,7 +93,7 @@ func run(ctx context.Context, c config, now time.Time, out io.Writer) error {
 
 func makeCustomers(ctx context.Context, api *client.ClientWithResponses) error {
 	for _, c := range customers {
-		answer, err := api.CreateCustomerWithResponse(ctx, client.CreateCustomer{ExternalId: c.externalID, Name: &c.name})
+		answer, err := api.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{ExternalId: c.externalID, Name: &c.name})
 		if err := check("create customer", answer, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses) error {
 // makeMeters comes before any event, so that no meter has a past to count.
 func makeMeters(ctx context.Context, api *client.ClientWithResponses) error {
 	for _, m := range meters {
-		made, err := api.CreateMeterWithResponse(ctx, m.CreateMeter)
+		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)
 		if err := check("create meter", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
 		}

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Repeatable is what a request that creates something may come with.
+type Repeatable struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret"`
+}
+
+// once creates something, and returns what is shown of it. A repeat under the
+// same Idempotency-Key gets what was shown then.
+func once[Shown any](ctx context.Context, s *server, in Repeatable, operation string, body any, create func(db.Creators) (Shown, error)) (shown Shown, repeated bool, err error) {
+	if in.IdempotencyKey == "" {
+		shown, err = create(s.Store.Creators())
+		return shown, false, err
+	}
+	if !storable(in.IdempotencyKey) {
+		return shown, false, metering.Invalid("header.Idempotency-Key", "must be UTF-8 without NUL")
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return shown, false, fmt.Errorf("hash request: %w", err)
+	}
+	mac := hmac.New(sha256.New, s.requestKey)
+	mac.Write(text)
+	claim := db.Claim{Key: in.IdempotencyKey, Operation: operation, Hash: mac.Sum(nil)}
+	former, err := s.Store.Once(ctx, principalOf(ctx).Tenant.ID, claim, func(within db.Creators) ([]byte, error) {
+		if shown, err = create(within); err != nil {
+			return nil, err
+		}
+		return json.Marshal(shown)
+	})
+	if err != nil || former == nil {
+		return shown, false, err
+	}
+	if err := json.Unmarshal(former, &shown); err != nil {
+		return shown, true, fmt.Errorf("read former answer: %w", err)
+	}
+	return shown, true, nil
+}
+
+// alreadyMade says what a repeat would have made: everything but the secret.
+func alreadyMade(id, lastFour string) error {
+	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has made %s, which ends in %s; it cannot be shown again", id, lastFour)
+}

@@ -1,0 +1,127 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+)
+
+// creations are the requests that make something: path → body, and another
+// body that would be taken as well.
+var creations = map[string][2]string{
+	"/v1/customers":      {`{"external_id":"acme","metadata":{"a": [1,2]}}`, `{"external_id":"other"}`},
+	"/v1/meters":         {`{"slug":"calls","event_type":"call"}`, `{"slug":"calls","event_type":"other"}`},
+	"/v1/api-keys":       {`{"name":"k","scope":"read_only"}`, `{"name":"k","scope":"admin"}`},
+	"/v1/hmac-secrets":   {`{"name":"k","scope":"read_only"}`, `{"name":"k","scope":"admin"}`},
+	"/v1/tenant/members": {`{"email":"a@example.com","role":"viewer"}`, `{"email":"b@example.com","role":"viewer"}`},
+}
+
+// showsSecret says which of them show a secret once.
+var showsSecret = map[string]string{"/v1/api-keys": "key", "/v1/hmac-secrets": "secret"}
+
+func (b *bundle) count(t *testing.T, path string) int {
+	t.Helper()
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", path, "").body), &list))
+	return len(list.Data)
+}
+
+func TestARepeatUnderTheSameKeyMakesNothing(t *testing.T) {
+	t.Parallel()
+	for path, bodies := range creations {
+		t.Run(strings.ReplaceAll(path[1:], "/", " "), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			const key = "Idempotency-Key: once é"
+			first := b.send(t, "POST", path, bodies[0], key)
+			require.Equal(t, 201, first.status, first.body)
+			made := b.count(t, path)
+			for _, replica := range []*bundle{b, b.replica(t, func(*api.Deps) {})} {
+				again := replica.send(t, "POST", path, " "+bodies[0], key) // the same JSON
+				if field, secret := showsSecret[path]; secret {
+					p := again.problem(t, 409, "conflict")
+					var shown map[string]any
+					require.NoError(t, json.Unmarshal([]byte(first.body), &shown))
+					require.Contains(t, p.Detail, shown["id"])
+					require.Contains(t, p.Detail, shown["last_four"])
+					require.NotContains(t, again.body, shown[field])
+				} else {
+					require.Equal(t, 201, again.status, again.body)
+					require.Equal(t, first.body, again.body)
+				}
+				other := replica.send(t, "POST", path, bodies[1], key).problem(t, 422, "invalid")
+				require.Equal(t, "header.Idempotency-Key", other.Errors[0].Location)
+			}
+			require.Equal(t, made, b.count(t, path))
+			b.send(t, "POST", "/v1/customers", `{"external_id":"elsewhere","name":"x"}`, key).problem(t, 422, "invalid")
+			setup(t).send(t, "POST", path, bodies[0], key) // another tenant's key is another key
+		})
+	}
+}
+
+func TestOfRepeatsAtOnceOneMakesSomething(t *testing.T) {
+	t.Parallel()
+	for path, bodies := range creations {
+		t.Run(strings.ReplaceAll(path[1:], "/", " "), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			before := b.count(t, path)
+			answers := make([]answer, 8)
+			var group sync.WaitGroup
+			for i := range answers {
+				group.Go(func() { answers[i] = b.send(t, "POST", path, bodies[0], "Idempotency-Key: k") })
+			}
+			group.Wait()
+			statuses := map[int]int{}
+			for _, a := range answers {
+				statuses[a.status]++
+			}
+			want := map[int]int{201: 8}
+			if _, secret := showsSecret[path]; secret {
+				want = map[int]int{201: 1, 409: 7}
+			}
+			require.Equal(t, want, statuses)
+			require.Equal(t, before+1, b.count(t, path))
+		})
+	}
+}
+
+func TestAFailureLeavesTheKeyUnused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`, "Idempotency-Key: k").problem(t, 409, "conflict")
+	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"other"}`, "Idempotency-Key: k").status)
+}
+
+// TestEveryCreationCanBeRepeated holds the document to the table above.
+func TestEveryCreationCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string } `json:"parameters"`
+			Responses  map[string]json.RawMessage  `json:"responses"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/openapi.json", "").body), &document))
+	missing := maps.Clone(creations)
+	for path, item := range document.Paths {
+		post, ok := item["post"]
+		if _, creates := post.Responses["201"]; !ok || !creates {
+			continue
+		}
+		require.Contains(t, fmt.Sprint(post.Parameters), "Idempotency-Key", path)
+		delete(missing, path)
+	}
+	require.Empty(t, missing)
+}

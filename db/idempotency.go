@@ -1,0 +1,72 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Claim is a request that may be repeated: what it asks for, under which key.
+type Claim struct {
+	Key       string
+	Operation string
+	Hash      []byte // of the body
+}
+
+// Once runs create, whose effects and answer are committed together with the
+// key. Where the key was used before, it returns the answer of then; where it
+// was used for another request, CodeInvalid. Of several at once, one creates
+// and the others wait. What fails leaves the key unused.
+func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, create func(within Creators) (answer []byte, err error)) (former []byte, err error) {
+	err = inTx(ctx, d.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			insert into idempotency_keys (tenant_id, key, operation, request_hash, answer)
+			values ($1, $2, $3, $4, 'null')
+			on conflict do nothing`, tenant, claim.Key, claim.Operation, claim.Hash)
+		if err != nil {
+			return fmt.Errorf("claim idempotency key: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			former, err = formerAnswer(ctx, tx, tenant, claim)
+			return err
+		}
+		answer, err := create(Creators{Customers{tx}, Meters{tx}, APIKeys{tx}, HMACSecrets{tx}, Members{tx}})
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `update idempotency_keys set answer = $3 where tenant_id = $1 and key = $2`, tenant, claim.Key, answer)
+		return err
+	})
+	return former, err
+}
+
+// Creators are the nouns that a request can create, within its transaction.
+type Creators struct {
+	Customers   Customers
+	Meters      Meters
+	APIKeys     APIKeys
+	HMACSecrets HMACSecrets
+	Members     Members
+}
+
+// Creators are those of the pool: each method is a transaction of its own.
+func (d *DB) Creators() Creators {
+	return Creators{d.Customers, d.Meters, d.APIKeys, d.HMACSecrets, d.Members}
+}
+
+func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {
+	var former Claim
+	err = tx.QueryRow(ctx, `select operation, request_hash, answer from idempotency_keys where tenant_id = $1 and key = $2`,
+		tenant, claim.Key).Scan(&former.Operation, &former.Hash, &answer)
+	if err != nil {
+		return nil, err
+	}
+	if former.Operation != claim.Operation || !bytes.Equal(former.Hash, claim.Hash) {
+		return nil, metering.Invalid("header.Idempotency-Key", "was used for another request")
+	}
+	return answer, nil
+}

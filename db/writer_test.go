@@ -208,15 +208,19 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 // nothing of their events is left behind.
 func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 	t.Parallel()
-	for name, lock := range map[string]string{
-		"ByItsEvents":  `lock table events in access exclusive mode`,
-		"ByItsRollups": `lock table usage_monthly in share mode`,
-		"ByTheTenant":  `select pg_advisory_xact_lock(id) from tenants`,
-		"ByItsKeys":    `insert into event_keys select id, 'k', '\x00' from tenants`,
+	shared := func(t testing.TB) (*db.DB, string) { return dbtest.Open(t), dbtest.URL(t) }
+	for name, c := range map[string]struct {
+		database func(testing.TB) (*db.DB, string)
+		lock     string
+	}{
+		"ByItsEvents":  {dbtest.Fresh, `lock table events in access exclusive mode`},
+		"ByItsRollups": {dbtest.Fresh, `lock table usage_monthly in share mode`},
+		"ByTheTenant":  {shared, `select pg_advisory_xact_lock(@tenant)`},
+		"ByItsKeys":    {shared, `insert into event_keys values (@tenant, 'k', '')`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, address := dbtest.Fresh(t)
+			store, address := c.database(t)
 			tenant := dbtest.Tenant(t, store).ID
 			dbtest.Meter(t, store, tenant, "calls", "call")
 			w := newWriter(t, store, db.WriterOptions{})
@@ -229,7 +233,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			t.Cleanup(func() { conn.Close(context.Background()) })
 			tx, err := conn.Begin(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), lock)
+			_, err = tx.Exec(t.Context(), c.lock, pgx.NamedArgs{"tenant": tenant})
 			require.NoError(t, err)
 
 			began := time.Now()
@@ -240,8 +244,9 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			require.NoError(t, tx.Rollback(t.Context()))
 			var left int
 			err = conn.QueryRow(t.Context(), `
-				select (select count(*) from events) + (select count(*) from event_keys) + (select count(*) from usage_hourly)
-				  + (select count(*) from usage_monthly) + (select count(*) from event_types)`).Scan(&left)
+				select (select count(*) from events where tenant_id = $1) + (select count(*) from event_keys where tenant_id = $1)
+				  + (select count(*) from usage_hourly where tenant_id = $1) + (select count(*) from usage_monthly where tenant_id = $1)
+				  + (select count(*) from event_types where tenant_id = $1)`, tenant).Scan(&left)
 			require.NoError(t, err)
 			require.Zero(t, left, "rows of an event that was not stored")
 			require.NoError(t, ingestWith(november), "it works again")

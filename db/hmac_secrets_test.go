@@ -1,9 +1,13 @@
 package db_test
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -72,4 +76,43 @@ func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
 	claimed, err := store.RequestIDs.Claim(ctx, 1, "d", now.Add(time.Hour), now)
 	require.NoError(t, err)
 	require.False(t, claimed)
+}
+
+// TestSecretsMadeAtOnceAreTwoAtMost has all of them begin before any is stored.
+func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
+	t.Parallel()
+	store, url := dbtest.Fresh(t)
+	tenant := dbtest.Tenant(t, store).ID
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	watcher, err := pgx.Connect(t.Context(), url) // in a transaction it would see the same for ever
+	require.NoError(t, err)
+	defer watcher.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `begin; lock table hmac_secrets in share mode`) // it can be read, not written
+	require.NoError(t, err)
+	const makers = 4
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for range makers {
+		all.Go(func() {
+			secret := metering.HMACSecret{Name: "s", Scope: metering.ScopeAdmin, Sealed: []byte("sealed"), LastFour: "abcd"}
+			if _, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator, secret, time.Now()); err == nil {
+				made.Add(1)
+			}
+		})
+	}
+	dbtest.Eventually(t, 4*time.Second, func() error {
+		var waiting int
+		err := watcher.QueryRow(t.Context(), `
+			select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&waiting)
+		if err == nil && waiting < makers {
+			err = fmt.Errorf("%d wait", waiting)
+		}
+		return err
+	})
+	_, err = conn.Exec(t.Context(), `rollback`)
+	require.NoError(t, err)
+	all.Wait()
+	require.Equal(t, int64(metering.MaxHMACSecrets), made.Load())
 }

@@ -44,10 +44,10 @@ func (b *bill) coverage(period metering.Period) (c coverage, err error) {
 // catalogOf is a hash of everything but usage that a period's charges depend on.
 func catalogOf(account string, meters []metering.Meter, prices map[metering.MeterID][]metering.Price, start time.Time) string {
 	hash := sha256.New()
-	fmt.Fprintln(hash, account)
+	_, _ = fmt.Fprintln(hash, account) // a hash never fails
 	for _, m := range meters {
 		price, _ := metering.PriceAt(prices[m.ID], start)
-		fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)
+		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }

@@ -123,7 +123,7 @@ func (c *crowd) stop(conn *pgx.Conn) {
 	_, err = pgx.ForEachRow(rows, []any{&n, &times}, func() error {
 		found[n] = true
 		if times != 1 {
-			return fmt.Errorf("event %d is stored %d times (answered: %t, failed: %v)", n, times, c.answered[n], c.failed[n])
+			return fmt.Errorf("event %d is stored %d times (answered: %t, failed: %s)", n, times, c.answered[n], fmt.Sprint(c.failed[n]))
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,9 +112,7 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day ti
 		return err
 	}
 	certain, err := differences(ctx, tx, tenant, day, zone, eventCount)
-	for key, d := range certain {
-		found[key] = d
-	}
+	maps.Copy(found, certain)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -45,7 +44,7 @@ func goosed(t testing.TB, address string) *goose.Provider {
 	t.Helper()
 	config, err := pgx.ParseConfig(address)
 	require.NoError(t, err)
-	var conn *sql.DB = stdlib.OpenDB(*config)
+	conn := stdlib.OpenDB(*config)
 	t.Cleanup(func() { conn.Close() })
 	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.Files)
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -154,12 +155,12 @@ func TestRecorder(t *testing.T) {
 		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusServiceUnavailable)}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{Buffer: 5})
 		record(t, r, 5)
-		if err := r.Record(client.Event{}); err != client.ErrBufferFull {
+		if err := r.Record(client.Event{}); !errors.Is(err, client.ErrBufferFull) {
 			t.Fatalf("a sixth event gave %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := r.Close(ctx); err == nil || r.Record(client.Event{}) != client.ErrClosed {
+		if err := r.Close(ctx); err == nil || !errors.Is(r.Record(client.Event{}), client.ErrClosed) {
 			t.Fatalf("close gave %v", err)
 		}
 	})

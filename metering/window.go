@@ -23,6 +23,17 @@ func (r Range) Contains(t time.Time) bool { return !t.Before(r.Start) && t.Befor
 // Empty says whether no instant lies in the range.
 func (r Range) Empty() bool { return !r.Start.Before(r.End) }
 
+// Within is the part of the range that lies in the other.
+func (r Range) Within(o Range) Range {
+	if o.Start.After(r.Start) {
+		r.Start = o.Start
+	}
+	if o.End.Before(r.End) {
+		r.End = o.End
+	}
+	return r
+}
+
 // Instant is t as the service keeps it: UTC, in whole microseconds.
 func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	stripego "github.com/stripe/stripe-go/v76"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Item is one line of a customer's subscription, with what its price and
@@ -34,26 +36,8 @@ type Item struct {
 	BillingThresholds bool
 }
 
-// Mechanism is how usage reaches an item.
-type Mechanism string
-
-// What is sent again with the same content changes nothing under any of them;
-// what is sent with another value replaces the former under all but MeterDelta.
-const (
-	UsageRecord Mechanism = "usage_record" // the period's total, at one timestamp of the period
-	MeterWindow Mechanism = "meter_window" // a window's total, in that window
-	MeterDelta  Mechanism = "meter_delta"  // what came since the last entry
-	MeterLast   Mechanism = "meter_last"   // the period's total, later than the last entry
-)
-
-// Overwrites says whether an entry replaces what was sent before it, so that
-// it may be sent under a new idempotency key.
-func (m Mechanism) Overwrites() bool {
-	return m == UsageRecord || m == MeterWindow || m == MeterLast
-}
-
 // Mechanism says how usage is sent to the item, or why it cannot be.
-func (i Item) Mechanism() (Mechanism, string) {
+func (i Item) Mechanism() (metering.Mechanism, string) {
 	switch {
 	case i.UsageType != "metered":
 		return "", fmt.Sprintf("price %s is not metered", i.PriceID)
@@ -62,7 +46,7 @@ func (i Item) Mechanism() (Mechanism, string) {
 		return "", fmt.Sprintf("subscription %s has billing thresholds, with which Stripe lets no usage be set; move price %s to a meter",
 			i.SubscriptionID, i.PriceID)
 	case i.MeterID == "":
-		return UsageRecord, ""
+		return metering.UsageRecord, ""
 	case i.MeterStatus == "inactive":
 		return "", fmt.Sprintf("Stripe's meter %s is inactive", i.MeterID)
 	case i.MeterMapping != "by_id":
@@ -70,13 +54,13 @@ func (i Item) Mechanism() (Mechanism, string) {
 	case i.MeterFormula == "count":
 		return "", fmt.Sprintf("Stripe's meter %s counts events, so no total can be sent to it; use one with formula sum", i.MeterID)
 	case i.MeterFormula == "last": // with a window too: only the newest window counts
-		return MeterLast, ""
+		return metering.MeterLast, ""
 	case i.MeterFormula != "sum":
 		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use one with formula sum", i.MeterID, i.MeterFormula)
 	case i.EventTimeWindow != "":
-		return MeterWindow, ""
+		return metering.MeterWindow, ""
 	default:
-		return MeterDelta, ""
+		return metering.MeterDelta, ""
 	}
 }
 

@@ -32,7 +32,7 @@ var trouble = []stripetest.Behaviour{
 type ledger struct {
 	bundle
 	t         *rapid.T
-	mechanism stripe.Mechanism
+	mechanism metering.Mechanism
 	version   int
 	told      metering.Decimal // what the deltas so far add up to
 }
@@ -60,7 +60,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	totals := map[int]metering.Decimal{} // by hour; all but windows have only the first
 	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
 		hour := 0
-		if l.mechanism == stripe.MeterWindow {
+		if l.mechanism == metering.MeterWindow {
 			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
 		}
 		totals[hour] = whole(rapid.Int64Range(0, 10_000).Draw(l.t, "tenths")).Mul(decimal("0.1"))
@@ -68,7 +68,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	}
 	var want metering.Decimal
 	for _, total := range totals {
-		want = want.Add(stripe.Whole(total))
+		want = want.Add(metering.WholeUnits(total))
 	}
 	return want
 }
@@ -76,13 +76,13 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
-	e := entry(l.mechanism, l.version, stripe.Whole(total))
+	e := entry(l.mechanism, l.version, metering.WholeUnits(total))
 	switch l.mechanism {
-	case stripe.MeterDelta:
-		e.Value = stripe.Delta(l.told, total)
-	case stripe.MeterLast:
+	case metering.MeterDelta:
+		e.Value = metering.UnitsBetween(l.told, total)
+	case metering.MeterLast:
 		e.Timestamp = l.fake.Now()
-	case stripe.MeterWindow:
+	case metering.MeterWindow:
 		e.Timestamp = march.Add(time.Duration(hour) * time.Hour)
 	}
 	l.settle(e)
@@ -92,7 +92,7 @@ func (l *ledger) tell(hour int, total metering.Decimal) {
 func (l *ledger) settle(e stripe.Entry) {
 	first := l.fake.Now()
 	for range 40 {
-		if l.mechanism == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
+		if l.mechanism == metering.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
 			return // nothing at Stripe would stop a second one any more
 		}
 		answer, err := l.send(e)
@@ -139,13 +139,13 @@ func (l *ledger) requireSummary(want metering.Decimal) {
 	var got metering.Decimal
 	var err error
 	switch l.mechanism {
-	case stripe.UsageRecord:
+	case metering.UsageRecord:
 		got, err = l.client.RecordSummary(context.Background(), key, "si_legacy_cus_1", march.Add(time.Minute))
-	case stripe.MeterDelta:
+	case metering.MeterDelta:
 		got, err = l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
-	case stripe.MeterWindow:
+	case metering.MeterWindow:
 		got, err = l.client.Summary(context.Background(), key, "mtr_window", "cus_1", march, april)
-	case stripe.MeterLast:
+	case metering.MeterLast:
 		got, err = l.client.Summary(context.Background(), key, "mtr_last", "cus_1", march, april)
 	}
 	require.NoError(l.t, err)

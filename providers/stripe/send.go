@@ -15,7 +15,7 @@ import (
 // Entry is one thing to tell Stripe. It is frozen before it is first sent, and
 // sent again as it was until the answer is known.
 type Entry struct {
-	Mechanism      Mechanism
+	Mechanism      metering.Mechanism
 	ItemID         string           // of a usage record
 	EventName      string           // of a meter event, as the two keys of its payload
 	CustomerKey    string           // "" is Stripe's default
@@ -51,7 +51,7 @@ func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) 
 	params := stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}
 	seconds := e.Timestamp.Unix()
 	var err error
-	if e.Mechanism == UsageRecord {
+	if e.Mechanism == metering.UsageRecord {
 		quantity, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
@@ -89,13 +89,13 @@ func (e Entry) check() error {
 		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
 	case e.Timestamp.IsZero():
 		return metering.Invalid("entry.timestamp", "must be set")
-	case !e.Value.Equal(Whole(e.Value)):
+	case !e.Value.Equal(metering.WholeUnits(e.Value)):
 		return metering.Invalid("entry.value", "must be whole")
 	}
 	switch e.Mechanism {
-	case UsageRecord:
+	case metering.UsageRecord:
 		return e.checkRecord()
-	case MeterWindow, MeterDelta, MeterLast:
+	case metering.MeterWindow, metering.MeterDelta, metering.MeterLast:
 		return e.checkEvent()
 	default:
 		return metering.Invalid("entry.mechanism", "must be one of Stripe's")

@@ -1,0 +1,64 @@
+package metering
+
+import "time"
+
+// Mechanism is how usage is told to a billing provider.
+type Mechanism string
+
+// What is told again with the same content changes nothing under any of them;
+// what is told with another value replaces the former under all but MeterDelta.
+const (
+	InSnapshot  Mechanism = "snapshot"
+	UsageRecord Mechanism = "usage_record" // the period's total, at one timestamp of the period
+	MeterWindow Mechanism = "meter_window" // a window's total, in that window
+	MeterDelta  Mechanism = "meter_delta"  // what came since the last entry
+	MeterLast   Mechanism = "meter_last"   // the period's total, later than the last entry
+)
+
+// Overwrites says whether an entry replaces what was told before it, so that
+// it may be told under a new idempotency key.
+func (m Mechanism) Overwrites() bool { return m != MeterDelta }
+
+// WholeUnits is the quantity of a cumulative total where providers take whole
+// units only, half to even.
+func WholeUnits(total Decimal) Decimal { return total.Round(0) }
+
+// UnitsBetween is what brings a quantity from one cumulative total to the
+// next. Totals are rounded, never differences, so that no remainder is lost or
+// told twice.
+func UnitsBetween(from, to Decimal) Decimal { return WholeUnits(to).Sub(WholeUnits(from)) }
+
+// Item is where one meter's usage goes at a provider.
+type Item struct {
+	MeterID     MeterID     `json:"meter_id"`
+	Skipped     string      `json:"skipped,omitempty"` // why it goes nowhere; then the rest is empty
+	Mechanism   Mechanism   `json:"mechanism,omitempty"`
+	Target      string      `json:"target,omitempty"` // what adds the usage up: the provider's item, or its meter
+	ItemID      string      `json:"item_id,omitempty"`
+	Window      Granularity `json:"window,omitempty"` // of UTC; of MeterWindow only
+	EventName   string      `json:"event_name,omitempty"`
+	CustomerKey string      `json:"customer_key,omitempty"`
+	ValueKey    string      `json:"value_key,omitempty"`
+}
+
+// Call is what the provider is told: it never changes once it is made.
+type Call struct {
+	Mechanism   Mechanism `json:"mechanism"`
+	Target      string    `json:"target"`
+	ItemID      string    `json:"item_id,omitempty"`
+	EventName   string    `json:"event_name,omitempty"`
+	CustomerKey string    `json:"customer_key,omitempty"`
+	ValueKey    string    `json:"value_key,omitempty"`
+	Customer    string    `json:"customer"` // at the provider
+	Quantity    Decimal   `json:"quantity"`
+	Timestamp   time.Time `json:"timestamp"`
+}
+
+// Link is what a customer is at a provider.
+type Link struct {
+	Account      string
+	Customer     string // "": it is linked to none
+	Subscription string // whose periods the customer's are; "": none
+	Period       Range  // of the subscription, when it was read
+	Items        []Item
+}

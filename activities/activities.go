@@ -14,15 +14,17 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // Activities are the effects and what they reach: the database, the keys of
-// its sealed secrets, the webhooks and the clock.
+// its sealed secrets, the webhooks, Stripe and the clock.
 type Activities struct {
 	store   *db.DB
 	keyring db.Keyring
 	webhook deliverer
+	stripe  *stripe.Client
 	now     func() time.Time
 }
 
@@ -32,8 +34,8 @@ type deliverer interface {
 }
 
 // New makes the activities of a worker.
-func New(store *db.DB, keyring db.Keyring, webhook deliverer, now func() time.Time) *Activities {
-	return &Activities{store, keyring, webhook, now}
+func New(store *db.DB, keyring db.Keyring, webhook deliverer, stripe *stripe.Client, now func() time.Time) *Activities {
+	return &Activities{store, keyring, webhook, stripe, now}
 }
 
 // beat is how often an activity shows that its worker lives.

@@ -27,6 +27,9 @@ type BeginSyncInput struct {
 type BeginSyncResult struct {
 	Syncs []uuid.UUID `json:"syncs"`
 	After int64       `json:"after"` // the last sequence used before the pass
+
+	Provider   metering.ProviderKind `json:"provider,omitempty"`
+	AfterEntry int64                 `json:"after_entry,omitempty"` // the last number of an entry given before the pass
 }
 
 // BeginSync takes all open requests of the customer.
@@ -158,6 +161,7 @@ type FinishSyncInput struct {
 	Syncs      []uuid.UUID         `json:"syncs"`
 	Problem    string              `json:"problem"`
 	Snapshots  []uuid.UUID         `json:"snapshots"`
+	Entries    []uuid.UUID         `json:"entries,omitempty"`
 	Skipped    []Skipped           `json:"skipped"`
 }
 
@@ -169,7 +173,7 @@ type FinishSyncResult struct {
 // FinishSync answers the requests that the pass took.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
 	defer alive(ctx)()
-	answer := db.Answer{Syncs: in.Syncs, Problem: in.Problem, Snapshots: in.Snapshots}
+	answer := db.Answer{Syncs: in.Syncs, Problem: in.Problem, Snapshots: in.Snapshots, Entries: in.Entries}
 	for _, skipped := range in.Skipped {
 		answer.Skipped = append(answer.Skipped, metering.SkippedMeter{MeterID: skipped.MeterID, Reason: skipped.Reason})
 	}

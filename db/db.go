@@ -44,6 +44,7 @@ type DB struct {
 	Providers   Providers
 	Ledger      Ledger
 	Syncs       Syncs
+	Links       Links
 	Rotations   Rotations
 	AutoSyncs   AutoSyncs
 	Differences Differences
@@ -111,6 +112,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Providers:   Providers{pool},
 		Ledger:      Ledger{pool},
 		Syncs:       Syncs{pool},
+		Links:       Links{pool},
 		Rotations:   Rotations{pool},
 		AutoSyncs:   AutoSyncs{pool},
 		Differences: Differences{pool},

@@ -31,14 +31,14 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 		if err != nil {
 			return err
 		}
-		starts, catalogs, err := openCatalogs(ctx, tx, tenant, provider.Account)
+		starts, catalogs, err := openCatalogs(ctx, tx, tenant, provider)
 		if err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `
 			select c.id
 			from (
-			  select c.tenant_id, c.id
+			  select c.tenant_id, c.id, c.billing_provider_id
 			  from customers c
 			  where c.tenant_id = @tenant
 			    and c.id > @after
@@ -59,6 +59,21 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			      and s.status in ('prepared', 'sent'))
 			  or exists (
 			    select
+			    from billing_series r
+			    join billing_entries e on e.tenant_id = r.tenant_id and e.series_id = r.id
+			    where r.tenant_id = c.tenant_id
+			      and r.customer_id = c.id
+			      and r.mechanism not in ('snapshot', 'adjustment')
+			      and e.status in ('prepared', 'sent', 'ambiguous'))
+			  or @stripe and not exists (
+			    select
+			    from billing_links l
+			    where l.tenant_id = c.tenant_id
+			      and l.customer_id = c.id
+			      and l.provider_account = @account
+			      and l.provider_customer = coalesce(c.billing_provider_id, ''))
+			  or exists (
+			    select
 			    from billing_periods p
 			    left join unnest(@starts::timestamptz[], @catalogs::text[]) as k (starts_at, catalog) on k.starts_at = p.starts_at
 			    where p.tenant_id = c.tenant_id
@@ -68,6 +83,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "starts": starts, "catalogs": catalogs, "limit": limit,
+			"stripe": provider.Kind == metering.Stripe, "account": provider.Account,
 		})
 		if err != nil {
 			return err
@@ -89,7 +105,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 }
 
 // openCatalogs are the catalogs of every start that an open period has.
-func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, account string) (starts []time.Time, catalogs []string, err error) {
+func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (starts []time.Time, catalogs []string, err error) {
 	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +127,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acco
 	}
 	catalogs = make([]string, len(starts))
 	for i, start := range starts {
-		catalogs[i] = catalogOf(account, meters, prices, start)
+		catalogs[i] = catalogOf(provider.Account, provider.Mapping, meters, prices, start)
 	}
 	return starts, catalogs, nil
 }

@@ -59,7 +59,7 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 	if err != nil && metering.CodeOf(err) != metering.CodeNoProvider {
 		return 0, false, err
 	}
-	b.account = provider.Account
+	b.account, b.mapping = provider.Account, provider.Mapping
 	waiting, err := b.unsettled()
 	if err != nil || waiting != nil {
 		return 0, false, err
@@ -82,7 +82,7 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 		if err != nil {
 			return frozen, false, err
 		}
-		told, err := b.settledFor(chain, period, all)
+		told, err := b.settledFor(provider.Kind, chain, period, all)
 		if err != nil || !told {
 			return frozen, false, err
 		}
@@ -97,14 +97,17 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 
 // settledFor says whether the period may be frozen: every meter is counted,
 // and the provider, if there is one, knows what it comes to.
-func (b *bill) settledFor(chain []metering.Period, period metering.Period, all []line) (bool, error) {
+func (b *bill) settledFor(kind metering.ProviderKind, chain []metering.Period, period metering.Period, all []line) (bool, error) {
 	for _, l := range all {
 		if l.skipped == skippedFilling {
 			return false, nil
 		}
 	}
-	if b.account == "" {
+	switch kind {
+	case "":
 		return true, nil
+	case metering.Stripe:
+		return b.confirmed(period)
 	}
 	latest, err := b.latest(period)
 	if err != nil {

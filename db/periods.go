@@ -21,6 +21,9 @@ type payer struct {
 	currency   string // the tenant's
 	grace      time.Duration
 	late       metering.LatePolicy
+
+	subscription string         // at the provider, whose periods are the customer's; "": the calendar's are
+	current      metering.Range // the subscription's, as it was last read
 }
 
 // lockPayer makes the transaction the only one that prepares the customer's
@@ -31,19 +34,45 @@ func lockPayer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custome
 
 func readPayer(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, lock string) (payer, error) {
 	p := payer{id: customer}
-	var zone string
+	var (
+		zone         string
+		subscription *string
+		start, end   *time.Time
+	)
 	err := q.QueryRow(ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy
+		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy, l.subscription, l.period_start, l.period_end
 		from customers c
 		join tenants t on t.id = c.tenant_id
+		left join billing_providers r on r.tenant_id = c.tenant_id and r.retired_at is null
+		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
+		  and l.provider_account = r.account and l.provider_customer = c.billing_provider_id and l.subscription <> ''
 		where c.tenant_id = $1
 		  and c.id = $2 `+lock, tenant, customer,
-	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace, &p.late)
+	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace, &p.late, &subscription, &start, &end)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return payer{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
+	if subscription != nil {
+		p.subscription, p.current = *subscription, metering.Range{Start: *start, End: *end}
+	}
 	p.zone = metering.Location(zone)
 	return p, err
+}
+
+// extend returns the periods from start to the one that now lies in.
+func (p payer) extend(start, now time.Time) []metering.Range {
+	if p.subscription == "" {
+		return metering.ExtendChain(metering.Range{Start: start, End: metering.CalendarPeriod(start, p.zone).End}, now, p.zone)
+	}
+	return metering.FollowSubscription(start, now, p.current, p.zone)
+}
+
+// first is where the chain begins.
+func (p payer) first(earliest *time.Time) metering.Range {
+	if p.starts == nil && p.current.Contains(p.created) {
+		return p.current
+	}
+	return metering.FirstPeriod(p.created, earliest, p.starts, p.grace, p.zone)
 }
 
 // CurrentPeriod is the customer's billing period that now lies in: the one of
@@ -56,6 +85,9 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	}
 	chain, err := readPeriods(ctx, l.pool, tenant, customer)
 	if err != nil {
+		return metering.Range{}, fmt.Errorf("read billing periods: %w", coded(err))
+	}
+	if err := shorten(ctx, l.pool, tenant, p, chain, now); err != nil {
 		return metering.Range{}, fmt.Errorf("read billing periods: %w", coded(err))
 	}
 	missing, err := missingPeriods(ctx, l.pool, tenant, p, chain, now)
@@ -80,19 +112,68 @@ func extendPeriods(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p p
 	if err != nil {
 		return nil, err
 	}
+	var end time.Time
+	if len(chain) > 0 {
+		end = chain[len(chain)-1].End
+	}
+	if err := shorten(ctx, tx, tenant, p, chain, now); err != nil {
+		return nil, err
+	}
 	missing, err := missingPeriods(ctx, tx, tenant, p, chain, now)
-	if err != nil || len(missing) == 0 {
-		return chain, err
+	if err != nil {
+		return nil, err
 	}
 	var batch pgx.Batch
+	if len(chain) > 0 && !chain[len(chain)-1].End.Equal(end) {
+		last := chain[len(chain)-1]
+		batch.Queue(`update billing_periods set ends_at = $3 where tenant_id = $1 and id = $2`, tenant, last.ID, last.End)
+	}
 	for _, period := range missing {
 		batch.Queue(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at) values ($1, $2, $3, $4)`,
 			tenant, p.id, period.Start, period.End)
+	}
+	if p.subscription != "" {
+		batch.Queue(`
+			update billing_periods
+			set subscription = $3, subscription_start = $4, subscription_end = $5
+			where tenant_id = $1
+			  and customer_id = $2
+			  and frozen_at is null
+			  and starts_at < $5
+			  and ends_at > $4
+			  and (subscription, subscription_start, subscription_end) is distinct from ($3, $4, $5)`,
+			tenant, p.id, p.subscription, p.current.Start, p.current.End)
+	}
+	if batch.Len() == 0 {
+		return chain, nil
 	}
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, err
 	}
 	return readPeriods(ctx, tx, tenant, p.id)
+}
+
+// shorten ends the chain's open period where the customer's periods, which may
+// be another calendar's since it was made, have a border.
+func shorten(ctx context.Context, q querier, tenant metering.TenantID, p payer, chain []metering.Period, now time.Time) error {
+	if len(chain) == 0 {
+		return nil
+	}
+	last := &chain[len(chain)-1]
+	if last.Shorten(now, p.current, p.zone, false).Equal(last.End) {
+		return nil
+	}
+	var told bool
+	err := q.QueryRow(ctx, `
+		select exists (
+		  select
+		  from billing_series r
+		  join billing_entries e on e.tenant_id = r.tenant_id and e.series_id = r.id
+		  where r.tenant_id = $1
+		    and r.period_id = $2
+		    and e.status <> 'rejected')`, tenant, last.ID).Scan(&told)
+	last.End = last.Shorten(now, p.current, p.zone, told)
+	return err
 }
 
 func readPeriods(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) ([]metering.Period, error) {
@@ -119,8 +200,8 @@ func missingPeriods(ctx context.Context, q querier, tenant metering.TenantID, p 
 	var missing []metering.Range
 	if len(chain) > 0 {
 		end := chain[len(chain)-1].End
-		missing = metering.ExtendChain(metering.Range{Start: end, End: metering.CalendarPeriod(end, p.zone).End}, now, p.zone)
-		if !now.Before(metering.CalendarPeriod(p.created, p.zone).Start.Add(p.grace)) {
+		missing = p.extend(end, now)
+		if p.subscription != "" || !now.Before(metering.CalendarPeriod(p.created, p.zone).Start.Add(p.grace)) {
 			return missing, nil
 		}
 	}
@@ -128,9 +209,9 @@ func missingPeriods(ctx context.Context, q querier, tenant metering.TenantID, p 
 	if err != nil {
 		return nil, err
 	}
-	first := metering.FirstPeriod(p.created, earliest, p.starts, p.grace, p.zone)
+	first := p.first(earliest)
 	if len(chain) == 0 {
-		return metering.ExtendChain(first, now, p.zone), nil
+		return p.extend(first.Start, now), nil
 	}
 	head := chain[0].Start
 	for _, period := range metering.ExtendChain(first, head.Add(-time.Microsecond), p.zone) {

@@ -19,9 +19,10 @@ type Purpose string
 
 // What secrets are sealed for.
 const (
-	ProviderSecret Purpose = "billing_providers.secret"
-	SigningSecret  Purpose = "hmac_secrets.secret"
-	OIDCSecret     Purpose = "oidc_issuers.client_secret"
+	ProviderSecret        Purpose = "billing_providers.secret"
+	ProviderWebhookSecret Purpose = "billing_providers.webhook_secret"
+	SigningSecret         Purpose = "hmac_secrets.secret"
+	OIDCSecret            Purpose = "oidc_issuers.client_secret"
 )
 
 // Keyring holds the key-encryption keys: the first seals, all of them open, so

@@ -60,6 +60,7 @@ type bill struct {
 	payer   payer
 	now     time.Time
 	account string // the destination
+	mapping map[string]string
 	prices  map[metering.MeterID][]metering.Price
 	hold    []metering.MeterID // that stay as they were acknowledged last
 }
@@ -69,10 +70,16 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	if provider.Kind != metering.Webhook {
+		return Prepared{}, metering.Errorf(metering.CodeConflict, "the billing provider was replaced; sync again")
+	}
 	b.account = provider.Account
 	waiting, err := b.unsettled()
 	if err != nil || waiting != nil {
 		return Prepared{Send: waiting}, err
+	}
+	if err := b.giveUpEntries(); err != nil {
+		return Prepared{}, err
 	}
 	chain, err := extendPeriods(b.ctx, b.tx, b.tenant, b.payer, b.now)
 	if err != nil {

@@ -107,6 +107,9 @@ func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer me
 type Pass struct {
 	Syncs []uuid.UUID
 	After int64 // the last sequence that was used before it
+
+	Provider   metering.ProviderKind // "": there is none
+	AfterEntry int64                 // the last number that an entry got before it
 }
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
@@ -126,7 +129,17 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 		if p.Syncs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}
-		p.After, err = lastSequence(ctx, tx, tenant, customer)
+		if p.After, err = lastSequence(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		if p.AfterEntry, err = lastEntry(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		provider, err := activeProvider(ctx, tx, tenant)
+		if metering.CodeOf(err) == metering.CodeNoProvider {
+			return nil // preparing says so
+		}
+		p.Provider = provider.Kind
 		return err
 	})
 	if err != nil {
@@ -140,6 +153,7 @@ type Answer struct {
 	Syncs     []uuid.UUID
 	Problem   string      // what the operator should do; "" when all went well
 	Snapshots []uuid.UUID // those that were sent, refused, or found up to date
+	Entries   []uuid.UUID // the same where meters are told one by one
 	Skipped   []metering.SkippedMeter
 }
 
@@ -187,8 +201,8 @@ func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer)
 		from billing_entries e
 		cross join unnest($3::uuid[]) s (id)
 		where e.tenant_id = $1
-		  and e.snapshot_id = any($2)
-		on conflict do nothing`, tenant, a.Snapshots, a.Syncs); err != nil {
+		  and (e.snapshot_id = any($2) or e.id = any($4))
+		on conflict do nothing`, tenant, a.Snapshots, a.Syncs, a.Entries); err != nil {
 		return err
 	}
 	for _, skipped := range a.Skipped {
@@ -234,22 +248,23 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 
 func (s Syncs) entries(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, e.charge, e.currency, e.status, n.sequence
+		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, e.charge, e.currency, e.status,
+		  coalesce(n.sequence, 0), r.mechanism, r.item, e.value, e.quantity, r.window_start, r.window_end, e.answer
 		from billing_sync_entries x
 		join billing_entries e on e.tenant_id = x.tenant_id and e.id = x.entry_id
 		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
-		join billing_snapshots n on n.tenant_id = e.tenant_id and n.id = e.snapshot_id
+		left join billing_snapshots n on n.tenant_id = e.tenant_id and n.id = e.snapshot_id
 		where x.tenant_id = $1
 		  and x.sync_id = $2
-		order by p.starts_at, n.sequence, m.id`, tenant, sync)
+		order by p.starts_at, n.sequence, m.id, r.window_start, e.version`, tenant, sync)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.SyncEntry, err error) {
 		err = row.Scan(&e.MeterID, &e.MeterSlug, &e.Period.Start, &e.Period.End, &e.Usage, &e.UnitPrice, &e.Amount,
-			&e.Currency, &e.Status, &e.Sequence)
+			&e.Currency, &e.Status, &e.Sequence, &e.Mechanism, &e.Item, &e.Value, &e.Quantity, &e.Window.Start, &e.Window.End, &e.Answer)
 		return e, err
 	})
 }

@@ -28,6 +28,18 @@ func WholeUnits(total Decimal) Decimal { return total.Round(0) }
 // told twice.
 func UnitsBetween(from, to Decimal) Decimal { return WholeUnits(to).Sub(WholeUnits(from)) }
 
+// EntryStatus is where an entry stands in its life.
+type EntryStatus string
+
+const (
+	EntryPrepared     EntryStatus = "prepared"
+	EntrySent         EntryStatus = "sent" // it may have arrived
+	EntryAcknowledged EntryStatus = "acknowledged"
+	EntryConfirmed    EntryStatus = "confirmed" // seen in what the provider counted
+	EntryRejected     EntryStatus = "rejected"
+	EntryAmbiguous    EntryStatus = "ambiguous" // what the provider counted does not tell whether it arrived
+)
+
 // Item is where one meter's usage goes at a provider.
 type Item struct {
 	MeterID     MeterID     `json:"meter_id"`

@@ -47,6 +47,41 @@ func ExtendChain(first Range, now time.Time, zone *time.Location) []Range {
 	return links
 }
 
+// FollowSubscription returns the periods from start to the one that now lies
+// in, of a customer who is subscribed at a provider: up to the subscription's
+// current period the calendar's, cut where that begins, and then that. Of the
+// time after it nothing is known yet.
+func FollowSubscription(start, now time.Time, current Range, zone *time.Location) []Range {
+	var links []Range
+	for !start.After(now) && start.Before(current.End) {
+		next := Range{start, current.End}
+		if start.Before(current.Start) {
+			next.End = CalendarPeriod(start, zone).Within(Range{start, current.Start}).End
+		}
+		links = append(links, next)
+		start = next.End
+	}
+	return links
+}
+
+// Shorten returns where an open period ends, now that the customer's periods
+// are the calendar's, or, where it is not empty, those of a subscription whose
+// current one is given: at the next border, or, if no provider was told of the
+// period yet, where the subscription's begins. A period never grows.
+func (p Period) Shorten(now time.Time, current Range, zone *time.Location, told bool) time.Time {
+	border := current.End
+	switch {
+	case current.Empty():
+		border = CalendarPeriod(now, zone).End
+	case current.Start.After(p.Start) && (!told || current.Start.After(now)):
+		border = current.Start
+	}
+	if p.FrozenAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && told || !border.Before(p.End) {
+		return p.End
+	}
+	return border
+}
+
 // Comparison is usage month over month.
 type Comparison struct {
 	Current, Previous, Delta Decimal

@@ -5,16 +5,24 @@ import "time"
 // ProviderKind is how usage reaches a billing provider.
 type ProviderKind string
 
-// Webhook sends signed snapshots to any HTTPS endpoint.
-const Webhook ProviderKind = "webhook"
+const (
+	Webhook ProviderKind = "webhook" // signed snapshots to any HTTPS endpoint
+	Stripe  ProviderKind = "stripe"  // usage records and meter events
+)
 
 // Provider is where a tenant's usage is billed.
 type Provider struct {
 	ID           ProviderID
 	Kind         ProviderKind
-	Account      string // what makes two settings the same destination: the URL of a webhook
+	Account      string // what makes two settings the same destination: the URL of a webhook, an account of Stripe's
 	SealedSecret []byte
 	LastFour     string // all of the secret that is ever shown
-	ValidatedAt  time.Time
-	CreatedAt    time.Time
+
+	// Of Stripe only.
+	SealedWebhookSecret []byte
+	WebhookLastFour     string
+	Mapping             map[string]string // of meter slugs to prices
+
+	ValidatedAt time.Time
+	CreatedAt   time.Time
 }

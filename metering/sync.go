@@ -53,7 +53,14 @@ type SyncEntry struct {
 	Amount    Decimal // charged for Usage, rounded to the currency's minor unit
 	Currency  string
 	Status    string
-	Sequence  int64 // of the snapshot that carried it
+	Sequence  int64 // of the snapshot that carried it; 0 where none did
+
+	Mechanism Mechanism
+	Item      string   // at the provider: the subscription item or meter; "" of a snapshot
+	Value     Decimal  // what the item has counted with it
+	Quantity  *Decimal // the number that went out; nil in a snapshot
+	Window    Range    // what Value is of: the period, or one of the provider's windows
+	Answer    string   // what came of it
 }
 
 // SkippedMeter is a meter that a sync left out.

@@ -17,6 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -28,6 +29,7 @@ type Config struct {
 	Namespace              string // that Temporal uses; "" is "default"
 	Keyring                db.Keyring
 	Guard                  providers.Guard
+	StripeBase             string  // the URL of the Stripe API; "": its own
 	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
 	Log                    *slog.Logger
 	Started                func() // called once both task queues are polled; may be nil
@@ -44,7 +46,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	prepareNamespace(ctx, config)
 
-	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), time.Now)
+	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), stripe.New(config.StripeBase), time.Now)
 	fatal := make(chan error, 2)
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
@@ -60,8 +62,9 @@ func Run(ctx context.Context, config Config) error {
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
-	calls.RegisterActivity(do.DeliverSnapshot)
-	calls.RegisterActivity(do.SyncChunk)
+	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.SendEntry, do.ConfirmEntries} {
+		calls.RegisterActivity(call)
+	}
 
 	if err := errors.Join(main.Start(), calls.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)

@@ -37,9 +37,10 @@ type system struct {
 	namespace string
 	keyring   db.Keyring
 	farEnd
-	tenant   metering.TenantID
-	customer metering.Customer
-	meter    metering.Meter
+	stripeBase string
+	tenant     metering.TenantID
+	customer   metering.Customer
+	meter      metering.Meter
 }
 
 func newSystem(t testing.TB) *system {
@@ -85,6 +86,19 @@ func (s *system) useProvider(url string) {
 	require.NoError(s, err)
 }
 
+func (s *system) useStripe(account, key string, mapping map[string]string) {
+	s.Helper()
+	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(key))
+	require.NoError(s, err)
+	hook, err := s.keyring.Seal(s.tenant, db.ProviderWebhookSecret, []byte(webhookSecret))
+	require.NoError(s, err)
+	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Stripe, Account: account, SealedSecret: sealed, LastFour: "nary", SealedWebhookSecret: hook,
+		WebhookLastFour: "ZWY=", Mapping: mapping, ValidatedAt: time.Now(),
+	})
+	require.NoError(s, err)
+}
+
 // work runs a worker in this process until the test ends or stop is called.
 func (s *system) work() (stop func()) {
 	s.Helper()
@@ -93,7 +107,7 @@ func (s *system) work() (stop func()) {
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
 			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
-			Guard: providers.Guard{AllowLoopback: true}, Log: quiet(), Started: func() { close(started) },
+			Guard: providers.Guard{AllowLoopback: true}, StripeBase: s.stripeBase, Log: quiet(), Started: func() { close(started) },
 		})
 	}()
 	stopped := false

@@ -57,6 +57,17 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 	})
 }
 
+// looking is for a call that only reads, of whose failure nobody has to know.
+func looking(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           ProviderTaskQueue,
+		StartToCloseTimeout: time.Minute,
+		HeartbeatTimeout:    heartbeat,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:             summary,
+	})
+}
+
 // counting is for a long step in the database that reports its progress.
 func counting(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

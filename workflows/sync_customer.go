@@ -31,7 +31,7 @@ type SyncCustomerInput struct {
 // SyncCustomerResult is what a run did.
 type SyncCustomerResult struct {
 	Passes int `json:"passes"`
-	Sent   int `json:"sent"` // snapshots
+	Sent   int `json:"sent"` // snapshots or entries
 }
 
 // SyncCustomer brings a customer's usage to the billing provider, once for all
@@ -104,7 +104,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		return false, err
 	}
 	s.result.Passes++
-	answer, interrupted := s.send(ctx, begun.After)
+	answer, interrupted := s.bring(ctx, begun)
 	if errors.Is(interrupted, errLongHistory) {
 		return true, interrupted // the requests stay with the next run
 	}
@@ -120,6 +120,14 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		err = interrupted
 	}
 	return finished.More, err
+}
+
+// bring tells the provider what it has not been told.
+func (s *syncCustomer) bring(ctx workflow.Context, begun activities.BeginSyncResult) (activities.FinishSyncInput, error) {
+	if begun.Provider == metering.Stripe {
+		return s.tell(ctx, begun.AfterEntry)
+	}
+	return s.send(ctx, begun.After)
 }
 
 // send tells the provider what it has not been told, one snapshot at a time.
@@ -173,7 +181,10 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 	}
 	s.report(ctx, snapshot, "sending")
 	name := fmt.Sprintf("snapshot %d, period from %s", snapshot.Sequence, snapshot.PeriodStart.Format(time.DateOnly))
-	answer, err := s.await(ctx, snapshot, "send "+name)
+	var answer activities.DeliverSnapshotResult
+	err := s.await(ctx, snapshot.Deadline, "send "+name, do.DeliverSnapshot,
+		activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID}, &answer,
+		func(state string) { s.report(ctx, snapshot, state) })
 	code, refusal, refused := problemOf(err)
 	switch {
 	case refused && code == string(metering.CodeConflict):
@@ -213,19 +224,18 @@ var errLongHistory = errors.New("the history has become long")
 // await waits for the provider's decision. The activity tries again by itself,
 // after longer and longer pauses; who asks for a sync meanwhile need not wait
 // for the pause to end.
-func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot, summary string) (answer activities.DeliverSnapshotResult, err error) {
+func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
 		if err := s.awaitResume(ctx); err != nil {
-			return answer, err
+			return err
 		}
 		s.forget()
 		began, asked := workflow.Now(ctx), false
-		trying, stop := workflow.WithCancel(calling(ctx, snapshot.Deadline, summary))
-		delivery := workflow.ExecuteActivity(trying, do.DeliverSnapshot,
-			activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID})
-		for !delivery.IsReady() && !asked {
+		trying, stop := workflow.WithCancel(calling(ctx, deadline, summary))
+		answered := workflow.ExecuteActivity(trying, call, input)
+		for !answered.IsReady() && !asked {
 			workflow.NewSelector(ctx).
-				AddFuture(delivery, func(workflow.Future) {}).
+				AddFuture(answered, func(workflow.Future) {}).
 				AddReceive(s.requests, func(requests workflow.ReceiveChannel, _ bool) {
 					requests.Receive(ctx, nil) // its row is what the next pass goes by
 					asked = workflow.Now(ctx).Sub(began) > silence
@@ -235,36 +245,41 @@ func (s *syncCustomer) await(ctx workflow.Context, snapshot activities.Snapshot,
 					asked = true
 				}).
 				Select(ctx)
-			if !delivery.IsReady() && longHistory(ctx) {
+			if !answered.IsReady() && longHistory(ctx) {
 				stop()
-				return answer, errLongHistory
+				return errLongHistory
 			}
 		}
-		if delivery.IsReady() {
-			return answer, delivery.Get(ctx, &answer)
+		if answered.IsReady() {
+			return answered.Get(ctx, answer)
 		}
 		stop()
 		if s.paused {
-			s.report(ctx, snapshot, "paused by an operator")
+			show("paused by an operator")
 			continue
 		}
-		s.report(ctx, snapshot, "sending again, as was asked")
+		show("sending again, as was asked")
 	}
 }
 
-// report shows operators where the run stands: its latest snapshots.
+// report shows operators where a snapshot stands.
 func (s *syncCustomer) report(ctx workflow.Context, snapshot activities.Snapshot, state string) {
+	s.show(ctx, fmt.Sprintf("| %d | %s to %s |", snapshot.Sequence,
+		snapshot.PeriodStart.Format(time.DateOnly), snapshot.PeriodEnd.Format(time.DateOnly)), state)
+}
+
+// show keeps the run's latest steps before the operators' eyes.
+func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 	const shown = 20
-	row := fmt.Sprintf("| %d | %s to %s | %s |", snapshot.Sequence,
-		snapshot.PeriodStart.Format(time.DateOnly), snapshot.PeriodEnd.Format(time.DateOnly), state)
+	row := what + " " + state + " |"
 	last := len(s.progress) - 1
-	if last >= 0 && strings.HasPrefix(s.progress[last], fmt.Sprintf("| %d |", snapshot.Sequence)) {
+	if last >= 0 && strings.HasPrefix(s.progress[last], what) {
 		s.progress[last] = row
 	} else {
 		s.progress = append(s.progress, row)
 	}
 	s.progress = s.progress[max(0, len(s.progress)-shown):]
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d\n\n| snapshot | period | state |\n|---|---|---|\n%s\n",
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d\n\n| what | period | state |\n|---|---|---|\n%s\n",
 		s.result.Passes, strings.Join(s.progress, "\n")))
 }
 

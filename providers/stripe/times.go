@@ -1,6 +1,26 @@
 package stripe
 
-import "time"
+import (
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Timestamp is the time of an entry that is made now, where the part r of a
+// subscription's period is told of; last is that of the entry before it.
+func Timestamp(m metering.Mechanism, now, last time.Time, r metering.Range) time.Time {
+	switch m {
+	case metering.UsageRecord:
+		return RecordTime(r.Start)
+	case metering.MeterWindow:
+		return EventTime(r.Start, r.Start, r.End)
+	case metering.MeterLast:
+		if next := last.Add(time.Second); now.Before(next) {
+			now = next
+		}
+	}
+	return EventTime(now, r.Start, r.End)
+}
 
 // RecordTime is the one timestamp of all usage records of the period that
 // begins at start: its first second. The start itself is the former period's.

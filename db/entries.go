@@ -1,0 +1,278 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Sending is one attempt at telling the provider an entry.
+type Sending struct {
+	Attempt        int
+	Call           metering.Call
+	Identifier     string
+	IdempotencyKey string
+	FirstSentAt    time.Time
+	Provider       metering.Provider
+}
+
+// MarkEntrySent leases an entry to the caller, who may send it once it has
+// returned and must be done before the lease ends. It answers CodeOverloaded,
+// caused by Busy, while another's lease runs, and CodeConflict where the entry
+// is settled or its account has been replaced: prepare again.
+func (l Ledger) MarkEntrySent(ctx context.Context, tenant metering.TenantID, entry uuid.UUID, now time.Time, lease time.Duration) (s Sending, err error) {
+	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
+		var (
+			status     metering.EntryStatus
+			leaseUntil *time.Time
+			account    string
+			revision   int
+		)
+		err := tx.QueryRow(ctx, `
+			select e.status, e.lease_until, e.attempts + 1, e.call, e.identifier, e.key_revision, coalesce(e.first_sent_at, $3), r.provider_account
+			from billing_entries e
+			join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+			where e.tenant_id = $1
+			  and e.id = $2
+			  and e.call is not null
+			for update of e`, tenant, entry, now,
+		).Scan(&status, &leaseUntil, &s.Attempt, &s.Call, &s.Identifier, &revision, &s.FirstSentAt, &account)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return metering.Errorf(metering.CodeNotFound, "there is no such entry")
+		}
+		if err != nil {
+			return err
+		}
+		if status != metering.EntryPrepared && status != metering.EntrySent && status != metering.EntryAmbiguous {
+			return metering.Errorf(metering.CodeConflict, "the entry is settled")
+		}
+		if leaseUntil != nil && leaseUntil.After(now) {
+			return metering.Errorf(metering.CodeOverloaded, "the entry is being sent").Because(Busy{leaseUntil.Sub(now)})
+		}
+		if s.Provider, err = activeProvider(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if s.Provider.Kind != metering.Stripe || s.Provider.Account != account {
+			return metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
+		}
+		s.IdempotencyKey = fmt.Sprintf("%s.%d", s.Identifier, revision)
+		_, err = tx.Exec(ctx, `
+			update billing_entries
+			set status = 'sent', first_sent_at = $3, lease_until = $4, attempts = $5
+			where tenant_id = $1
+			  and id = $2`, tenant, entry, s.FirstSentAt, now.Add(lease), s.Attempt)
+		return err
+	})
+	if err != nil {
+		return Sending{}, fmt.Errorf("mark entry sent: %w", err)
+	}
+	return s, nil
+}
+
+// ReleaseEntry ends the lease of an attempt that brought no decision. With
+// newKey the next attempt has another idempotency key.
+func (l Ledger) ReleaseEntry(ctx context.Context, tenant metering.TenantID, entry uuid.UUID, attempt int, answer string, newKey bool) error {
+	_, err := l.pool.Exec(ctx, `
+		update billing_entries
+		set lease_until = null, answer = $4, key_revision = key_revision + $5::boolean::integer
+		where tenant_id = $1
+		  and id = $2
+		  and attempts = $3
+		  and status = 'sent'`, tenant, entry, attempt, answer, newKey)
+	if err != nil {
+		return fmt.Errorf("release entry: %w", coded(err))
+	}
+	return nil
+}
+
+// SettleEntry records what came of an entry: acknowledged, rejected or, until
+// something is known, ambiguous. Settling again changes nothing,
+// except that an acknowledgement that turns up late outweighs a rejection.
+func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry uuid.UUID, outcome metering.EntryStatus, answer string, now time.Time) error {
+	err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
+		var (
+			customer metering.CustomerID
+			period   metering.PeriodID
+		)
+		err := tx.QueryRow(ctx, `
+			update billing_entries e
+			set status = $3, answer = $4, lease_until = null, settled_at = case when $3 <> 'ambiguous' then $5::timestamptz end
+			from billing_series r
+			where e.tenant_id = $1
+			  and e.id = $2
+			  and r.tenant_id = e.tenant_id
+			  and r.id = e.series_id
+			  and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'rejected' and $3 = 'acknowledged')
+			returning r.customer_id, r.period_id`, tenant, entry, outcome, answer, now).Scan(&customer, &period)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil || outcome != metering.EntryAcknowledged {
+			return err
+		}
+		return publish(ctx, tx, tenant, "billing.synced", map[string]any{
+			"customer_id": customer.String(), "period_id": period, "entry_id": entry,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("settle entry: %w", err)
+	}
+	return nil
+}
+
+// Counted is what a provider should have counted in one place, once it has
+// seen everything that was acknowledged.
+type Counted struct {
+	Target    string
+	Mechanism metering.Mechanism
+	Customer  string         // at the provider
+	Range     metering.Range // at the provider
+	Total     metering.Decimal
+	Entries   []uuid.UUID // acknowledged and not confirmed
+}
+
+// BeforeEntry is what the provider had counted before an unsettled entry was
+// sent, where it adds up what it is told.
+func (l Ledger) BeforeEntry(ctx context.Context, tenant metering.TenantID, entry uuid.UUID) (Counted, error) {
+	counted, err := l.counted(ctx, `and exists (
+		  select
+		  from billing_entries x
+		  join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id
+		  where x.tenant_id = r.tenant_id
+		    and x.id = @entry
+		    and y.customer_id = r.customer_id
+		    and y.provider_account = r.provider_account
+		    and y.provider_customer = r.provider_customer
+		    and y.item = r.item
+		    and y.mechanism = r.mechanism
+		    and y.window_start = r.window_start)`, pgx.NamedArgs{"tenant": tenant, "entry": entry})
+	if err != nil {
+		return Counted{}, err
+	}
+	if len(counted) == 0 {
+		return Counted{}, metering.Errorf(metering.CodeNotFound, "there is no such entry")
+	}
+	return counted[0], nil
+}
+
+// Unconfirmed are the places where the provider has acknowledged what it was
+// told of the customer's open periods, and has not been seen to count it yet.
+func (l Ledger) Unconfirmed(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) ([]Counted, error) {
+	all, err := l.counted(ctx, `and r.customer_id = @customer and p.frozen_at is null
+		  and r.provider_account = (select account from billing_providers where tenant_id = @tenant and retired_at is null and kind = 'stripe')`,
+		pgx.NamedArgs{"tenant": tenant, "customer": customer})
+	var open []Counted
+	for _, c := range all {
+		if len(c.Entries) > 0 {
+			open = append(open, c)
+		}
+	}
+	return open, err
+}
+
+func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
+	rows, err := l.pool.Query(ctx, `
+		select r.item, r.mechanism, r.provider_customer,
+		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
+		  sum(`+toldBySeries+`), array_remove(array_agg(last.unconfirmed), null)
+		from billing_series r
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.subscription <> ''
+		cross join lateral (
+		  select `+toldColumns+`,
+		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged'))[1] as unconfirmed
+		  from billing_entries e
+		  where e.tenant_id = r.tenant_id
+		    and e.series_id = r.id) last
+		where r.tenant_id = @tenant
+		  and r.mechanism not in ('snapshot', 'adjustment')
+		  and r.window_start >= greatest(p.starts_at, p.subscription_start)
+		  `+which+`
+		group by 1, 2, 3, 4, 5
+		order by 4, 1`, args)
+	if err != nil {
+		return nil, fmt.Errorf("list what was told: %w", coded(err))
+	}
+	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
+		err = row.Scan(&c.Target, &c.Mechanism, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Entries)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list what was told: %w", coded(err))
+	}
+	return counted, nil
+}
+
+// toldBySeries is what the provider has acknowledged of a series r, from
+// toldColumns of its entries e.
+const (
+	toldBySeries = `coalesce(case when r.mechanism = 'meter_delta' then last.added else last.value end, 0)`
+	toldColumns  = `
+		sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
+		(array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value`
+)
+
+// Confirm records that the provider was seen to count these entries and those
+// before them.
+func (l Ledger) Confirm(ctx context.Context, tenant metering.TenantID, entries []uuid.UUID) error {
+	_, err := l.pool.Exec(ctx, `
+		update billing_entries e
+		set status = 'confirmed'
+		from billing_entries last
+		where last.tenant_id = $1
+		  and last.id = any($2)
+		  and e.tenant_id = last.tenant_id
+		  and e.series_id = last.series_id
+		  and e.version <= last.version
+		  and e.status = 'acknowledged'`, tenant, entries)
+	if err != nil {
+		return fmt.Errorf("confirm entries: %w", coded(err))
+	}
+	return nil
+}
+
+// giveUpEntries settles what was to be told to an account that has been
+// replaced: it may or may not have arrived there, and counts as if it had not
+// until the answer turns up. While one is being sent it answers CodeOverloaded.
+func (b *bill) giveUpEntries() error {
+	var leased *time.Time
+	err := b.tx.QueryRow(b.ctx, `
+		with open as (
+		  select e.id, e.lease_until
+		  from billing_entries e
+		  join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		  where e.tenant_id = $1
+		    and r.customer_id = $2
+		    and r.provider_account <> $3
+		    and e.snapshot_id is null
+		    and e.status in ('prepared', 'sent', 'ambiguous')),
+		given_up as (
+		  update billing_entries e
+		  set status = 'rejected', answer = 'given up: the provider was replaced', settled_at = $4
+		  from open
+		  where e.tenant_id = $1
+		    and e.id = open.id
+		    and (open.lease_until is null or open.lease_until <= $4))
+		select max(lease_until) filter (where lease_until > $4) from open`, b.tenant, b.payer.id, b.account, b.now).Scan(&leased)
+	if err != nil || leased == nil {
+		return err
+	}
+	return metering.Errorf(metering.CodeOverloaded, "an entry is being sent to the former provider").Because(Busy{leased.Sub(b.now)})
+}
+
+// lastEntry is the highest number that the customer's entries have got.
+func lastEntry(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (number int64, err error) {
+	err = q.QueryRow(ctx, `
+		select coalesce(max(e.number), 0)
+		from billing_entries e
+		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		where r.tenant_id = $1
+		  and r.customer_id = $2
+		  and e.snapshot_id is null`, tenant, customer).Scan(&number)
+	return number, err
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
@@ -34,6 +35,7 @@ type Deps struct {
 	Temporal      client.Client
 	Guard         providers.Guard
 	Webhook       *webhook.Client
+	Stripe        *stripe.Client
 	Keyring       db.Keyring
 	Keys          Keys
 	Secret        []byte          // page tokens are signed under a key derived from it

@@ -27,7 +27,14 @@ type syncEntry struct {
 	Amount    metering.Decimal `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit"`
 	Currency  string           `json:"currency"`
 	Status    string           `json:"status" enum:"prepared,sent,acknowledged,confirmed,rejected,ambiguous"`
-	Sequence  int64            `json:"sequence" doc:"Of the snapshot that carried it"`
+	Sequence  int64            `json:"sequence" doc:"Of the snapshot that carried it; 0 where the provider is told meter by meter"`
+
+	Mechanism metering.Mechanism `json:"mechanism" enum:"snapshot,adjustment,usage_record,meter_window,meter_delta,meter_last" doc:"How it is told"`
+	Item      string             `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
+	Window    usagePeriod        `json:"window" doc:"What value is of: the period, its part that lies in the subscription's, or one of the provider's windows"`
+	Value     metering.Decimal   `json:"value" doc:"What the provider has counted with it: usage, rounded as the provider takes it, less what was told elsewhere"`
+	ValueSent *metering.Decimal  `json:"value_sent,omitempty" doc:"The number that went out: value, or what it adds to the former one"`
+	Answer    string             `json:"answer" doc:"What came of it"`
 }
 
 type skippedMeter struct {
@@ -60,6 +67,8 @@ func showSync(run metering.Sync) syncRun {
 		shown.Entries = append(shown.Entries, syncEntry{
 			MeterID: e.MeterID.String(), MeterSlug: e.MeterSlug, Period: usagePeriod{e.Period.Start.UTC(), e.Period.End.UTC()},
 			Usage: e.Usage, UnitPrice: e.UnitPrice, Amount: e.Amount, Currency: e.Currency, Status: e.Status, Sequence: e.Sequence,
+			Mechanism: e.Mechanism, Item: e.Item, Window: usagePeriod{e.Window.Start.UTC(), e.Window.End.UTC()},
+			Value: e.Value, ValueSent: e.Quantity, Answer: e.Answer,
 		})
 	}
 	for _, m := range run.Skipped {

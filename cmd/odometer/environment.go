@@ -123,6 +123,16 @@ func (e *environment) baseURL(name, absent string) string {
 	return text
 }
 
+// stripe is the URL of the Stripe API, "" for its own: another one is for
+// development, where a fake answers there.
+func (e *environment) stripe() string {
+	base := e.baseURL("STRIPE_API_BASE", "")
+	if base != "" && !e.flag("ALLOW_LOOPBACK_WEBHOOKS") {
+		e.problemf("STRIPE_API_BASE", "is for development only, together with ALLOW_LOOPBACK_WEBHOOKS=true")
+	}
+	return base
+}
+
 // redis counts for all replicas; nil where there is none.
 func (e *environment) redis() *redis.Client {
 	text := e.get("REDIS_URL")

@@ -19,6 +19,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
+	stripeBase := env.stripe()
 	temporal, namespace := env.temporal(log)
 	if err := env.err(); err != nil {
 		return err
@@ -44,7 +45,7 @@ func runWorker(ctx context.Context, env *environment) error {
 		served <- serve(ctx, log, endpoint{address, workerRoutes(&started)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Log: log,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, StripeBase: stripeBase, Log: log,
 		Started: func() { started.Store(true) },
 	})
 	cancel()

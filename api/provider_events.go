@@ -1,0 +1,3 @@
+package api
+
+const stripeEventsPath = "/v1/provider-webhooks/stripe/{tenant_id}"

@@ -138,9 +138,13 @@ func frameworkProblem(status int, errs []error) *Problem {
 	return problemOf(&found)
 }
 
-// shortened bounds a location, which may contain a property name of the caller's.
+// shortened bounds a location, which may contain a property name of the
+// caller's; those of a mapping all are.
 func shortened(location string) string {
 	const most = 120
+	if strings.HasPrefix(location, "body.mapping.") {
+		return "body.mapping"
+	}
 	if len(location) <= most {
 		return location
 	}

@@ -31,8 +31,8 @@ type syncEntry struct {
 
 	Mechanism metering.Mechanism `json:"mechanism" enum:"snapshot,adjustment,usage_record,meter_window,meter_delta,meter_last" doc:"How it is told"`
 	Item      string             `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
-	Window    usagePeriod        `json:"window" doc:"What value is of: the period, its part that lies in the subscription's, or one of the provider's windows"`
-	Value     metering.Decimal   `json:"value" doc:"What the provider has counted with it: usage, rounded as the provider takes it, less what was told elsewhere"`
+	Window    usagePeriod        `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
+	Value     metering.Decimal   `json:"value" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere"`
 	ValueSent *metering.Decimal  `json:"value_sent,omitempty" doc:"The number that went out: value, or what it adds to the former one"`
 	Answer    string             `json:"answer" doc:"What came of it"`
 }

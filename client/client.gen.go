@@ -287,12 +287,15 @@ func (e MeterStatus) Valid() bool {
 
 // Defines values for ProviderType.
 const (
+	ProviderTypeStripe  ProviderType = "stripe"
 	ProviderTypeWebhook ProviderType = "webhook"
 )
 
 // Valid indicates whether the value is a known member of the ProviderType enum.
 func (e ProviderType) Valid() bool {
 	switch e {
+	case ProviderTypeStripe:
+		return true
 	case ProviderTypeWebhook:
 		return true
 	default:
@@ -359,12 +362,15 @@ func (e ReadinessTemporal) Valid() bool {
 
 // Defines values for SaveProviderType.
 const (
+	SaveProviderTypeStripe  SaveProviderType = "stripe"
 	SaveProviderTypeWebhook SaveProviderType = "webhook"
 )
 
 // Valid indicates whether the value is a known member of the SaveProviderType enum.
 func (e SaveProviderType) Valid() bool {
 	switch e {
+	case SaveProviderTypeStripe:
+		return true
 	case SaveProviderTypeWebhook:
 		return true
 	default:
@@ -390,6 +396,36 @@ func (e SessionScope) Valid() bool {
 	case SessionScopeReadOnly:
 		return true
 	case SessionScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SyncEntryMechanism.
+const (
+	Adjustment  SyncEntryMechanism = "adjustment"
+	MeterDelta  SyncEntryMechanism = "meter_delta"
+	MeterLast   SyncEntryMechanism = "meter_last"
+	MeterWindow SyncEntryMechanism = "meter_window"
+	Snapshot    SyncEntryMechanism = "snapshot"
+	UsageRecord SyncEntryMechanism = "usage_record"
+)
+
+// Valid indicates whether the value is a known member of the SyncEntryMechanism enum.
+func (e SyncEntryMechanism) Valid() bool {
+	switch e {
+	case Adjustment:
+		return true
+	case MeterDelta:
+		return true
+	case MeterLast:
+		return true
+	case MeterWindow:
+		return true
+	case Snapshot:
+		return true
+	case UsageRecord:
 		return true
 	default:
 		return false
@@ -1221,21 +1257,36 @@ type Problem struct {
 
 // Provider defines model for Provider.
 type Provider struct {
+	// Account Of Stripe: the account that the key belongs to
+	//
+	// Examples: acct_1PQ2
+	Account   *string   `json:"account,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// Id Examples: prv_3
 	Id string `json:"id"`
 
+	// Mapping Of Stripe: meter slugs to the prices that their usage goes to
+	Mapping *map[string]string `json:"mapping,omitempty"`
+
 	// Secret The signing secret, this once, if it was made here
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretLastFour All of the secret that is ever shown again
+	// SecretLastFour All of the secret, or of Stripe's API key, that is ever shown again
 	SecretLastFour string       `json:"secret_last_four"`
 	Type           ProviderType `json:"type"`
-	Url            string       `json:"url"`
 
-	// ValidatedAt When a signed ping was answered with 2xx
+	// Url Of a webhook
+	Url *string `json:"url,omitempty"`
+
+	// ValidatedAt When a signed ping was answered with 2xx, or Stripe accepted the key
 	ValidatedAt time.Time `json:"validated_at"`
+
+	// WebhookSecretLastFour Of Stripe: all of the endpoint's signing secret that is ever shown again
+	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
+
+	// WebhookUrl Of Stripe: add it there as an endpoint for customer.subscription.updated, invoice.created and invoice.finalized
+	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
 // ProviderType defines model for Provider.Type.
@@ -1308,12 +1359,21 @@ type SaveOIDC struct {
 
 // SaveProvider defines model for SaveProvider.
 type SaveProvider struct {
-	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent
-	Secret *string          `json:"secret,omitempty"`
-	Type   SaveProviderType `json:"type"`
+	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
+	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Url Gets signed usage snapshots (Standard Webhooks)
-	Url string `json:"url"`
+	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent
+	Secret *string `json:"secret,omitempty"`
+
+	// SecretKey Of Stripe: a secret or restricted API key
+	SecretKey *string          `json:"secret_key,omitempty"`
+	Type      SaveProviderType `json:"type"`
+
+	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
+	Url *string `json:"url,omitempty"`
+
+	// WebhookSecret Of Stripe: the signing secret of the endpoint there
+	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
 // SaveProviderType defines model for SaveProvider.Type.
@@ -1416,13 +1476,24 @@ type SyncBilling struct {
 // SyncEntry defines model for SyncEntry.
 type SyncEntry struct {
 	// Amount Charged for usage, rounded to the currency's minor unit
-	Amount    json.Number `json:"amount"`
-	Currency  string      `json:"currency"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
-	Period    UsagePeriod `json:"period"`
+	Amount json.Number `json:"amount"`
 
-	// Sequence Of the snapshot that carried it
+	// Answer What came of it
+	Answer   string `json:"answer"`
+	Currency string `json:"currency"`
+
+	// Item At the provider: the subscription item or the meter
+	//
+	// Examples: si_Na6dzxczY5fwHx
+	Item *string `json:"item,omitempty"`
+
+	// Mechanism How it is told
+	Mechanism SyncEntryMechanism `json:"mechanism"`
+	MeterId   string             `json:"meter_id"`
+	MeterSlug string             `json:"meter_slug"`
+	Period    UsagePeriod        `json:"period"`
+
+	// Sequence Of the snapshot that carried it; 0 where the provider is told meter by meter
 	Sequence int64           `json:"sequence"`
 	Status   SyncEntryStatus `json:"status"`
 
@@ -1431,7 +1502,17 @@ type SyncEntry struct {
 
 	// Usage Of the whole period so far
 	Usage json.Number `json:"usage"`
+
+	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+	Value json.Number `json:"value"`
+
+	// ValueSent The number that went out: value, or what it adds to the former one
+	ValueSent *json.Number `json:"value_sent,omitempty"`
+	Window    UsagePeriod  `json:"window"`
 }
+
+// SyncEntryMechanism How it is told
+type SyncEntryMechanism string
 
 // SyncEntryStatus defines model for SyncEntry.Status.
 type SyncEntryStatus string

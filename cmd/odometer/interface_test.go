@@ -590,7 +590,7 @@ func billing(t *testing.T, r running) {
 	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	hook := httptest.NewServer(receiver.New(secret))
 	t.Cleanup(hook.Close)
-	saved, err := o.SaveBillingProviderWithResponse(t.Context(), client.SaveProvider{Type: "webhook", Url: hook.URL, Secret: new(secret)})
+	saved, err := o.SaveBillingProviderWithResponse(t.Context(), client.SaveProvider{Type: "webhook", Url: &hook.URL, Secret: new(secret)})
 	require.NoError(t, err)
 	require.Equal(t, 200, saved.StatusCode(), string(saved.Body))
 	require.NotContains(t, string(saved.Body), secret)

@@ -131,11 +131,11 @@ func saveProvider(ctx context.Context, api *client.ClientWithResponses, c config
 	if err := check("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
 		return err
 	}
-	if p := found.JSON200; p != nil && p.Url == url && p.SecretLastFour == secret[len(secret)-4:] {
+	if p := found.JSON200; p != nil && p.Url != nil && *p.Url == url && p.SecretLastFour == secret[len(secret)-4:] {
 		return nil
 	}
 	saved, err := api.SaveBillingProviderWithResponse(ctx, client.SaveProvider{
-		Type: client.SaveProviderTypeWebhook, Url: url, Secret: &secret,
+		Type: client.SaveProviderTypeWebhook, Url: &url, Secret: &secret,
 	})
 	return check("save provider", saved, err, http.StatusOK)
 }

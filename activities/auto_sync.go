@@ -64,8 +64,12 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 			c.progress = chunkProgress{}
 		}
 	}
+	provider, err := a.store.Providers.Active(ctx, in.TenantID)
+	if err != nil {
+		return SyncChunkResult{}, err
+	}
+	c.provider = provider.Kind
 	rest := in.Customers[min(c.progress.Done, len(in.Customers)):]
-	var err error
 	if c.sequences, err = a.store.Ledger.Sequences(ctx, in.TenantID, rest); err != nil {
 		return SyncChunkResult{}, err
 	}
@@ -84,6 +88,7 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 type chunk struct {
 	*Activities
 	tenant    metering.TenantID
+	provider  metering.ProviderKind
 	sequences map[metering.CustomerID]int64 // used before the chunk
 	progress  chunkProgress
 	silent    metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
@@ -168,6 +173,9 @@ func (o ownRefusal) Error() string { return "refused for this customer" }
 // record of it if that was anything.
 func (c *chunk) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
 	began := c.now()
+	if c.provider == metering.Stripe {
+		return c.tellAll(ctx, customer)
+	}
 	var answer db.Answer
 	for {
 		prepared, err := c.store.Ledger.PrepareSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.now())

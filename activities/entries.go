@@ -31,6 +31,10 @@ type ReadItemsInput struct {
 // where the usage of each meter goes.
 func (a *Activities) ReadItems(ctx context.Context, in ReadItemsInput) error {
 	defer alive(ctx)()
+	return a.readItems(ctx, in)
+}
+
+func (a *Activities) readItems(ctx context.Context, in ReadItemsInput) error {
 	readAt := a.now()
 	wanted, err := a.store.Links.Wanted(ctx, in.TenantID, in.CustomerID)
 	if err != nil {
@@ -189,6 +193,10 @@ type SendEntryResult struct {
 // remembers is looked for before it is sent again.
 func (a *Activities) SendEntry(ctx context.Context, in SendEntryInput) (SendEntryResult, error) {
 	defer alive(ctx)()
+	return a.sendEntry(ctx, in)
+}
+
+func (a *Activities) sendEntry(ctx context.Context, in SendEntryInput) (SendEntryResult, error) {
 	now := a.now()
 	sending, err := a.store.Ledger.MarkEntrySent(ctx, in.TenantID, in.EntryID, now, entryLease)
 	if err != nil {
@@ -297,6 +305,10 @@ type ConfirmEntriesResult struct {
 // Its summaries are some minutes behind.
 func (a *Activities) ConfirmEntries(ctx context.Context, in ConfirmEntriesInput) (ConfirmEntriesResult, error) {
 	defer alive(ctx)()
+	return a.confirmEntries(ctx, in)
+}
+
+func (a *Activities) confirmEntries(ctx context.Context, in ConfirmEntriesInput) (ConfirmEntriesResult, error) {
 	open, err := a.store.Ledger.Unconfirmed(ctx, in.TenantID, in.CustomerID)
 	if err != nil || len(open) == 0 {
 		return ConfirmEntriesResult{}, err

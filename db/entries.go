@@ -265,7 +265,12 @@ func (b *bill) giveUpEntries() error {
 	return metering.Errorf(metering.CodeOverloaded, "an entry is being sent to the former provider").Because(Busy{leased.Sub(b.now)})
 }
 
-// lastEntry is the highest number that the customer's entries have got.
+// LastEntry is the highest number that the customer's entries have got.
+func (l Ledger) LastEntry(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (int64, error) {
+	number, err := lastEntry(ctx, l.pool, tenant, customer)
+	return number, coded(err)
+}
+
 func lastEntry(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (number int64, err error) {
 	err = q.QueryRow(ctx, `
 		select coalesce(max(e.number), 0)

@@ -19,6 +19,7 @@ var sealedColumns = []struct {
 	purpose       Purpose
 }{
 	{"billing_providers", "secret", ProviderSecret},
+	{"billing_providers", "webhook_secret", ProviderWebhookSecret},
 	{"hmac_secrets", "secret", SigningSecret},
 	{"oidc_issuers", "client_secret", OIDCSecret},
 }

@@ -1,0 +1,84 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+)
+
+// tellAll tells Stripe everything that is new about a customer, and keeps a
+// record of it if that was anything.
+func (c *chunk) tellAll(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
+	began := c.now()
+	if err := c.readItems(ctx, ReadItemsInput{c.tenant, customer}); err != nil {
+		return 0, ofCustomer(err)
+	}
+	after, err := c.store.Ledger.LastEntry(ctx, c.tenant, customer)
+	if err != nil {
+		return 0, err
+	}
+	var answer db.Answer
+	for {
+		prepared, err := c.store.Ledger.PrepareEntries(ctx, c.tenant, customer, after, stripe.Timestamp, c.now())
+		if err != nil {
+			return sent, err
+		}
+		open := slices.DeleteFunc(prepared.Send, func(e db.Entry) bool { return slices.Contains(answer.Entries, e.ID) })
+		if len(open) == 0 {
+			answer.Entries, answer.Skipped = append(answer.Entries, prepared.UpToDate...), prepared.Skipped
+			break
+		}
+		for _, entry := range open {
+			if err := c.tellOne(ctx, entry.ID); err != nil {
+				return sent, err
+			}
+			answer.Entries = append(answer.Entries, entry.ID)
+			sent++
+		}
+	}
+	if _, err := c.confirmEntries(ctx, ConfirmEntriesInput{c.tenant, customer}); err != nil && metering.CodeOf(err) != metering.CodeProviderDown {
+		return sent, err
+	}
+	if sent == 0 {
+		return 0, nil
+	}
+	return sent, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now())
+}
+
+// tellOne sends an entry and settles it. What is refused is settled by the run
+// that the customer gets.
+func (c *chunk) tellOne(ctx context.Context, entry uuid.UUID) error {
+	result, err := c.sendEntry(ctx, SendEntryInput{c.tenant, entry})
+	if metering.CodeOf(err) == metering.CodeConflict {
+		return nil // somebody else has settled it
+	}
+	if err != nil {
+		return ofCustomer(err)
+	}
+	if err := c.store.Ledger.SettleEntry(ctx, c.tenant, entry, result.Outcome, result.Answer, c.now()); err != nil {
+		return err
+	}
+	if result.Outcome == metering.EntryAmbiguous {
+		return metering.Errorf(metering.CodeProviderRefuse, "%s", result.Answer).Because(ownRefusal{})
+	}
+	return nil
+}
+
+// ofCustomer marks a refusal that says nothing about other customers: any but
+// one of the key.
+func ofCustomer(err error) error {
+	var coded *metering.Error
+	status := stripe.AnswerOf(err).Status
+	key := status == 0 || status == http.StatusUnauthorized || status == http.StatusForbidden
+	if key || !errors.As(err, &coded) || coded.Code != metering.CodeProviderRefuse {
+		return err
+	}
+	return coded.Because(errors.Join(err, ownRefusal{status}))
+}

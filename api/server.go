@@ -171,6 +171,8 @@ func (s *server) routes() {
 	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Sign in at the tenant's OIDC issuer")), s.beginOIDC)
 	huma.Register(s.api, redirect(get("finish-oidc", callbackPath, Public, "Where the issuer sends browsers back to")), s.finishOIDC)
 
+	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)
+	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Change the tenant's settings"), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members"), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Create a member")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Change a member's name or role"), s.updateMember)

@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,4 +52,102 @@ func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) 
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	return tenants, coded(err)
+}
+
+// TenantChange is what to change of a tenant; nil leaves it.
+type TenantChange struct {
+	Name            *string
+	Zone            *string
+	Currency        *string
+	Grace           *time.Duration
+	LatePolicy      *metering.LatePolicy
+	EventsPerMinute *int
+}
+
+func (c TenantChange) of(t metering.Tenant) metering.Tenant {
+	change(&t.Name, c.Name)
+	change(&t.Zone, c.Zone)
+	change(&t.Currency, c.Currency)
+	change(&t.Grace, c.Grace)
+	change(&t.LatePolicy, c.LatePolicy)
+	change(&t.EventsPerMinute, c.EventsPerMinute)
+	return t
+}
+
+func change[T any](field, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+// Update changes a tenant. In another zone every meter is counted anew: the
+// caller starts the backfill of each filling generation, and reads stay on the
+// former ones until theirs is complete. It answers CodeConflict to another
+// zone once a customer has a billing period, because the chain of periods
+// follows the months of one zone.
+func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, filling []metering.GenerationID, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		filling = nil
+		if err := lockTenant(ctx, tx, tenant); err != nil {
+			return err
+		}
+		var former metering.Tenant
+		err := tx.QueryRow(ctx, `select `+tenantColumns+` from tenants t where t.id = $1 for no key update`, tenant).Scan(tenantFields(&former)...)
+		if err != nil {
+			return err
+		}
+		next := change.of(former)
+		if err := next.Validate(); err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `
+			update tenants t
+			set name = @name, zone = @zone, currency = @currency, grace = @grace, late_policy = @late_policy, events_per_minute = @events_per_minute
+			where t.id = @tenant
+			returning `+tenantColumns, pgx.NamedArgs{
+			"tenant": tenant, "name": next.Name, "zone": next.Zone, "currency": next.Currency, "grace": next.Grace,
+			"late_policy": next.LatePolicy, "events_per_minute": next.EventsPerMinute,
+		}).Scan(tenantFields(&updated)...)
+		if err != nil {
+			return err
+		}
+		if updated.Zone != former.Zone {
+			if filling, err = rezone(ctx, tx, tenant, updated.Zone); err != nil {
+				return err
+			}
+		}
+		return audit(ctx, tx, tenant, actor, "tenant.update", tenant.String())
+	})
+	return updated, filling, err
+}
+
+// rezone publishes a generation in the tenant's new zone for each of its meters.
+func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (filling []metering.GenerationID, err error) {
+	var billed bool
+	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)
+	if err != nil {
+		return nil, err
+	}
+	if billed {
+		return nil, metering.Errorf(metering.CodeConflict, "the zone cannot change once a customer has a billing period")
+	}
+	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range meters {
+		next, err := latestGeneration(ctx, tx, tenant, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		next.Zone = zone
+		published, err := regroup(ctx, tx, tenant, next)
+		if err != nil {
+			return nil, err
+		}
+		if published != nil {
+			filling = append(filling, published.ID)
+		}
+	}
+	return filling, nil
 }

@@ -34,16 +34,16 @@ type Tenant struct {
 
 // Validate checks what an operator may choose.
 func (t Tenant) Validate() error {
-	if err := validText("name", t.Name); err != nil {
+	if err := validText("body.name", t.Name); err != nil {
 		return err
 	}
 	if _, err := time.LoadLocation(t.Zone); err != nil || t.Zone == "Local" || t.Zone == "" {
-		return Invalid("zone", "must be an IANA time zone such as Europe/Zurich")
+		return Invalid("body.zone", "must be an IANA time zone such as Europe/Zurich")
 	}
 	if t.EventsPerMinute < 0 || t.EventsPerMinute > math.MaxInt32 {
-		return Invalid("events_per_minute", "must be a whole number above 0")
+		return Invalid("body.events_per_minute", "must be a whole number above 0")
 	}
-	return ValidCurrency("currency", t.Currency)
+	return ValidCurrency("body.currency", t.Currency)
 }
 
 // Location is the tenant's time zone. An unknown one, which Validate does not

@@ -587,6 +587,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tenant": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the tenant's settings */
+        get: operations["get-tenant"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Change the tenant's settings */
+        patch: operations["update-tenant"];
+        trace?: never;
+    };
     "/v1/tenant/members": {
         parameters: {
             query?: never;
@@ -1521,6 +1539,35 @@ export interface components {
             /** @enum {string} */
             trigger: "manual" | "schedule" | "provider";
         };
+        Tenant: {
+            /** Format: date-time */
+            created_at: string;
+            /** @example USD */
+            currency: string;
+            /**
+             * Format: int64
+             * @description Requests with events
+             */
+            events_per_minute: number;
+            /**
+             * Format: int64
+             * @description How long after its end a billing period still takes usage
+             */
+            grace_hours: number;
+            /** @example ten_1 */
+            id: string;
+            /**
+             * @description Whether usage for a closed period is billed as an adjustment or only shown
+             * @enum {string}
+             */
+            late_policy: "adjust" | "report";
+            name: string;
+            /**
+             * @description Days, months and billing periods are its local ones
+             * @example Europe/Zurich
+             */
+            zone: string;
+        };
         Total: {
             /**
              * Format: decimal
@@ -1541,6 +1588,19 @@ export interface components {
             aggregation?: "sum" | "count";
             group_by?: string[];
             name?: string;
+        };
+        UpdateTenant: {
+            /** @description ISO 4217; of prices that do not name their own */
+            currency?: string;
+            /** Format: int64 */
+            events_per_minute?: number;
+            /** Format: int64 */
+            grace_hours?: number;
+            /** @enum {string} */
+            late_policy?: "adjust" | "report";
+            name?: string;
+            /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
+            zone?: string;
         };
         UsageDifference: {
             customer_external_id: string | null;
@@ -3045,6 +3105,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-tenant": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "update-tenant": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateTenant"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
             /** @description Error */

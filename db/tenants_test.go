@@ -1,0 +1,79 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func inZone(zone string) db.TenantChange { return db.TenantChange{Zone: &zone} }
+
+// TestAnotherZoneCountsEveryMeterAnewAndExactly changes the zone while events
+// come in, twice in a row, and recounts.
+func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call", "model")
+	dbtest.Meter(t, store, tenant, "all", "call")
+	dbtest.Meter(t, store, tenant, "unused", "nothing")
+	random := rand.New(rand.NewPCG(1, 2))
+	some := func() (events []metering.Event) {
+		for range 60 {
+			at := november.Add(-time.Duration(random.Int64N(int64(60 * 24 * time.Hour))))
+			events = append(events, dbtest.Event(t, "call", fmt.Sprint("c", random.IntN(3)), at, "1.25", "", fmt.Sprintf(`{"model":%d}`, random.IntN(3))))
+		}
+		return events
+	}
+	ingest(t, store, tenant, some()...)
+	for _, zone := range []string{"Asia/Kathmandu", "America/St_Johns"} {
+		var group sync.WaitGroup
+		during := some()
+		group.Go(func() { ingest(t, store, tenant, during...) })
+		updated, filling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
+		require.NoError(t, err)
+		require.Equal(t, zone, updated.Zone)
+		require.Len(t, filling, 2, "a meter without a past is complete at once")
+		group.Wait()
+		ingest(t, store, tenant, some()...)
+		requireRollupsEqualARecount(t, conn, tenant) // of the former zone, which is still read
+		for _, generation := range filling {
+			require.NoError(t, backfill(t.Context(), store, tenant, generation))
+		}
+		requireRollupsEqualARecount(t, conn, tenant)
+		meters, err := store.Meters.List(t.Context(), tenant, 0, 10)
+		require.NoError(t, err)
+		for _, m := range meters {
+			require.Equal(t, zone, m.Generation.Zone)
+			require.Equal(t, metering.Complete, m.Generation.Status)
+		}
+	}
+}
+
+func TestTheZoneOfBilledCustomersStays(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	mine, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
+	customer := dbtest.Customer(t, store, mine, "acme")
+	freeze(t, dbtest.Conn(t), mine, customer.ID, metering.CalendarPeriod(november, time.UTC))
+	_, _, err := store.Tenants.Update(t.Context(), mine, metering.Operator, inZone("Asia/Kathmandu"))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	after, err := store.Tenants.Get(t.Context(), mine)
+	require.NoError(t, err)
+	require.Equal(t, "UTC", after.Zone)
+	name := "Other"
+	renamed, filling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Zone: &after.Zone})
+	require.NoError(t, err)
+	require.Empty(t, filling)
+	require.Equal(t, name, renamed.Name)
+	_, _, err = store.Tenants.Update(t.Context(), theirs, metering.Operator, inZone("Asia/Kathmandu"))
+	require.NoError(t, err)
+}

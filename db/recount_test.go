@@ -142,6 +142,7 @@ func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, ten
 		}
 		require.LessOrEqual(t, len(page.Windows), q.Limit)
 		got = append(got, page.Windows...)
+		require.LessOrEqual(t, len(got), len(want), "a window too many: %+v", q)
 		if !page.More {
 			break
 		}

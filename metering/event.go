@@ -171,7 +171,7 @@ func compact(raw json.RawMessage) string {
 // jsonb refuses NUL and lone surrogates, and expands exponents.
 func judgeProperties(raw json.RawMessage) (json.RawMessage, *Rejection) {
 	const code, field = "invalid_properties", "properties"
-	if raw[0] != '{' {
+	if !bytes.HasPrefix(raw, []byte("{")) {
 		return nil, reject(code, field, "must be an object")
 	}
 	if len(raw) > MaxPropertiesBytes {

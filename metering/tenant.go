@@ -86,6 +86,9 @@ func (c Customer) Validate() error {
 			return err
 		}
 	}
+	if len(c.Metadata) == 0 {
+		return nil
+	}
 	if _, rejection := judgeProperties(c.Metadata); rejection != nil {
 		return Invalid("body.metadata", "%s", rejection.Message)
 	}

@@ -1,6 +1,7 @@
 package metering
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -89,8 +90,12 @@ func (c Customer) Validate() error {
 	if len(c.Metadata) == 0 {
 		return nil
 	}
-	if _, rejection := judgeProperties(c.Metadata); rejection != nil {
+	clean, rejection := judgeProperties(c.Metadata)
+	if rejection != nil {
 		return Invalid("body.metadata", "%s", rejection.Message)
+	}
+	if bytes.Count(clean, []byte(lostText)) > bytes.Count(c.Metadata, []byte(lostText)) {
+		return Invalid("body.metadata", "must be UTF-8") // a lone surrogate, which the database refuses
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ func TestTenantValidate(t *testing.T) {
 
 func TestCustomerValidate(t *testing.T) {
 	require.NoError(t, metering.Customer{ExternalID: "acme"}.Validate())
+	require.NoError(t, metering.Customer{ExternalID: "acme", Metadata: json.RawMessage(`{"a":"\ud83d\ude00 �"}`)}.Validate())
+	require.Error(t, metering.Customer{ExternalID: "acme", Metadata: json.RawMessage(`{"a":"\ud83d �"}`)}.Validate())
 	text := func(s string) *string { return &s }
 	for location, c := range map[string]metering.Customer{
 		"":                         {ExternalID: "acme", Name: strings.Repeat("x", 255), Metadata: json.RawMessage(`{"a":"\u00e9"}`)},

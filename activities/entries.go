@@ -114,6 +114,9 @@ func place(items []stripe.Item, meter metering.Meter, wanted db.Wanted) (stripe.
 	if wanted.Customer == "" {
 		return stripe.Item{}, "the customer has no billing_provider_id; set it to the customer's id at Stripe"
 	}
+	if wanted.Shared {
+		return stripe.Item{}, "another customer has the same billing_provider_id; each needs its own"
+	}
 	item, reason := stripe.Match(items, meter.Slug, wanted.Provider.Mapping)
 	if reason == "" {
 		_, reason = item.Mechanism()

@@ -1,3 +1,105 @@
 package api
 
-const stripeEventsPath = "/v1/provider-webhooks/stripe/{tenant_id}"
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+const (
+	stripeEventsPath = "/v1/provider-webhooks/stripe/{tenant_id}"
+	maxProviderEvent = 1 << 20
+)
+
+type stripeEventInput struct {
+	TenantID  string `path:"tenant_id" maxLength:"32" example:"ten_1"`
+	Signature string `header:"Stripe-Signature" maxLength:"4096"`
+	RawBody   []byte `contentType:"application/json"`
+}
+
+type stripeEventOutput struct {
+	Body struct {
+		Received bool `json:"received"`
+	}
+}
+
+// stripeEvent keeps what Stripe tells a tenant of, and has it handled. Only
+// the signature says that it is Stripe.
+func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripeEventOutput, error) {
+	tenant, ok := metering.ParseTenantID(in.TenantID)
+	if !ok {
+		return nil, errUnsigned
+	}
+	event, account, err := s.verified(ctx, tenant, in)
+	if err != nil {
+		return nil, err
+	}
+	out := &stripeEventOutput{}
+	out.Body.Received = true
+	kept, ours := eventOf(event, account)
+	if !ours {
+		return out, nil
+	}
+	row, handled, err := s.Store.ProviderEvents.Store(ctx, tenant, kept, s.Now())
+	if err != nil || handled {
+		return out, err
+	}
+	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, row)
+}
+
+var errUnsigned = metering.Errorf(codeMalformed, "the Stripe-Signature header does not sign this body with the secret that the tenant has saved")
+
+func (s *server) verified(ctx context.Context, tenant metering.TenantID, in *stripeEventInput) (stripe.Event, string, error) {
+	provider, err := s.Store.Providers.Active(ctx, tenant)
+	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != metering.Stripe {
+		return stripe.Event{}, "", errUnsigned
+	}
+	if err != nil {
+		return stripe.Event{}, "", err
+	}
+	secret, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, provider.SealedWebhookSecret)
+	if err != nil {
+		return stripe.Event{}, "", err
+	}
+	event, err := stripe.VerifyEvent(in.RawBody, in.Signature, string(secret), s.Now())
+	switch metering.CodeOf(err) {
+	case metering.CodeUnauthorized:
+		return stripe.Event{}, "", errUnsigned.Because(err)
+	case metering.CodeInvalid:
+		return stripe.Event{}, "", metering.Errorf(codeMalformed, "the body is not an event of Stripe's").Because(err)
+	}
+	return event, provider.Account, err
+}
+
+// eventOf is what is kept of an event; there is nothing to do about one of
+// another kind or of an account connected to the tenant's.
+func eventOf(e stripe.Event, account string) (kept metering.ProviderEvent, ours bool) {
+	kept = metering.ProviderEvent{Account: account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
+	switch {
+	case e.Account != "" && e.Account != account:
+		return kept, false
+	case e.Invoice != nil:
+		kept.ObjectID, kept.Customer = e.Invoice.ID, e.Invoice.CustomerID
+	case e.Subscription != nil:
+		kept.ObjectID, kept.Customer = e.Subscription.ID, e.Subscription.CustomerID
+	default:
+		return kept, false
+	}
+	return kept, true
+}
+
+func stripeEvents(op huma.Operation) huma.Operation {
+	op.MaxBodyBytes = maxProviderEvent
+	op.SkipValidateBody = true // the signature is over its bytes
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, Description: "An event of Stripe's, of any API version", AdditionalProperties: true}},
+	}}
+	op.Errors = append(op.Errors, http.StatusBadRequest)
+	return op
+}

@@ -140,6 +140,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "What the current period would cost now"), s.previewBilling)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
 	huma.Register(s.api, put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Validate and save the billing provider"), s.saveProvider)
+	huma.Register(s.api, stripeEvents(post("receive-stripe-event", stripeEventsPath, Public, "Where Stripe sends its events")), s.stripeEvent)
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Send a customer's usage to the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync run"), s.getSync)

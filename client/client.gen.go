@@ -507,24 +507,6 @@ func (e SyncRunTrigger) Valid() bool {
 	}
 }
 
-// Defines values for TenantLatePolicy.
-const (
-	TenantLatePolicyAdjust TenantLatePolicy = "adjust"
-	TenantLatePolicyReport TenantLatePolicy = "report"
-)
-
-// Valid indicates whether the value is a known member of the TenantLatePolicy enum.
-func (e TenantLatePolicy) Valid() bool {
-	switch e {
-	case TenantLatePolicyAdjust:
-		return true
-	case TenantLatePolicyReport:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for UpdateMemberRole.
 const (
 	UpdateMemberRoleAdmin     UpdateMemberRole = "admin"
@@ -561,24 +543,6 @@ func (e UpdateMeterAggregation) Valid() bool {
 	case UpdateMeterAggregationCount:
 		return true
 	case UpdateMeterAggregationSum:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for UpdateTenantLatePolicy.
-const (
-	UpdateTenantLatePolicyAdjust UpdateTenantLatePolicy = "adjust"
-	UpdateTenantLatePolicyReport UpdateTenantLatePolicy = "report"
-)
-
-// Valid indicates whether the value is a known member of the UpdateTenantLatePolicy enum.
-func (e UpdateTenantLatePolicy) Valid() bool {
-	switch e {
-	case UpdateTenantLatePolicyAdjust:
-		return true
-	case UpdateTenantLatePolicyReport:
 		return true
 	default:
 		return false
@@ -1495,6 +1459,11 @@ type SkippedMeter struct {
 	Reason    string `json:"reason"`
 }
 
+// StripeEvent defines model for StripeEvent.
+type StripeEvent struct {
+	Received bool `json:"received"`
+}
+
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
 	MeterId   string `json:"meter_id"`
@@ -1579,35 +1548,6 @@ type SyncRunStatus string
 // SyncRunTrigger defines model for SyncRun.Trigger.
 type SyncRunTrigger string
 
-// Tenant defines model for Tenant.
-type Tenant struct {
-	CreatedAt time.Time `json:"created_at"`
-
-	// Currency Examples: USD
-	Currency string `json:"currency"`
-
-	// EventsPerMinute Requests with events
-	EventsPerMinute int64 `json:"events_per_minute"`
-
-	// GraceHours How long after its end a billing period still takes usage
-	GraceHours int64 `json:"grace_hours"`
-
-	// Id Examples: ten_1
-	Id string `json:"id"`
-
-	// LatePolicy Whether usage for a closed period is billed as an adjustment or only shown
-	LatePolicy TenantLatePolicy `json:"late_policy"`
-	Name       string           `json:"name"`
-
-	// Zone Days, months and billing periods are its local ones
-	//
-	// Examples: Europe/Zurich
-	Zone string `json:"zone"`
-}
-
-// TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
-type TenantLatePolicy string
-
 // Total defines model for Total.
 type Total struct {
 	// Total An exact decimal number
@@ -1634,22 +1574,6 @@ type UpdateMeter struct {
 
 // UpdateMeterAggregation defines model for UpdateMeter.Aggregation.
 type UpdateMeterAggregation string
-
-// UpdateTenant defines model for UpdateTenant.
-type UpdateTenant struct {
-	// Currency ISO 4217; of prices that do not name their own
-	Currency        *string                 `json:"currency,omitempty"`
-	EventsPerMinute *int64                  `json:"events_per_minute,omitempty"`
-	GraceHours      *int64                  `json:"grace_hours,omitempty"`
-	LatePolicy      *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
-	Name            *string                 `json:"name,omitempty"`
-
-	// Zone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
-	Zone *string `json:"zone,omitempty"`
-}
-
-// UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
-type UpdateTenantLatePolicy string
 
 // UsageDifference defines model for UsageDifference.
 type UsageDifference struct {
@@ -1844,6 +1768,14 @@ type CreateMeterParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ReceiveStripeEventJSONBody defines parameters for ReceiveStripeEvent.
+type ReceiveStripeEventJSONBody = openapi_types.File
+
+// ReceiveStripeEventParams defines parameters for ReceiveStripeEvent.
+type ReceiveStripeEventParams struct {
+	StripeSignature *string `json:"Stripe-Signature,omitempty"`
+}
+
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
 	// PageSize Items per page
@@ -1986,8 +1918,8 @@ type UpdateMeterJSONRequestBody = UpdateMeter
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
 
-// UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
-type UpdateTenantJSONRequestBody = UpdateTenant
+// ReceiveStripeEventJSONRequestBody defines body for ReceiveStripeEvent for application/json ContentType.
+type ReceiveStripeEventJSONRequestBody = ReceiveStripeEventJSONBody
 
 // CreateMemberJSONRequestBody defines body for CreateMember for application/json ContentType.
 type CreateMemberJSONRequestBody = CreateMember
@@ -2615,24 +2547,19 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTenant Get the tenant's settings
-	//
-	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
-	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UpdateTenantWithBody Change the tenant's settings
+	// ReceiveStripeEventWithBody Where Stripe sends its events
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-	UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+	ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTenant Change the tenant's settings
+	// ReceiveStripeEvent Where Stripe sends its events
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-	UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+	ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMembers List members
 	//
@@ -3623,28 +3550,13 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
-// GetTenant Get the tenant's settings
-//
-// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
-func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetTenantRequest(c.Server)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UpdateTenantWithBody Change the tenant's settings
+// ReceiveStripeEventWithBody Where Stripe sends its events
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateTenantRequestWithBody(c.Server, contentType, body)
+// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveStripeEventRequestWithBody(c.Server, tenantId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3655,13 +3567,13 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// UpdateTenant Change the tenant's settings
+// ReceiveStripeEvent Where Stripe sends its events
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-func (c *Client) UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateTenantRequest(c.Server, body)
+// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+func (c *Client) ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveStripeEventRequest(c.Server, tenantId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5755,54 +5667,34 @@ func NewSetPricingRequestWithBody(server string, slug string, contentType string
 	return req, nil
 }
 
-// NewGetTenantRequest constructs an http.Request for the GetTenant method
-func NewGetTenantRequest(server string) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/v1/tenant")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
-}
-
-// NewUpdateTenantRequest calls the generic UpdateTenant builder with application/json body
-func NewUpdateTenantRequest(server string, body UpdateTenantJSONRequestBody) (*http.Request, error) {
+// NewReceiveStripeEventRequest calls the generic ReceiveStripeEvent builder with application/json body
+func NewReceiveStripeEventRequest(server string, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUpdateTenantRequestWithBody(server, "application/json", bodyReader)
+	return NewReceiveStripeEventRequestWithBody(server, tenantId, params, "application/json", bodyReader)
 }
 
-// NewUpdateTenantRequestWithBody constructs an http.Request for the UpdateTenant method, with any body, and a specified content type
-func NewUpdateTenantRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+// NewReceiveStripeEventRequestWithBody constructs an http.Request for the ReceiveStripeEvent method, with any body, and a specified content type
+func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tenant_id", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
 
 	serverURL, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/tenant")
+	operationPath := fmt.Sprintf("/v1/provider-webhooks/stripe/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5812,12 +5704,27 @@ func NewUpdateTenantRequestWithBody(server string, contentType string, body io.R
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.StripeSignature != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Stripe-Signature", *params.StripeSignature, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Stripe-Signature", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -7034,26 +6941,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
-	// GetTenantWithResponse Get the tenant's settings
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
-	GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error)
-
-	// UpdateTenantWithBodyWithResponse Change the tenant's settings
+	// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-	UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+	ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
 
-	// UpdateTenantWithResponse Change the tenant's settings
+	// ReceiveStripeEventWithResponse Where Stripe sends its events
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-	UpdateTenantWithResponse(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+	ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
 
 	// ListMembersWithResponse List members
 	//
@@ -9278,32 +9178,46 @@ func (r SetPricingResponse) ContentType() string {
 	return ""
 }
 
-type GetTenantResponse struct {
+type ReceiveStripeEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Tenant
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
+	JSON200 *StripeEvent
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *Problem
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Problem
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetTenantResponse) GetJSON200() *Tenant {
+func (r ReceiveStripeEventResponse) GetJSON200() *StripeEvent {
 	return r.JSON200
 }
 
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetTenantResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ReceiveStripeEventResponse) GetApplicationproblemJSON400() *Problem {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ReceiveStripeEventResponse) GetApplicationproblemJSON422() *Problem {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ReceiveStripeEventResponse) GetApplicationproblemJSON500() *Problem {
+	return r.ApplicationproblemJSON500
 }
 
 // GetBody returns the raw response body bytes
-func (r GetTenantResponse) GetBody() []byte {
+func (r ReceiveStripeEventResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r GetTenantResponse) Status() string {
+func (r ReceiveStripeEventResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -9311,7 +9225,7 @@ func (r GetTenantResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r GetTenantResponse) StatusCode() int {
+func (r ReceiveStripeEventResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -9319,55 +9233,7 @@ func (r GetTenantResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetTenantResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type UpdateTenantResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Tenant
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateTenantResponse) GetJSON200() *Tenant {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateTenantResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateTenantResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r UpdateTenantResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r UpdateTenantResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateTenantResponse) ContentType() string {
+func (r ReceiveStripeEventResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10734,43 +10600,30 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
-// GetTenantWithResponse Get the tenant's settings
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
-func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error) {
-	rsp, err := c.GetTenant(ctx, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetTenantResponse(rsp)
-}
-
-// UpdateTenantWithBodyWithResponse Change the tenant's settings
+// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
-	rsp, err := c.UpdateTenantWithBody(ctx, contentType, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+func (c *ClientWithResponses) ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
+	rsp, err := c.ReceiveStripeEventWithBody(ctx, tenantId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseUpdateTenantResponse(rsp)
+	return ParseReceiveStripeEventResponse(rsp)
 }
 
-// UpdateTenantWithResponse Change the tenant's settings
+// ReceiveStripeEventWithResponse Where Stripe sends its events
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
-func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
-	rsp, err := c.UpdateTenant(ctx, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
+func (c *ClientWithResponses) ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
+	rsp, err := c.ReceiveStripeEvent(ctx, tenantId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseUpdateTenantResponse(rsp)
+	return ParseReceiveStripeEventResponse(rsp)
 }
 
 // ListMembersWithResponse List members
@@ -12584,66 +12437,47 @@ func ParseSetPricingResponse(rsp *http.Response) (*SetPricingResponse, error) {
 	return response, nil
 }
 
-// ParseGetTenantResponse parses an HTTP response from a GetTenantWithResponse call
-func ParseGetTenantResponse(rsp *http.Response) (*GetTenantResponse, error) {
+// ParseReceiveStripeEventResponse parses an HTTP response from a ReceiveStripeEventWithResponse call
+func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &GetTenantResponse{
+	response := &ReceiveStripeEventResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Tenant
+		var dest StripeEvent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationproblemJSONDefault = &dest
+		response.ApplicationproblemJSON400 = &dest
 
-	}
-
-	return response, nil
-}
-
-// ParseUpdateTenantResponse parses an HTTP response from a UpdateTenantWithResponse call
-func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &UpdateTenantResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Tenant
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationproblemJSONDefault = &dest
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
 
 	}
 

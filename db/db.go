@@ -27,29 +27,31 @@ import (
 type DB struct {
 	pool *pgxpool.Pool
 
-	Tenants     Tenants
-	APIKeys     APIKeys
-	HMACSecrets HMACSecrets
-	RequestIDs  RequestIDs
-	Members     Members
-	Sessions    Sessions
-	OIDC        OIDC
-	AuditLog    AuditLog
-	Customers   Customers
-	Meters      Meters
-	Prices      Prices
-	Backfills   Backfills
-	Usage       Usage
-	Events      Events
-	Providers   Providers
-	Ledger      Ledger
-	Syncs       Syncs
-	Links       Links
-	Rotations   Rotations
-	AutoSyncs   AutoSyncs
-	Differences Differences
-	Upkeep      Upkeep
-	Secrets     Secrets
+	Tenants        Tenants
+	APIKeys        APIKeys
+	HMACSecrets    HMACSecrets
+	RequestIDs     RequestIDs
+	Members        Members
+	Sessions       Sessions
+	OIDC           OIDC
+	AuditLog       AuditLog
+	Customers      Customers
+	Meters         Meters
+	Prices         Prices
+	Backfills      Backfills
+	Usage          Usage
+	Events         Events
+	Providers      Providers
+	Ledger         Ledger
+	Syncs          Syncs
+	Links          Links
+	Invoices       Invoices
+	ProviderEvents ProviderEvents
+	Rotations      Rotations
+	AutoSyncs      AutoSyncs
+	Differences    Differences
+	Upkeep         Upkeep
+	Secrets        Secrets
 }
 
 // querier is what a pool and a transaction have in common.
@@ -94,30 +96,32 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return &DB{
-		pool:        pool,
-		Tenants:     Tenants{pool},
-		APIKeys:     APIKeys{pool},
-		HMACSecrets: HMACSecrets{pool},
-		RequestIDs:  RequestIDs{pool},
-		Members:     Members{pool},
-		Sessions:    Sessions{pool},
-		OIDC:        OIDC{pool},
-		AuditLog:    AuditLog{pool},
-		Customers:   Customers{pool},
-		Meters:      Meters{pool},
-		Prices:      Prices{pool},
-		Backfills:   Backfills{pool},
-		Usage:       Usage{pool},
-		Events:      Events{pool},
-		Providers:   Providers{pool},
-		Ledger:      Ledger{pool},
-		Syncs:       Syncs{pool},
-		Links:       Links{pool},
-		Rotations:   Rotations{pool},
-		AutoSyncs:   AutoSyncs{pool},
-		Differences: Differences{pool},
-		Upkeep:      Upkeep{pool},
-		Secrets:     Secrets{pool},
+		pool:           pool,
+		Tenants:        Tenants{pool},
+		APIKeys:        APIKeys{pool},
+		HMACSecrets:    HMACSecrets{pool},
+		RequestIDs:     RequestIDs{pool},
+		Members:        Members{pool},
+		Sessions:       Sessions{pool},
+		OIDC:           OIDC{pool},
+		AuditLog:       AuditLog{pool},
+		Customers:      Customers{pool},
+		Meters:         Meters{pool},
+		Prices:         Prices{pool},
+		Backfills:      Backfills{pool},
+		Usage:          Usage{pool},
+		Events:         Events{pool},
+		Providers:      Providers{pool},
+		Ledger:         Ledger{pool},
+		Syncs:          Syncs{pool},
+		Links:          Links{pool},
+		Invoices:       Invoices{pool},
+		ProviderEvents: ProviderEvents{pool},
+		Rotations:      Rotations{pool},
+		AutoSyncs:      AutoSyncs{pool},
+		Differences:    Differences{pool},
+		Upkeep:         Upkeep{pool},
+		Secrets:        Secrets{pool},
 	}, nil
 }
 

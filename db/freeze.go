@@ -75,7 +75,11 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 		if period.FrozenAt != nil {
 			continue
 		}
-		if b.now.Before(period.Deadline(b.payer.grace)) {
+		final, err := b.invoiced(period)
+		if err != nil {
+			return frozen, false, err
+		}
+		if b.now.Before(period.Deadline(b.payer.grace)) && !final {
 			return frozen, true, nil
 		}
 		all, err := b.figures(period)
@@ -93,6 +97,18 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 		frozen++
 	}
 	return frozen, true, nil
+}
+
+// invoiced says whether the provider has billed the period for good.
+func (b *bill) invoiced(period metering.Period) (final bool, err error) {
+	err = b.tx.QueryRow(b.ctx, `
+		select exists (
+		  select
+		  from billing_invoices
+		  where tenant_id = $1
+		    and period_id = $2
+		    and finalized_at is not null)`, b.tenant, period.ID).Scan(&final)
+	return final, err
 }
 
 // settledFor says whether the period may be frozen: every meter is counted,

@@ -20,6 +20,7 @@ type Links struct{ pool *pgxpool.Pool }
 type Wanted struct {
 	Provider metering.Provider
 	Customer string // at the provider; "": the customer names none
+	Shared   bool   // another customer names it too, and was there first
 	Meters   []metering.Meter
 }
 
@@ -29,7 +30,16 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		return Wanted{}, err
 	}
 	var named *string
-	err = l.pool.QueryRow(ctx, `select billing_provider_id from customers where tenant_id = $1 and id = $2`, tenant, customer).Scan(&named)
+	err = l.pool.QueryRow(ctx, `
+		select c.billing_provider_id, exists (
+		  select
+		  from customers o
+		  where o.tenant_id = c.tenant_id
+		    and o.billing_provider_id = c.billing_provider_id
+		    and o.id < c.id)
+		from customers c
+		where c.tenant_id = $1
+		  and c.id = $2`, tenant, customer).Scan(&named, &w.Shared)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Wanted{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -66,6 +76,20 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		return fmt.Errorf("save link: %w", coded(err))
 	}
 	return nil
+}
+
+// ItemIDs are the subscription items that the customer's meters go to.
+func (l Links) ItemIDs(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (map[string]bool, error) {
+	var items []metering.Item
+	err := l.pool.QueryRow(ctx, `select items from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&items)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read link: %w", coded(err))
+	}
+	ids := make(map[string]bool)
+	for _, i := range items {
+		ids[i.ItemID] = i.ItemID != ""
+	}
+	return ids, nil
 }
 
 // readLink returns the customer's link, as long as it is to the account and to

@@ -79,6 +79,21 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
+// RequestBecause is Request because of something that has an id for it: it
+// asks once.
+func (s Syncs) RequestBecause(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, now time.Time) error {
+	_, err := s.pool.Exec(ctx, `
+		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
+		values (@tenant, @id, @customer, 'provider', @actor, @now)
+		on conflict do nothing`, pgx.NamedArgs{
+		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler, "now": metering.Instant(now),
+	})
+	if err != nil {
+		return fmt.Errorf("request sync: %w", coded(err))
+	}
+	return nil
+}
+
 // Record keeps a sync that nobody had to ask for and that has succeeded.
 func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
 	id, err := uuid.NewV7()

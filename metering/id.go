@@ -9,16 +9,17 @@ import (
 // that neither two kinds nor an identifier and a count can be mistaken for
 // each other.
 type (
-	TenantID     int64
-	CustomerID   int64
-	MeterID      int64
-	GenerationID int64
-	PeriodID     int64
-	ProviderID   int64
-	KeyID        int64
-	HMACSecretID int64
-	AuditID      int64
-	MemberID     int64
+	TenantID        int64
+	CustomerID      int64
+	MeterID         int64
+	GenerationID    int64
+	PeriodID        int64
+	ProviderID      int64
+	ProviderEventID int64
+	KeyID           int64
+	HMACSecretID    int64
+	AuditID         int64
+	MemberID        int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.

@@ -45,6 +45,15 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 			return err
 		}
 	}
+	events, err := config.Store.ProviderEvents.Open(ctx, now.Add(-patience))
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := workflows.StartHandleProviderEvent(ctx, config.Temporal, e.Tenant, e.Row); err != nil {
+			return err
+		}
+	}
 	open, err := config.Store.Syncs.Open(ctx, now.Add(-patience))
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 const stripeKey = "sk_test_canary"
@@ -155,4 +156,70 @@ func (s *stripeSystem) writes() (calls []stripetest.Request) {
 		}
 	}
 	return calls
+}
+
+// happened is an event of Stripe's as the API keeps it, handled to its end.
+func (s *stripeSystem) happened(kind, object, customer string) (outcome string) {
+	s.Helper()
+	row, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
+		Account: "acct_canary", EventID: "evt_" + kind + object, Kind: kind, ObjectID: object, Customer: customer, MadeAt: time.Now(),
+	}, time.Now())
+	require.NoError(s, err)
+	require.False(s, handled)
+	require.NoError(s, workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, row))
+	require.NoError(s, s.awaitClosed(workflows.HandleProviderEventID(s.tenant, row)))
+	require.NoError(s, s.connect().QueryRow(s.Context(), `
+		select outcome from provider_events where tenant_id = $1 and id = $2 and handled_at is not null`, s.tenant, row).Scan(&outcome))
+	return outcome
+}
+
+func TestAPeriodIsSentToItsEndAndFrozenWithItsInvoice(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	end := time.Now().Add(20 * time.Second).Truncate(time.Second)
+	require.NoError(t, s.fake.Seed(&stripetest.Seed{
+		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
+		Customers: []stripetest.Customer{{ID: "cus_soon"}},
+		Subscriptions: []stripetest.Subscription{{
+			ID: "sub_soon", Customer: "cus_soon", Start: end.AddDate(0, -1, 0).Unix(), End: end.Unix(),
+			Items: []stripetest.Item{{ID: "si_soon", Price: "price_delta"}},
+		}},
+	}))
+	s.meters("delta")
+	meter, err := s.store.Meters.Get(t.Context(), s.tenant, "delta")
+	require.NoError(t, err)
+	_, err = s.store.Prices.Set(t.Context(), s.tenant, metering.Operator, metering.Price{
+		MeterID: meter.ID, OverageRate: metering.MustDecimal("0.003"), Currency: "USD", EffectiveFrom: time.Now(),
+	})
+	require.NoError(t, err)
+	s.link("cus_soon")
+	s.work()
+	s.useOf("delta", "12.25")
+	sync := s.synced()
+	require.Equal(t, []string{"delta meter_delta 12/12 confirmed"}, entriesOf(sync))
+	require.True(t, sync.Entries[0].Period.End.Equal(end), "the period is the subscription's")
+
+	dbtest.Eventually(t, time.Minute, func() error {
+		if time.Now().Before(end.Add(time.Second)) {
+			return fmt.Errorf("the period runs")
+		}
+		return nil
+	})
+	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
+	invoice := s.fake.State().Accounts[0].Invoices[0]
+	require.Equal(t, "the period's last usage was sent", s.happened("invoice.created", invoice.ID, "cus_soon"))
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		if got := s.fake.State().Accounts[0].Invoices[0].Total.String(); got != "6" { // cents
+			return fmt.Errorf("the invoice comes to %s", got)
+		}
+		return nil
+	})
+	s.fake.Advance(time.Hour)
+	require.Equal(t, "the invoice was kept and its period frozen", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	var billed, estimate string
+	require.NoError(t, s.connect().QueryRow(t.Context(), `
+		select usage_amount::text, estimate::text from billing_invoices where tenant_id = $1`, s.tenant).Scan(&billed, &estimate))
+	require.Equal(t, [2]string{"0.06", "0.06"}, [2]string{billed, estimate})
+	require.Equal(t, "the customer was synced with its items as they are now", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
+	require.Equal(t, "it is about no customer of ours", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
 }

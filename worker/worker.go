@@ -62,7 +62,7 @@ func Run(ctx context.Context, config Config) error {
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
-	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.SendEntry, do.ConfirmEntries} {
+	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.ReadInvoice, do.SendEntry, do.ConfirmEntries} {
 		calls.RegisterActivity(call)
 	}
 

@@ -121,6 +121,32 @@ func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.Te
 	})
 }
 
+// HandleProviderEventID is the workflow id of an event of a provider's.
+func HandleProviderEventID(tenant metering.TenantID, row metering.ProviderEventID) string {
+	return fmt.Sprintf("provider-event/%d/%d", tenant, row)
+}
+
+// StartHandleProviderEvent makes sure that a run acts on the event, whose row
+// was committed before, and does not wait for it. CodeUnavailable when Temporal
+// does not answer.
+func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, row metering.ProviderEventID) error {
+	options := client.StartWorkflowOptions{
+		ID:                       HandleProviderEventID(tenant, row),
+		TaskQueue:                TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            fmt.Sprintf("Act on an event of the billing provider of %s", tenant),
+		StaticDetails:            "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open, and freezes one whose invoice is final.",
+		TypedSearchAttributes:    attributesOf(tenant, triggerAttribute.ValueSet(string(metering.ByProvider))),
+		Priority:                 temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
+	}
+	input := HandleProviderEventInput{TenantID: tenant, RowID: row}
+	return start(ctx, &options, func(ctx context.Context, unindexed bool) error {
+		input.Unindexed = unindexed
+		_, err := c.ExecuteWorkflow(ctx, options, HandleProviderEvent, input)
+		return err
+	})
+}
+
 // StartRotateAPIKey begins a rotation whose row was committed before, and does
 // not wait for it. CodeUnavailable when Temporal does not answer: it may have
 // begun all the same.

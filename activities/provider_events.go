@@ -1,0 +1,102 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+)
+
+// ProviderEventInput names the event's row.
+type ProviderEventInput struct {
+	TenantID metering.TenantID        `json:"tenant_id"`
+	RowID    metering.ProviderEventID `json:"row_id"`
+}
+
+// ReadEventResult is what has to be done about it.
+type ReadEventResult struct {
+	CustomerID metering.CustomerID `json:"customer_id"` // 0: it is about none of ours
+	Invoice    bool                `json:"invoice"`     // it is about an invoice, else about a subscription
+}
+
+// ReadEvent says what an event is about.
+func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (ReadEventResult, error) {
+	defer alive(ctx)()
+	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
+	return ReadEventResult{customer, event.Kind != stripe.SubscriptionUpdated}, err
+}
+
+// ReadInvoiceResult is what has to be done about the invoice.
+type ReadInvoiceResult struct {
+	Cycle bool `json:"cycle"` // it bills a period's usage
+	Final bool `json:"final"` // and nothing changes it any more
+}
+
+// ReadInvoice reads the event's invoice as it is now, and keeps it.
+func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
+	defer alive(ctx)()
+	readAt := a.now()
+	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
+	if err != nil || customer == 0 {
+		return ReadInvoiceResult{}, err
+	}
+	provider, err := a.store.Providers.Active(ctx, in.TenantID)
+	if err != nil {
+		return ReadInvoiceResult{}, err
+	}
+	key, err := a.open(in.TenantID, provider)
+	if err != nil {
+		return ReadInvoiceResult{}, err
+	}
+	found, err := a.stripe.Invoice(ctx, key, event.ObjectID)
+	if err != nil {
+		return ReadInvoiceResult{}, patient(err)
+	}
+	items, err := a.store.Links.ItemIDs(ctx, in.TenantID, customer)
+	if err != nil {
+		return ReadInvoiceResult{}, err
+	}
+	kept := invoiceOf(found, items)
+	kept.Account = event.Account
+	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
+	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero()}, err
+}
+
+func invoiceOf(in stripe.Invoice, items map[string]bool) metering.Invoice {
+	out := metering.Invoice{
+		ID: in.ID, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Currency: in.Currency, Total: in.Total,
+		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
+	}
+	for _, line := range in.Lines {
+		if items[line.ItemID] && !line.Proration {
+			out.Usage = out.Usage.Add(line.Amount)
+		}
+	}
+	return out
+}
+
+// RequestSync asks for a sync because of an event, once for each event.
+func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) error {
+	defer alive(ctx)()
+	_, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
+	if err != nil || customer == 0 {
+		return err
+	}
+	id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "provider-event/%d/%d", in.TenantID, in.RowID))
+	return a.store.Syncs.RequestBecause(ctx, in.TenantID, customer, id, a.now())
+}
+
+// FinishEventInput is what came of an event.
+type FinishEventInput struct {
+	ProviderEventInput
+	Outcome string `json:"outcome"`
+}
+
+// FinishEvent records that nothing is left to do about an event.
+func (a *Activities) FinishEvent(ctx context.Context, in FinishEventInput) error {
+	defer alive(ctx)()
+	return a.store.ProviderEvents.Handle(ctx, in.TenantID, in.RowID, in.Outcome, a.now())
+}

@@ -1,0 +1,67 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Invoices are the providers', as they were last read there, beside what they
+// should have come to.
+type Invoices struct{ pool *pgxpool.Pool }
+
+// Save keeps an invoice of the customer's. Once it is final it is compared
+// with what the provider acknowledged, at our prices.
+func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {
+	var finalized *time.Time
+	if !in.FinalizedAt.IsZero() {
+		finalized = &in.FinalizedAt
+	}
+	_, err := s.pool.Exec(ctx, `
+		with billed as (
+		  select p.id
+		  from billing_periods p
+		  where p.tenant_id = @tenant
+		    and p.customer_id = @customer
+		    and p.subscription = @subscription
+		    and p.starts_at < @end
+		    and p.ends_at > @start
+		    and @cycle
+		  order by p.ends_at desc
+		  limit 1)
+		insert into billing_invoices as i
+		  (tenant_id, provider_account, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate,
+		   created_at, finalized_at, read_at)
+		select @tenant, @account, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
+		  select coalesce(sum(last.amount), 0)
+		  from billing_series r
+		  cross join lateral (
+		    select e.amount
+		    from billing_entries e
+		    where e.tenant_id = r.tenant_id
+		      and e.series_id = r.id
+		      and e.status in ('acknowledged', 'confirmed')
+		    order by e.version desc
+		    limit 1) last
+		  where r.tenant_id = @tenant
+		    and r.period_id = (select id from billed)
+		    and r.provider_account = @account) end, @created, @finalized, @read_at
+		on conflict (tenant_id, provider_account, invoice_id) do update
+		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,
+		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate),
+		  finalized_at = excluded.finalized_at, read_at = excluded.read_at
+		where i.read_at <= excluded.read_at`, pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "account": in.Account, "invoice": in.ID, "subscription": in.Subscription,
+		"start": in.Period.Start, "end": in.Period.End, "cycle": in.Cycle(), "status": in.Status, "reason": in.Reason,
+		"currency": in.Currency, "total": in.Total, "usage": in.Usage, "created": in.CreatedAt, "finalized": finalized, "read_at": readAt,
+	})
+	if err != nil {
+		return fmt.Errorf("save invoice: %w", coded(err))
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ProviderEvents are what billing providers have sent, each once.
+type ProviderEvents struct{ pool *pgxpool.Pool }
+
+// Store keeps an event, or finds it where it came before. handled says that
+// nothing is left to do.
+func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e metering.ProviderEvent, now time.Time) (row metering.ProviderEventID, handled bool, err error) {
+	err = s.pool.QueryRow(ctx, `
+		insert into provider_events (tenant_id, provider_account, event_id, kind, object_id, provider_customer, made_at, received_at)
+		values (@tenant, @account, @event, @kind, @object, @customer, @made, @now)
+		on conflict (tenant_id, provider_account, event_id) do update
+		set event_id = excluded.event_id
+		returning id, handled_at is not null`, pgx.NamedArgs{
+		"tenant": tenant, "account": e.Account, "event": e.EventID, "kind": e.Kind, "object": e.ObjectID, "customer": e.Customer,
+		"made": e.MadeAt, "now": now,
+	}).Scan(&row, &handled)
+	if err != nil {
+		return 0, false, fmt.Errorf("store provider event: %w", coded(err))
+	}
+	return row, handled, nil
+}
+
+// Get returns an event and the customer of ours that it is about; 0 where it
+// is about none, or about an account that is no longer the tenant's.
+func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID) (e metering.ProviderEvent, customer metering.CustomerID, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select e.provider_account, e.event_id, e.kind, e.object_id, e.provider_customer, e.made_at, coalesce((
+		  select min(c.id)
+		  from customers c
+		  join billing_providers r on r.tenant_id = c.tenant_id and r.retired_at is null
+		  where c.tenant_id = e.tenant_id
+		    and c.billing_provider_id = e.provider_customer
+		    and r.account = e.provider_account), 0)
+		from provider_events e
+		where e.tenant_id = $1
+		  and e.id = $2`, tenant, row).Scan(&e.Account, &e.EventID, &e.Kind, &e.ObjectID, &e.Customer, &e.MadeAt, &customer)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, 0, metering.Errorf(metering.CodeNotFound, "there is no such event")
+	}
+	if err != nil {
+		return e, 0, fmt.Errorf("read provider event: %w", coded(err))
+	}
+	return e, customer, nil
+}
+
+// Handle records that nothing is left to do about an event.
+func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID, outcome string, now time.Time) error {
+	_, err := s.pool.Exec(ctx, `
+		update provider_events
+		set handled_at = $3, outcome = $4
+		where tenant_id = $1
+		  and id = $2
+		  and handled_at is null`, tenant, row, now, outcome)
+	if err != nil {
+		return fmt.Errorf("record provider event: %w", coded(err))
+	}
+	return nil
+}
+
+// OpenEvent is an event that nobody has handled.
+type OpenEvent struct {
+	Tenant metering.TenantID
+	Row    metering.ProviderEventID
+}
+
+// Open lists, over all tenants, the events from before `before` that nobody
+// has handled.
+func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]OpenEvent, error) {
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, id
+		from provider_events
+		where handled_at is null
+		  and received_at < $1
+		order by received_at
+		limit 1000`, before)
+	if err != nil {
+		return nil, fmt.Errorf("list open provider events: %w", coded(err))
+	}
+	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenEvent])
+	if err != nil {
+		return nil, fmt.Errorf("list open provider events: %w", coded(err))
+	}
+	return open, nil
+}

@@ -507,6 +507,24 @@ func (e SyncRunTrigger) Valid() bool {
 	}
 }
 
+// Defines values for TenantLatePolicy.
+const (
+	TenantLatePolicyAdjust TenantLatePolicy = "adjust"
+	TenantLatePolicyReport TenantLatePolicy = "report"
+)
+
+// Valid indicates whether the value is a known member of the TenantLatePolicy enum.
+func (e TenantLatePolicy) Valid() bool {
+	switch e {
+	case TenantLatePolicyAdjust:
+		return true
+	case TenantLatePolicyReport:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpdateMemberRole.
 const (
 	UpdateMemberRoleAdmin     UpdateMemberRole = "admin"
@@ -543,6 +561,24 @@ func (e UpdateMeterAggregation) Valid() bool {
 	case UpdateMeterAggregationCount:
 		return true
 	case UpdateMeterAggregationSum:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateTenantLatePolicy.
+const (
+	UpdateTenantLatePolicyAdjust UpdateTenantLatePolicy = "adjust"
+	UpdateTenantLatePolicyReport UpdateTenantLatePolicy = "report"
+)
+
+// Valid indicates whether the value is a known member of the UpdateTenantLatePolicy enum.
+func (e UpdateTenantLatePolicy) Valid() bool {
+	switch e {
+	case UpdateTenantLatePolicyAdjust:
+		return true
+	case UpdateTenantLatePolicyReport:
 		return true
 	default:
 		return false
@@ -1548,6 +1584,35 @@ type SyncRunStatus string
 // SyncRunTrigger defines model for SyncRun.Trigger.
 type SyncRunTrigger string
 
+// Tenant defines model for Tenant.
+type Tenant struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+
+	// EventsPerMinute Requests with events
+	EventsPerMinute int64 `json:"events_per_minute"`
+
+	// GraceHours How long after its end a billing period still takes usage
+	GraceHours int64 `json:"grace_hours"`
+
+	// Id Examples: ten_1
+	Id string `json:"id"`
+
+	// LatePolicy Whether usage for a closed period is billed as an adjustment or only shown
+	LatePolicy TenantLatePolicy `json:"late_policy"`
+	Name       string           `json:"name"`
+
+	// Zone Days, months and billing periods are its local ones
+	//
+	// Examples: Europe/Zurich
+	Zone string `json:"zone"`
+}
+
+// TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
+type TenantLatePolicy string
+
 // Total defines model for Total.
 type Total struct {
 	// Total An exact decimal number
@@ -1574,6 +1639,22 @@ type UpdateMeter struct {
 
 // UpdateMeterAggregation defines model for UpdateMeter.Aggregation.
 type UpdateMeterAggregation string
+
+// UpdateTenant defines model for UpdateTenant.
+type UpdateTenant struct {
+	// Currency ISO 4217; of prices that do not name their own
+	Currency        *string                 `json:"currency,omitempty"`
+	EventsPerMinute *int64                  `json:"events_per_minute,omitempty"`
+	GraceHours      *int64                  `json:"grace_hours,omitempty"`
+	LatePolicy      *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
+	Name            *string                 `json:"name,omitempty"`
+
+	// Zone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
+	Zone *string `json:"zone,omitempty"`
+}
+
+// UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
+type UpdateTenantLatePolicy string
 
 // UsageDifference defines model for UsageDifference.
 type UsageDifference struct {
@@ -1920,6 +2001,9 @@ type SetPricingJSONRequestBody = SetPricing
 
 // ReceiveStripeEventJSONRequestBody defines body for ReceiveStripeEvent for application/json ContentType.
 type ReceiveStripeEventJSONRequestBody = ReceiveStripeEventJSONBody
+
+// UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
+type UpdateTenantJSONRequestBody = UpdateTenant
 
 // CreateMemberJSONRequestBody defines body for CreateMember for application/json ContentType.
 type CreateMemberJSONRequestBody = CreateMember
@@ -2560,6 +2644,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTenant Get the tenant's settings
+	//
+	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
+	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateTenantWithBody Change the tenant's settings
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+	UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateTenant Change the tenant's settings
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+	UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMembers List members
 	//
@@ -3574,6 +3677,55 @@ func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string
 // Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 func (c *Client) ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReceiveStripeEventRequest(c.Server, tenantId, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTenant Get the tenant's settings
+//
+// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
+func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTenantRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateTenantWithBody Change the tenant's settings
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTenantRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateTenant Change the tenant's settings
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+func (c *Client) UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTenantRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5729,6 +5881,73 @@ func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params
 	return req, nil
 }
 
+// NewGetTenantRequest constructs an http.Request for the GetTenant method
+func NewGetTenantRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateTenantRequest calls the generic UpdateTenant builder with application/json body
+func NewUpdateTenantRequest(server string, body UpdateTenantJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateTenantRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUpdateTenantRequestWithBody constructs an http.Request for the UpdateTenant method, with any body, and a specified content type
+func NewUpdateTenantRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListMembersRequest constructs an http.Request for the ListMembers method
 func NewListMembersRequest(server string, params *ListMembersParams) (*http.Request, error) {
 	var err error
@@ -6954,6 +7173,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
+
+	// GetTenantWithResponse Get the tenant's settings
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
+	GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error)
+
+	// UpdateTenantWithBodyWithResponse Change the tenant's settings
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+	UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
+
+	// UpdateTenantWithResponse Change the tenant's settings
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+	UpdateTenantWithResponse(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
 	// ListMembersWithResponse List members
 	//
@@ -9240,6 +9480,102 @@ func (r ReceiveStripeEventResponse) ContentType() string {
 	return ""
 }
 
+type GetTenantResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Tenant
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTenantResponse) GetJSON200() *Tenant {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTenantResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTenantResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTenantResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTenantResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTenantResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateTenantResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Tenant
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateTenantResponse) GetJSON200() *Tenant {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateTenantResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateTenantResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateTenantResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateTenantResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateTenantResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListMembersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10624,6 +10960,45 @@ func (c *ClientWithResponses) ReceiveStripeEventWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseReceiveStripeEventResponse(rsp)
+}
+
+// GetTenantWithResponse Get the tenant's settings
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
+func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error) {
+	rsp, err := c.GetTenant(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTenantResponse(rsp)
+}
+
+// UpdateTenantWithBodyWithResponse Change the tenant's settings
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
+	rsp, err := c.UpdateTenantWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateTenantResponse(rsp)
+}
+
+// UpdateTenantWithResponse Change the tenant's settings
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
+func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
+	rsp, err := c.UpdateTenant(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateTenantResponse(rsp)
 }
 
 // ListMembersWithResponse List members
@@ -12478,6 +12853,72 @@ func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventRes
 			return nil, err
 		}
 		response.ApplicationproblemJSON500 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTenantResponse parses an HTTP response from a GetTenantWithResponse call
+func ParseGetTenantResponse(rsp *http.Response) (*GetTenantResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTenantResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Tenant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateTenantResponse parses an HTTP response from a UpdateTenantWithResponse call
+func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateTenantResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Tenant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
 
 	}
 

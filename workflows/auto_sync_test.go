@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 // fleet is a tenant with many customers who are due.
 type fleet struct {
 	*testsuite.TestWorkflowEnvironment
+	mu       sync.Mutex // chunks run side by side
 	due      []metering.CustomerID
 	failing  map[metering.CustomerID]bool
 	synced   []metering.CustomerID
@@ -74,6 +76,8 @@ func (f *fleet) page(_ context.Context, in activities.DuePageInput) (activities.
 }
 
 func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (activities.SyncChunkResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.sync(); err != nil {
 		return activities.SyncChunkResult{}, activities.Failure(err)
 	}
@@ -91,6 +95,8 @@ func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (acti
 }
 
 func (f *fleet) freezeChunk(_ context.Context, in activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.open > 0 {
 		f.open--
 		return activities.FreezeChunkResult{Frozen: len(in.Customers) - 1, Open: in.Customers[:1]}, nil

@@ -29,7 +29,7 @@ curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Con
 	{
 		"Bill it: 25 + (1250 - 1000) × 0.02. Acknowledged means that the receiver has it.",
 		`curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_KEY" -H 'Content-Type: application/json' \
-  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250[^}]*'`,
+  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250,[^{}]*"sequence":[0-9]*'`,
 		`"usage":1250,"unit_price":0.02,"amount":30,"currency":"USD","status":"acknowledged","sequence":1`,
 	},
 }

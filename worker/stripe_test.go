@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -151,7 +152,7 @@ func TestASyncTellsStripeEachMeterInItsOwnWay(t *testing.T) {
 // writes are the calls that told the fake something.
 func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	for _, r := range s.fake.State().Requests {
-		if r.Method == "POST" {
+		if r.Method == http.MethodPost {
 			calls = append(calls, r)
 		}
 	}

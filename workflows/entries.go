@@ -73,7 +73,7 @@ func (s *syncCustomer) prepareEntries(ctx workflow.Context, after int64) (prepar
 			return prepared, "", err
 		}
 		if err != nil {
-			return prepared, "the provider did not answer; sync again once it does", nil
+			return prepared, "the provider did not answer; sync again once it does", nil //nolint:nilerr // a problem that the requests are answered with
 		}
 		s.show(ctx, "| items | |", "read")
 		err = workflow.ExecuteActivity(storing(ctx, "read totals, write the next entries"), do.PrepareEntries,

@@ -587,6 +587,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/provider-webhooks/stripe/{tenant_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where Stripe sends its events */
+        post: operations["receive-stripe-event"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tenant": {
         parameters: {
             query?: never;
@@ -1339,22 +1356,36 @@ export interface components {
             type: string;
         };
         Provider: {
+            /**
+             * @description Of Stripe: the account that the key belongs to
+             * @example acct_1PQ2
+             */
+            account?: string;
             /** Format: date-time */
             created_at: string;
             /** @example prv_3 */
             id: string;
+            /** @description Of Stripe: meter slugs to the prices that their usage goes to */
+            mapping?: {
+                [key: string]: string;
+            };
             /** @description The signing secret, this once, if it was made here */
             secret?: string;
-            /** @description All of the secret that is ever shown again */
+            /** @description All of the secret, or of Stripe's API key, that is ever shown again */
             secret_last_four: string;
             /** @enum {string} */
-            type: "webhook";
-            url: string;
+            type: "webhook" | "stripe";
+            /** @description Of a webhook */
+            url?: string;
             /**
              * Format: date-time
-             * @description When a signed ping was answered with 2xx
+             * @description When a signed ping was answered with 2xx, or Stripe accepted the key
              */
             validated_at: string;
+            /** @description Of Stripe: all of the endpoint's signing secret that is ever shown again */
+            webhook_secret_last_four?: string;
+            /** @description Of Stripe: add it there as an endpoint for customer.subscription.updated, invoice.created and invoice.finalized */
+            webhook_url?: string;
         };
         Readiness: {
             /** @enum {string} */
@@ -1399,12 +1430,20 @@ export interface components {
             redirect_base?: string;
         };
         SaveProvider: {
-            /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
+            /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
+            mapping?: {
+                [key: string]: string;
+            };
+            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
+            /** @description Of Stripe: a secret or restricted API key */
+            secret_key?: string;
             /** @enum {string} */
-            type: "webhook";
-            /** @description Gets signed usage snapshots (Standard Webhooks) */
-            url: string;
+            type: "webhook" | "stripe";
+            /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
+            url?: string;
+            /** @description Of Stripe: the signing secret of the endpoint there */
+            webhook_secret?: string;
         };
         Session: {
             /** @description Of the member's session */
@@ -1478,6 +1517,9 @@ export interface components {
             meter_slug: string;
             reason: string;
         };
+        StripeEvent: {
+            received: boolean;
+        };
         SummaryItem: {
             meter_id: string;
             meter_slug: string;
@@ -1496,13 +1538,25 @@ export interface components {
              * @description Charged for usage, rounded to the currency's minor unit
              */
             amount: string;
+            /** @description What came of it */
+            answer: string;
             currency: string;
+            /**
+             * @description At the provider: the subscription item or the meter
+             * @example si_Na6dzxczY5fwHx
+             */
+            item?: string;
+            /**
+             * @description How it is told
+             * @enum {string}
+             */
+            mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last";
             meter_id: string;
             meter_slug: string;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: int64
-             * @description Of the snapshot that carried it
+             * @description Of the snapshot that carried it; 0 where the provider is told meter by meter
              */
             sequence: number;
             /** @enum {string} */
@@ -1517,6 +1571,17 @@ export interface components {
              * @description Of the whole period so far
              */
             usage: string;
+            /**
+             * Format: decimal
+             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+             */
+            value: string;
+            /**
+             * Format: decimal
+             * @description The number that went out: value, or what it adds to the former one
+             */
+            value_sent?: string;
+            window: components["schemas"]["UsagePeriod"];
         };
         SyncRun: {
             /** @example cus_42 */
@@ -3118,6 +3183,61 @@ export interface operations {
             };
         };
     };
+    "receive-stripe-event": {
+        parameters: {
+            query?: never;
+            header?: {
+                "Stripe-Signature"?: string;
+            };
+            path: {
+                tenant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeEvent"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-tenant": {
         parameters: {
             query?: never;
@@ -3657,7 +3777,8 @@ export const decimals: ReadonlySet<string> = new Set([
   "total_usage",
   "unit_price",
   "usage",
-  "value"
+  "value",
+  "value_sent"
 ]);
 
 /** The objects whose content is the client's own. */

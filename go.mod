@@ -28,6 +28,7 @@ require (
 	go.temporal.io/sdk/contrib/envconfig v1.0.2 // Temporal's own environment configuration
 	golang.org/x/crypto v0.58.0 // argon2id for passwords
 	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
+	google.golang.org/protobuf v1.36.12 // the durations in what Temporal is asked for
 	pgregory.net/rapid v1.3.0 // tests: properties over random histories
 )
 
@@ -76,6 +77,7 @@ require (
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	github.com/sirupsen/logrus v1.10.1 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect
+	github.com/xeipuuv/gojsonschema v1.2.0 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
@@ -89,7 +91,6 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/grpc v1.84.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace github.com/odometer-metering/odometer/client => ./client

@@ -1,5 +1,6 @@
 // Command stripefake runs the stateful fake of Stripe on LISTEN_ADDRESS. It
-// begins empty: POST /_seed says what it knows.
+// begins empty: POST /_seed says what it knows. With JOURNAL, a file, it knows
+// after a restart what it knew before.
 package main
 
 import (
@@ -12,9 +13,19 @@ import (
 )
 
 func main() {
+	fake := stripetest.New(stripetest.Options{})
+	if path := os.Getenv("JOURNAL"); path != "" {
+		journal, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := fake.Resume(journal); err != nil {
+			log.Fatal(err)
+		}
+	}
 	server := &http.Server{
 		Addr:              os.Getenv("LISTEN_ADDRESS"),
-		Handler:           stripetest.New(stripetest.Options{}),
+		Handler:           fake,
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	log.Printf("Stripe fake on %s", server.Addr)

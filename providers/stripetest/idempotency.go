@@ -9,6 +9,8 @@ import (
 // Stripe may remember longer.
 const memory = 24 * time.Hour
 
+const maxKey = 255 // characters
+
 // saved is what a call with an idempotency key was told; no answer yet while it runs.
 type saved struct {
 	at      time.Time
@@ -21,6 +23,9 @@ func (c *call) once(do func() answer) answer {
 	key := c.request.Header.Get("Idempotency-Key")
 	if c.request.Method != http.MethodPost || key == "" {
 		return do()
+	}
+	if len(key) > maxKey {
+		return invalid("", "The idempotency key must be at most %d characters.", maxKey).notSaved()
 	}
 	this := saved{c.fake.now(), c.request.URL.Path + " " + c.form.Encode(), nil}
 	if before, ok := c.saved[key]; ok && this.at.Sub(before.at) < memory {

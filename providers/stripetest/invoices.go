@@ -21,25 +21,38 @@ type invoice struct {
 	start, end   time.Time
 	finalizedAt  time.Time // zero while it is a draft
 	lines        []line    // of a finalized one
+	first        bool      // made when the subscription began
 }
 
 // line is what an item costs.
 type line struct {
-	item     Item
-	price    *Price
-	quantity metering.Decimal
-	amount   metering.Decimal // in the currency's smallest unit
+	item        Item   // of the subscription
+	price       *Price // nil of an invoice item
+	invoiceItem *invoiceItem
+	quantity    metering.Decimal
+	amount      metering.Decimal // in the currency's smallest unit
 }
 
-func (f *Fake) draft(s *subscription) *invoice {
-	return &invoice{id: f.id("in"), subscription: s, start: s.start, end: s.end}
+func (l line) currency() string {
+	if l.invoiceItem != nil {
+		return l.invoiceItem.currency
+	}
+	return l.price.Currency
+}
+
+// draft makes the invoice of a subscription's period, and puts on it what was
+// pending for it: what comes later waits for the next.
+func (f *Fake) draft(a *account, s *subscription) {
+	in := &invoice{id: f.id("in"), subscription: s, start: s.start, end: s.end}
+	a.invoices = append(a.invoices, in)
+	a.attach(in)
 }
 
 // finalize takes the usage of every draft whose grace is over.
-func (a *account) finalize(now time.Time) {
+func (f *Fake) finalize(a *account) {
 	for _, in := range a.invoices {
-		if due := in.end.Add(grace); in.finalizedAt.IsZero() && !now.Before(due) {
-			in.lines, in.finalizedAt = a.linesOf(in.subscription, in.start, in.end), due
+		if due := in.end.Add(grace); in.finalizedAt.IsZero() && !f.at(a, in.subscription.Customer).Before(due) {
+			in.lines, in.finalizedAt = a.current(in), due
 		}
 	}
 }
@@ -50,7 +63,7 @@ func (a *account) linesOf(s *subscription, start, end time.Time) []line {
 		price := a.price(i.Price)
 		if price.UsageType == "metered" {
 			quantity := a.usage(s, i, price, start, end)
-			lines = append(lines, line{i, price, quantity, amount(quantity, price)})
+			lines = append(lines, line{item: i, price: price, quantity: quantity, amount: amount(quantity, price)})
 		}
 	}
 	return lines
@@ -66,7 +79,11 @@ func (a *account) usage(s *subscription, i Item, price *Price, start, end time.T
 // amount is never below zero (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api)
 // and half a smallest unit is one.
 func amount(quantity metering.Decimal, price *Price) metering.Decimal {
-	exact := quantity.Mul(metering.MustDecimal(price.UnitAmount))
+	over := quantity.Sub(metering.MustDecimal(price.IncludedUnits))
+	if over.IsNegative() {
+		over = metering.Decimal{}
+	}
+	exact := over.Mul(metering.MustDecimal(price.UnitAmount)).Add(metering.MustDecimal(price.FlatAmount))
 	if exact.IsNegative() {
 		return metering.Whole(0)
 	}
@@ -79,9 +96,17 @@ func amount(quantity metering.Decimal, price *Price) metering.Decimal {
 
 func (a *account) current(in *invoice) []line {
 	if in.finalizedAt.IsZero() {
-		return a.linesOf(in.subscription, in.start, in.end)
+		return append(a.linesOf(in.subscription, in.start, in.end), a.itemLines(in)...)
 	}
 	return in.lines
+}
+
+func (a *account) total(in *invoice) metering.Decimal {
+	var total metering.Decimal
+	for _, l := range a.current(in) {
+		total = total.Add(l.amount)
+	}
+	return total
 }
 
 func (a *account) invoice(id string) *invoice {
@@ -122,10 +147,20 @@ func (c *call) listInvoiceLines() answer {
 }
 
 func (in *invoice) status() string {
-	if in.finalizedAt.IsZero() {
+	switch {
+	case in.finalizedAt.IsZero():
 		return "draft"
+	case in.first:
+		return "paid" // there is nothing to pay
 	}
 	return "open"
+}
+
+func (in *invoice) reason() string {
+	if in.first {
+		return "subscription_create"
+	}
+	return "subscription_cycle"
 }
 
 // currency is that of every price of a subscription.
@@ -137,13 +172,10 @@ func (a *account) currency(s *subscription) string {
 }
 
 func (a *account) invoiceObject(in *invoice, version string) object {
-	var total metering.Decimal
-	for _, l := range a.current(in) {
-		total = total.Add(l.amount)
-	}
+	total := a.total(in)
 	body := object{
 		"object": "invoice", "id": in.id, "customer": in.subscription.Customer, "status": in.status(), "livemode": a.livemode(),
-		"billing_reason": "subscription_cycle", "currency": a.currency(in.subscription), "total": total, "subtotal": total, "amount_due": total,
+		"billing_reason": in.reason(), "currency": a.currency(in.subscription), "total": total, "subtotal": total, "amount_due": total,
 		"created": in.end.Unix(), "period_start": in.start.Unix(), "period_end": in.end.Unix(),
 		"status_transitions": object{"finalized_at": nil},
 		"lines":              listObject(a.lineObjects(in, version), embeddedLines, "/v1/invoices/"+in.id+"/lines"),
@@ -163,20 +195,29 @@ func (a *account) lineObjects(in *invoice, version string) []object {
 	var all []object
 	for n, l := range a.current(in) {
 		body := object{
-			"object": "line_item", "id": "il_" + in.id + "_" + strconv.Itoa(n), "livemode": a.livemode(), "currency": l.price.Currency,
-			"amount": l.amount, "quantity": l.quantity, "period": object{"start": in.start.Unix(), "end": in.end.Unix()},
+			"object": "line_item", "id": "il_" + in.id + "_" + strconv.Itoa(n), "livemode": a.livemode(), "currency": l.currency(),
+			"amount": l.amount, "quantity": l.quantity, "period": object{"start": in.start.Unix(), "end": in.end.Unix()}, "metadata": object{},
 		}
-		if version < basil {
-			body["type"], body["proration"] = "subscription", false
-			body["subscription"], body["subscription_item"] = in.subscription.ID, l.item.ID
-			body["price"] = a.priceObject(l.price)
+		if l.invoiceItem != nil {
+			l.invoiceItem.line(body, version)
 		} else {
-			body["pricing"] = object{"type": "price_details", "price_details": object{"price": l.price.ID}}
-			body["parent"] = object{"type": "subscription_item_details", "subscription_item_details": object{
-				"subscription": in.subscription.ID, "subscription_item": l.item.ID, "proration": false,
-			}}
+			a.itemLine(body, in, l, version)
 		}
 		all = append(all, body)
 	}
 	return all
+}
+
+// itemLine says in a version's words which item of the subscription a line is of.
+func (a *account) itemLine(body object, in *invoice, l line, version string) {
+	if version < basil {
+		body["type"], body["proration"] = "subscription", false
+		body["subscription"], body["subscription_item"] = in.subscription.ID, l.item.ID
+		body["price"] = a.priceObject(l.price)
+		return
+	}
+	body["pricing"] = object{"type": "price_details", "price_details": object{"price": l.price.ID}}
+	body["parent"] = object{"type": "subscription_item_details", "subscription_item_details": object{
+		"subscription": in.subscription.ID, "subscription_item": l.item.ID, "proration": false,
+	}}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -75,15 +74,9 @@ func (c *call) createMeterEvent() answer {
 	} else {
 		c.events = append(c.events, e)
 	}
-	payload := object{}
-	for name, values := range c.form {
-		if key, ok := strings.CutPrefix(name, "payload["); ok {
-			payload[strings.TrimSuffix(key, "]")] = values[0]
-		}
-	}
 	return found(object{
 		"object": "billing.meter_event", "event_name": e.meter.EventName, "identifier": identifier, "livemode": c.livemode(),
-		"created": e.received.Unix(), "timestamp": e.at.Unix(), "payload": payload,
+		"created": e.received.Unix(), "timestamp": e.at.Unix(), "payload": c.pairs("payload"),
 	})
 }
 
@@ -107,12 +100,14 @@ func (c *call) readEvent() (event, *answer) {
 	if err != nil {
 		return problem("payload", "The value in the event payload %v.", err)
 	}
-	now := c.fake.now()
-	at, err := readTime(c.form.Get("timestamp"), now)
+	at, err := readTime(c.form.Get("timestamp"), c.fake.at(c.account, customer))
+	if err == nil { // of a customer with a test clock: no document says which clock counts
+		_, err = readTime(strconv.FormatInt(at.Unix(), 10), c.fake.now())
+	}
 	if err != nil {
 		return problem("timestamp", "The event timestamp %v.", err)
 	}
-	return event{m, customer, value, at, now}, nil
+	return event{m, customer, value, at, c.fake.now()}, nil
 }
 
 func readValue(text string) (metering.Decimal, error) {
@@ -229,10 +224,14 @@ func (c *call) listEventSummaries() answer {
 	if err1 != nil || err2 != nil || start%60 != 0 || end%60 != 0 || end <= start {
 		return invalid("start_time", "start_time and end_time must be aligned with minute boundaries.")
 	}
+	seen := c.seen()
+	if !slices.ContainsFunc(seen.events, func(e event) bool { return e.meter == m && e.customer == customer }) {
+		return c.page(nil)
+	}
 	return c.page([]object{{
 		"object": "billing.meter_event_summary", "id": "mtrusg_" + id, "livemode": c.livemode(), "meter": id,
 		"start_time": start, "end_time": end,
-		"aggregated_value": c.seen().metered(m, customer, time.Unix(start, 0), time.Unix(end, 0)),
+		"aggregated_value": seen.metered(m, customer, time.Unix(start, 0), time.Unix(end, 0)),
 	}})
 }
 

@@ -3,6 +3,7 @@ package stripetest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,16 +23,18 @@ type Seed struct {
 
 // Account is whom the rest of a Seed belongs to. Each of its keys is live.
 type Account struct {
-	ID            string `json:"id"`
-	Key           string `json:"key"`
-	Restricted    bool   `json:"restricted"`     // the key may not see the account
-	WebhookURL    string `json:"webhook_url"`    // where POST /_webhook sends by default
-	WebhookSecret string `json:"webhook_secret"` // what it signs with
+	ID            string   `json:"id"`
+	Key           string   `json:"key"`
+	Permissions   []string `json:"permissions"`    // of a restricted key, such as subscription_read; null is all
+	WebhookURL    string   `json:"webhook_url"`    // where POST /_webhook sends by default
+	WebhookSecret string   `json:"webhook_secret"` // what it signs with
 }
 
 // Customer is one of Stripe's.
 type Customer struct {
-	ID string `json:"id"`
+	ID        string `json:"id"`
+	Email     string `json:"email"`
+	TestClock string `json:"test_clock"`
 }
 
 // Meter is a billing meter. Formula defaults to sum.
@@ -53,9 +56,12 @@ type Price struct {
 	Metadata       map[string]string `json:"metadata"`
 	Currency       string            `json:"currency"`
 	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
+	IncludedUnits  string            `json:"included_units"`      // a first tier that costs FlatAmount, whatever is used of it
+	FlatAmount     string            `json:"flat_amount_decimal"` // of the smallest unit
 	UsageType      string            `json:"usage_type"`
 	Meter          string            `json:"meter"` // "" is the legacy metered billing
 	AggregateUsage string            `json:"aggregate_usage"`
+	Inactive       bool              `json:"inactive"`
 }
 
 // Subscription is active and runs in calendar months of UTC by default.
@@ -76,13 +82,29 @@ type Item struct {
 }
 
 type credential struct {
-	account    *account
-	restricted bool
+	account     *account
+	permissions []string // nil is all
+}
+
+// may says whether the key has a permission; who may write may read.
+func (c credential) may(permission string) bool {
+	if c.permissions == nil || permission == "" {
+		return true
+	}
+	resource, reading := strings.CutSuffix(permission, "_read")
+	return slices.Contains(c.permissions, permission) || reading && slices.Contains(c.permissions, resource+"_write")
+}
+
+func (c *call) forbidden(permission string) answer {
+	return refused(http.StatusForbidden, "", "", "The provided key '%s****' does not have the required permissions for this endpoint on account '%s'. "+
+		"Having the 'rak_%s' permission would allow this request to continue.", apiKey(c.request)[:8], c.ID, permission).notSaved()
 }
 
 type account struct {
 	Account
+	clocks        []*clock
 	customers     []Customer
+	products      []*product
 	meters        []*Meter
 	prices        []*Price
 	subscriptions []*subscription
@@ -91,6 +113,7 @@ type account struct {
 	rejections    []Rejection
 	identifiers   map[string]time.Time
 	invoices      []*invoice
+	invoiceItems  []*invoiceItem
 	saved         map[string]*saved
 	busy          map[string]bool
 }
@@ -114,8 +137,9 @@ func (f *Fake) Seed(in *Seed) error {
 	if in.Account.Key == "" {
 		return fmt.Errorf("account: key is missing")
 	}
+	f.note(step{Serial: f.serial, Seed: in})
 	a := f.accountOf(&in.Account)
-	f.keys[in.Account.Key] = credential{a, in.Account.Restricted}
+	f.keys[in.Account.Key] = credential{a, in.Account.Permissions}
 	for i := range in.Customers {
 		f.name(&in.Customers[i].ID, "cus")
 		if !a.hasCustomer(in.Customers[i].ID) {
@@ -123,7 +147,9 @@ func (f *Fake) Seed(in *Seed) error {
 		}
 	}
 	for i := range in.Meters {
-		f.addMeter(a, &in.Meters[i])
+		if err := f.addMeter(a, &in.Meters[i]); err != nil {
+			return err
+		}
 	}
 	for i := range in.Prices {
 		if err := f.addPrice(a, &in.Prices[i]); err != nil {
@@ -170,22 +196,29 @@ func (a *account) hasCustomer(id string) bool {
 	return false
 }
 
-func (f *Fake) addMeter(a *account, in *Meter) {
+func (f *Fake) addMeter(a *account, in *Meter) error {
 	f.name(&in.ID, "mtr")
 	otherwise(&in.EventName, in.ID)
 	otherwise(&in.Formula, "sum")
 	otherwise(&in.CustomerKey, "stripe_customer_id")
 	otherwise(&in.ValueKey, "value")
 	otherwise(&in.Status, "active")
-	if a.meter(in.ID) == nil {
-		a.meters = append(a.meters, in)
+	if a.meter(in.ID) != nil {
+		return nil
 	}
+	if in.Status == "active" && a.meterOf(in.EventName) != nil {
+		return fmt.Errorf("meter %s: another has the event name %s", in.ID, in.EventName)
+	}
+	a.meters = append(a.meters, in)
+	return nil
 }
 
 func (f *Fake) addPrice(a *account, in *Price) error {
 	f.name(&in.ID, "price")
 	otherwise(&in.Currency, "usd")
 	otherwise(&in.UnitAmount, "1")
+	otherwise(&in.IncludedUnits, "0")
+	otherwise(&in.FlatAmount, "0")
 	otherwise(&in.UsageType, "metered")
 	otherwise(&in.AggregateUsage, "sum")
 	if _, err := metering.ParseDecimal(in.UnitAmount); err != nil {
@@ -220,10 +253,28 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 			return fmt.Errorf("subscription %s: no price %s", in.ID, in.Items[i].Price)
 		}
 	}
-	if a.subscription(in.ID) == nil {
-		a.subscriptions = append(a.subscriptions, newSubscription(*in))
+	if a.subscription(in.ID) != nil {
+		return nil
 	}
+	if has := a.clash(in); has != "" {
+		return fmt.Errorf("subscription %s: customer %s is billed in %s", in.ID, in.Customer, has)
+	}
+	a.subscriptions = append(a.subscriptions, newSubscription(*in))
 	return nil
+}
+
+// clash is the currency that a new subscription's customer has, where one of
+// its prices has another.
+func (a *account) clash(in *Subscription) string {
+	has := a.currencyOf(in.Customer)
+	for _, i := range in.Items {
+		currency := a.price(i.Price).Currency
+		if has != "" && has != currency {
+			return has
+		}
+		has = currency
+	}
+	return ""
 }
 
 func otherwise(value *string, standard string) {

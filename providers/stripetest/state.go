@@ -20,7 +20,18 @@ type AccountState struct {
 	Livemode  bool            `json:"livemode"`
 	Customers []CustomerState `json:"customers"`
 	Invoices  []InvoiceState  `json:"invoices"`
+	Pending   []PendingState  `json:"pending"`
 	Rejected  []Rejection     `json:"rejected"`
+}
+
+// PendingState is an invoice item that no invoice has yet.
+type PendingState struct {
+	Customer     string            `json:"customer"`
+	Subscription string            `json:"subscription"`
+	InvoiceItem  string            `json:"invoice_item"`
+	Amount       metering.Decimal  `json:"amount"` // in the currency's smallest unit
+	Currency     string            `json:"currency"`
+	Metadata     map[string]string `json:"metadata"`
 }
 
 // CustomerState is a customer's metered items, in their current periods.
@@ -59,12 +70,14 @@ type InvoiceState struct {
 
 // LineState is one item's share.
 type LineState struct {
-	Item     string           `json:"item"`
-	Price    string           `json:"price"`
-	Quantity metering.Decimal `json:"quantity"`
-	Amount   metering.Decimal `json:"amount"`        // in the currency's smallest unit
-	Late     metering.Decimal `json:"late,omitzero"` // came after the invoice was finalized; nobody pays it
-	Currency string           `json:"currency"`
+	Item        string            `json:"item"`
+	Price       string            `json:"price"`
+	InvoiceItem string            `json:"invoice_item,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"` // of an invoice item
+	Quantity    metering.Decimal  `json:"quantity"`
+	Amount      metering.Decimal  `json:"amount"`        // in the currency's smallest unit
+	Late        metering.Decimal  `json:"late,omitzero"` // came after the invoice was finalized; nobody pays it
+	Currency    string            `json:"currency"`
 }
 
 func (f *Fake) serveState(w http.ResponseWriter, _ *http.Request) {
@@ -96,9 +109,22 @@ func (f *Fake) Quantity(item string) metering.Decimal {
 	return metering.Decimal{}
 }
 
+// Total is what an invoice bills, in the currency's smallest unit.
+func (f *Fake) Total(id string) metering.Decimal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settle()
+	for _, a := range f.accounts {
+		if in := a.invoice(id); in != nil {
+			return a.total(in)
+		}
+	}
+	return metering.Decimal{}
+}
+
 func (a *account) state() AccountState {
 	state := AccountState{
-		ID: a.ID, Livemode: a.livemode(), Customers: []CustomerState{}, Invoices: []InvoiceState{},
+		ID: a.ID, Livemode: a.livemode(), Customers: []CustomerState{}, Invoices: []InvoiceState{}, Pending: a.pending(),
 		Rejected: append([]Rejection{}, a.rejections...),
 	}
 	for _, c := range a.customers {
@@ -130,19 +156,36 @@ func (a *account) itemStates(s *subscription) []ItemState {
 	return items
 }
 
+func (a *account) pending() []PendingState {
+	pending := []PendingState{}
+	for _, i := range a.invoiceItems {
+		if i.invoice == nil {
+			pending = append(pending, PendingState{i.customer, i.subscription, i.id, i.amount, i.currency, i.metadata})
+		}
+	}
+	return pending
+}
+
 func (l line) state() LineState {
-	return LineState{Item: l.item.ID, Price: l.price.ID, Quantity: l.quantity, Amount: l.amount, Currency: l.price.Currency}
+	state := LineState{Item: l.item.ID, Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
+	if l.invoiceItem != nil {
+		state.InvoiceItem, state.Metadata = l.invoiceItem.id, l.invoiceItem.metadata
+		return state
+	}
+	state.Price = l.price.ID
+	return state
 }
 
 func (a *account) invoiceState(in *invoice) InvoiceState {
 	state := InvoiceState{
 		ID: in.id, Customer: in.subscription.Customer, Subscription: in.subscription.ID, Status: in.status(),
-		PeriodStart: in.start, PeriodEnd: in.end, Lines: []LineState{},
+		PeriodStart: in.start, PeriodEnd: in.end, Total: a.total(in), Lines: []LineState{},
 	}
 	for _, l := range a.current(in) {
 		line := l.state()
-		line.Late = a.usage(in.subscription, l.item, l.price, in.start, in.end).Sub(l.quantity)
-		state.Total = state.Total.Add(l.amount)
+		if l.invoiceItem == nil {
+			line.Late = a.usage(in.subscription, l.item, l.price, in.start, in.end).Sub(l.quantity)
+		}
 		state.Lines = append(state.Lines, line)
 	}
 	return state

@@ -51,6 +51,48 @@ type Fake struct {
 	keys      map[string]credential
 	behaviour Behaviour
 	requests  []Request
+	journal   *json.Encoder // nil keeps none
+}
+
+// route is one operation, and the permission that a restricted key needs for it.
+type route struct {
+	pattern    string
+	permission string
+	do         operation
+}
+
+var routes = []route{
+	{"GET /v1/account", "accounts_kyc_basic_read", (*call).getAccount},
+	{"POST /v1/test_helpers/test_clocks", "billing_clock_write", (*call).createClock},
+	{"GET /v1/test_helpers/test_clocks/{id}", "billing_clock_read", (*call).getClock},
+	{"POST /v1/test_helpers/test_clocks/{id}/advance", "billing_clock_write", (*call).advanceClock},
+	{"DELETE /v1/test_helpers/test_clocks/{id}", "billing_clock_write", (*call).deleteClock},
+	{"POST /v1/customers", "customer_write", (*call).createCustomer},
+	{"DELETE /v1/customers/{id}", "customer_write", (*call).deleteCustomer},
+	{"POST /v1/products", "product_write", (*call).createProduct},
+	{"POST /v1/products/{id}", "product_write", (*call).updateProduct},
+	{"POST /v1/prices", "plan_write", (*call).createPrice},
+	{"POST /v1/prices/{id}", "plan_write", (*call).updatePrice},
+	{"GET /v1/prices", "plan_read", (*call).listPrices},
+	{"POST /v1/billing/meters", "billing_meter_write", (*call).createMeter},
+	{"GET /v1/billing/meters", "billing_meter_read", (*call).listMeters},
+	{"POST /v1/billing/meters/{id}/deactivate", "billing_meter_write", (*call).deactivateMeter},
+	{"POST /v1/subscriptions", "subscription_write", (*call).createSubscription},
+	{"DELETE /v1/subscriptions/{id}", "subscription_write", (*call).cancelSubscription},
+	{"GET /v1/subscriptions", "subscription_read", (*call).listSubscriptions},
+	{"GET /v1/subscriptions/{id}", "subscription_read", (*call).getSubscription},
+	{"GET /v1/subscription_items", "subscription_read", (*call).listItems},
+	{"POST /v1/subscription_items/{id}/usage_records", "usage_record_write", (*call).createUsageRecord},
+	{"GET /v1/subscription_items/{id}/usage_record_summaries", "usage_record_read", (*call).listUsageRecordSummaries},
+	{"GET /v1/billing/meters/{id}", "billing_meter_read", (*call).getMeter},
+	{"GET /v1/billing/meters/{id}/event_summaries", "billing_meter_event_read", (*call).listEventSummaries},
+	{"POST /v1/billing/meter_events", "billing_meter_event_write", (*call).createMeterEvent},
+	{"POST /v1/invoiceitems", "invoice_write", (*call).createInvoiceItem},
+	{"GET /v1/invoiceitems", "invoice_read", (*call).listInvoiceItems},
+	{"GET /v1/invoices", "invoice_read", (*call).listInvoices},
+	{"GET /v1/invoices/{id}", "invoice_read", (*call).getInvoice},
+	{"GET /v1/invoices/{id}/lines", "invoice_read", (*call).listInvoiceLines},
+	{"/", "", (*call).unknown},
 }
 
 // New returns a fake without any account.
@@ -64,23 +106,8 @@ func New(options Options) *Fake {
 	f.routes.HandleFunc("POST /_clock", f.serveClock)
 	f.routes.HandleFunc("POST /_webhook", f.serveWebhook)
 	f.routes.HandleFunc("POST /behave", f.serveBehave)
-	for pattern, do := range map[string]operation{
-		"GET /v1/account":                                        (*call).getAccount,
-		"GET /v1/prices":                                         (*call).listPrices,
-		"GET /v1/subscriptions":                                  (*call).listSubscriptions,
-		"GET /v1/subscriptions/{id}":                             (*call).getSubscription,
-		"GET /v1/subscription_items":                             (*call).listItems,
-		"POST /v1/subscription_items/{id}/usage_records":         (*call).createUsageRecord,
-		"GET /v1/subscription_items/{id}/usage_record_summaries": (*call).listUsageRecordSummaries,
-		"GET /v1/billing/meters/{id}":                            (*call).getMeter,
-		"GET /v1/billing/meters/{id}/event_summaries":            (*call).listEventSummaries,
-		"POST /v1/billing/meter_events":                          (*call).createMeterEvent,
-		"GET /v1/invoices":                                       (*call).listInvoices,
-		"GET /v1/invoices/{id}":                                  (*call).getInvoice,
-		"GET /v1/invoices/{id}/lines":                            (*call).listInvoiceLines,
-		"/":                                                      (*call).unknown,
-	} {
-		f.routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, do) })
+	for _, r := range routes {
+		f.routes.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) { f.serve(w, req, r) })
 	}
 	return f
 }
@@ -100,6 +127,7 @@ func (f *Fake) now() time.Time { return f.options.Now().Add(f.ahead).UTC() }
 func (f *Fake) Advance(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.note(step{Serial: f.serial, Advance: d})
 	f.ahead += d
 	f.settle()
 }
@@ -197,7 +225,7 @@ func (c *call) unknown() answer {
 	return refused(http.StatusNotFound, "", "", "Unrecognized request URL (%s: %s).", c.request.Method, c.request.URL.Path).notSaved()
 }
 
-func (f *Fake) serve(w http.ResponseWriter, r *http.Request, do operation) {
+func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		http.Error(w, fmt.Sprintf("body: %v", err), http.StatusBadRequest)
@@ -216,9 +244,10 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, do operation) {
 	again.Body = io.NopCloser(bytes.NewReader(body))
 
 	f.mu.Lock()
-	b := f.take(r.URL.Path)
+	b, serial := f.take(r.URL.Path), f.serial
 	id := f.id("req")
-	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, do)
+	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, to)
+	f.noteCall(r, text, b, a, serial)
 	f.keep(Request{f.now(), r.Method, r.URL.Path, text, r.Header.Get("Idempotency-Key"), a.status, a.replayed})
 	f.mu.Unlock()
 
@@ -248,7 +277,7 @@ func (f *Fake) keep(r Request) {
 
 // work answers a call: misbehaving as asked, once for each idempotency key,
 // and one at a time where Stripe takes one at a time.
-func (f *Fake) work(c *call, b Behaviour, do operation) answer {
+func (f *Fake) work(c *call, b Behaviour, to route) answer {
 	f.settle()
 	if b.early() {
 		return b.answer()
@@ -258,13 +287,16 @@ func (f *Fake) work(c *call, b Behaviour, do operation) answer {
 		return refused(http.StatusUnauthorized, "", "", "Invalid API Key provided: ****").notSaved()
 	}
 	c.key, c.account = key, key.account
+	if !key.may(to.permission) {
+		return c.forbidden(to.permission)
+	}
 	if f.options.Validate != nil && c.request.Pattern != "/" {
 		if err := f.options.Validate(c.request); err != nil {
 			return invalid("", "%v", err).notSaved()
 		}
 	}
 	c.mode = b.Mode
-	return c.once(func() answer { return c.alone(b, do) })
+	return c.once(func() answer { return c.alone(b, to.do) })
 }
 
 // apiKey takes both forms of https://docs.stripe.com/api/authentication.

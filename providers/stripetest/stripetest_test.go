@@ -38,11 +38,15 @@ type bundle struct {
 
 // setup returns a fake in which cus_1 pays 2.5 cents a unit of a legacy price
 // and of meters of all kinds, for the whole of March.
-func setup(t *testing.T) bundle {
+func setup(t *testing.T) bundle { return setupWith(t, &bytes.Buffer{}) }
+
+// setupWith resumes the fake from a journal.
+func setupWith(t *testing.T, journal io.ReadWriter) bundle {
 	t.Helper()
 	validate, err := validator()
 	require.NoError(t, err)
 	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: validate})
+	require.NoError(t, fake.Resume(journal))
 	in := stripetest.Seed{
 		Account:   stripetest.Account{ID: "acct_1", Key: key},
 		Customers: []stripetest.Customer{{ID: "cus_1"}},
@@ -79,6 +83,11 @@ func (r reply) message() string {
 
 // call sends a form, or nothing for GET, and key for the idempotency key where it is not empty.
 func (b bundle) call(method, path, form, idempotencyKey string) reply {
+	b.t.Helper()
+	return b.callAs(key, method, path, form, idempotencyKey)
+}
+
+func (b bundle) callAs(key, method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
 	require.NoError(b.t, err)
@@ -135,85 +144,6 @@ func (b bundle) control(path string, body any, into any) int {
 		require.NoError(b.t, json.Unmarshal(answer, into), string(answer))
 	}
 	return response.StatusCode
-}
-
-func TestUsageRecordsFollowStripesRules(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	at := march.Add(time.Hour)
-	require.Equal(t, 200, b.record("si_", "set", 5, at).status)
-	require.Equal(t, 200, b.record("si_", "set", 3, at).status)
-	b.requireQuantity("3", "si_")
-	require.Equal(t, 200, b.record("si_", "increment", 4, at).status)
-	b.requireQuantity("7", "si_")
-	require.Equal(t, 200, b.record("si_", "set", 1, noon).status)
-	b.requireQuantity("8", "si_")
-	require.Equal(t, 200, b.record("si_thresholds", "increment", 2, at).status)
-	require.Equal(t, 200, b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1&timestamp=now", "").status)
-	b.requireQuantity("9", "si_")
-
-	for name, c := range map[string]struct {
-		got     reply
-		status  int
-		message string
-	}{
-		"the period's first instant": {b.record("si_", "set", 1, march), 400, "timestamps must be after the subscription's last invoice period"},
-		"the former period":          {b.record("si_", "set", 1, march.Add(-time.Second)), 400, "timestamps must be after"},
-		"the future":                 {b.record("si_", "set", 1, noon.Add(time.Second)), 400, "must not be in the future"},
-		"set with thresholds":        {b.record("si_thresholds", "set", 1, at), 400, "can only be incremented"},
-		"a meter's item":             {b.record("si_sum", "set", 1, at), 400, "`si_sum` because it is not on the legacy metered billing system"},
-		"an unknown item":            {b.record("si_unknown", "set", 1, at), 404, "No such subscription_item: 'si_unknown'"},
-		"a negative quantity":        {b.record("si_", "set", -1, at), 400, "Invalid non-negative integer"},
-		"a fraction":                 {b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1.5", ""), 400, ""},
-		"an unknown parameter":       {b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=1&identifier=x", ""), 400, ""},
-	} {
-		require.Equal(t, c.status, c.got.status, name)
-		require.Contains(t, c.got.message(), c.message, name)
-	}
-	b.requireQuantity("9", "si_")
-}
-
-func TestMeterEventsFollowStripesRules(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	require.Equal(t, 200, b.event("sum", "5", noon.Add(-35*24*time.Hour), "old").status)
-	require.Equal(t, 200, b.event("sum", "5", noon.Add(5*time.Minute), "ahead").status)
-	require.Equal(t, 200, b.event("sum", "-2", time.Time{}, "").status)
-	b.requireQuantity("3", "si_sum") // the old one is of another period
-
-	for name, c := range map[string]struct {
-		got     reply
-		message string
-	}{
-		"too old":            {b.event("sum", "5", noon.Add(-35*24*time.Hour-time.Second), "1"), "more than 35 days in past"},
-		"too far ahead":      {b.event("sum", "5", noon.Add(5*time.Minute+time.Second), "2"), "more than 5 minutes in future"},
-		"a fraction":         {b.event("sum", "0.5", noon, "3"), "whole number"},
-		"16 digits":          {b.event("sum", "1000000000000000", noon, "4"), "at most 15 digits"},
-		"no number":          {b.event("sum", "many", noon, "5"), "whole number"},
-		"no such meter":      {b.event("nothing", "5", noon, "6"), "No active meter found"},
-		"an inactive meter":  {b.event("off", "5", noon, "7"), "No active meter found"},
-		"the identifier":     {b.event("sum", "5", noon, "ahead"), "An event already exists with identifier ahead."},
-		"no such customer":   {b.call("POST", "/v1/billing/meter_events", "event_name=sum&payload[stripe_customer_id]=cus_9&payload[value]=1", ""), "No such customer"},
-		"no payload":         {b.call("POST", "/v1/billing/meter_events", "event_name=sum", ""), "stripe-mock answers 400"},
-		"a long identifier":  {b.event("sum", "5", noon, strings.Repeat("x", 101)), "at most 100 characters"},
-		"an odd path":        {b.call("POST", "/v1/billing/meter_event", "event_name=sum", ""), "Unrecognized request URL"},
-		"odd summary bounds": {b.call("GET", "/v1/billing/meters/sum/event_summaries?customer=cus_1&start_time=61&end_time=120", "", ""), "aligned with minute"},
-	} {
-		require.Contains(t, c.got.message(), c.message, name)
-		require.GreaterOrEqual(t, c.got.status, 400, name)
-	}
-	b.requireQuantity("3", "si_sum")
-}
-
-func TestAnIdentifierIsFreeAgainAfterADay(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	require.Equal(t, 200, b.event("sum", "5", noon, "a").status)
-	b.Advance(24*time.Hour - time.Second)
-	require.Equal(t, 400, b.event("sum", "5", noon, "a").status)
-	b.Advance(time.Second)
-	require.Equal(t, 200, b.event("sum", "5", noon, "a").status, "at least 24 hours: the fake remembers no longer")
-	b.requireQuantity("10", "si_sum")
 }
 
 func TestFormulasAndWindowsAddUpAsStripeDoes(t *testing.T) {
@@ -332,71 +262,6 @@ func TestLegacyAggregatesAreAsThePriceSays(t *testing.T) {
 	for aggregate, want := range aggregates {
 		b.requireQuantity(want[1], "si_"+aggregate+"_")
 	}
-}
-
-func TestAnAnswerIsSavedForItsKeyForADay(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	const path = "/v1/subscription_items/si_/usage_records"
-	form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
-	first := b.call("POST", path, form, "k")
-	again := b.call("POST", path, form, "k")
-	require.Equal(t, first.body, again.body)
-	require.Empty(t, first.header.Get("Idempotent-Replayed"))
-	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
-	b.requireQuantity("2", "si_")
-
-	other := b.call("POST", path, strings.Replace(form, "quantity=2", "quantity=3", 1), "k")
-	require.Equal(t, 400, other.status)
-	require.Equal(t, "idempotency_error", other.body["error"].(map[string]any)["type"])
-	b.Advance(24 * time.Hour)
-	require.Equal(t, 200, b.call("POST", path, form, "k").status)
-	b.requireQuantity("4", "si_")
-}
-
-func TestOnlyWhatBeganToWorkIsSaved(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		behaviour stripetest.Behaviour
-		saved     bool
-		quantity  string
-	}{
-		"503":             {stripetest.Behaviour{Status: 503}, false, "2"},
-		"429":             {stripetest.Behaviour{Status: 429}, false, "2"},
-		"401":             {stripetest.Behaviour{Status: 401}, false, "2"},
-		"lock timeout":    {stripetest.Behaviour{Mode: stripetest.LockTimeout, DelayMS: 1}, false, "2"},
-		"saved":           {stripetest.Behaviour{Status: 500, Mode: stripetest.Saved}, true, "0"},
-		"done, then 500":  {stripetest.Behaviour{Status: 500, Done: true}, true, "2"},
-		"done and saved":  {stripetest.Behaviour{Status: 502, Mode: stripetest.Saved, Done: true}, true, "2"},
-		"late, then 503":  {stripetest.Behaviour{Status: 503, DelayMS: 1}, false, "2"},
-		"reject, usage":   {stripetest.Behaviour{Mode: stripetest.RejectLater}, true, "2"},
-		"another's path":  {stripetest.Behaviour{Status: 503, Path: "/v1/billing"}, true, "2"},
-		"slow but normal": {stripetest.Behaviour{DelayMS: 1}, true, "2"},
-	} {
-		b := setup(t)
-		c.behaviour.Times = 1
-		b.Behave(c.behaviour)
-		form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
-		b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k")
-		again := b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k")
-		require.Equal(t, c.saved, again.header.Get("Idempotent-Replayed") == "true", name)
-		b.requireQuantity(c.quantity, "si_")
-	}
-}
-
-func TestOneKeyInFlightIsOneCall(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.Behave(stripetest.Behaviour{DelayMS: 1000, Times: 2})
-	form := fmt.Sprintf("action=increment&quantity=2&timestamp=%d", noon.Unix())
-	statuses := make([]int, 2)
-	var calls sync.WaitGroup
-	for n := range 2 {
-		calls.Go(func() { statuses[n] = b.call("POST", "/v1/subscription_items/si_/usage_records", form, "k").status })
-	}
-	calls.Wait()
-	require.ElementsMatch(t, []int{200, 409}, statuses)
-	b.requireQuantity("2", "si_")
 }
 
 func TestItIsDrivenFromOutside(t *testing.T) {

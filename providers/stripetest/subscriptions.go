@@ -13,13 +13,22 @@ const embeddedItems = 10
 type subscription struct {
 	Subscription
 	start, end time.Time
-	anchor     time.Time // the end of the first period
-	renewals   int
+	anchor     time.Time // whose day of the month and time of day the periods end on
+	renewals   int       // months since the anchor
 }
 
+// newSubscription returns one that renews a month after its first period's end.
 func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()
 	return &subscription{Subscription: in, start: start, end: end, anchor: end}
+}
+
+// begin returns one that renews a month after its start.
+func begin(in Subscription, start time.Time) *subscription {
+	s := &subscription{Subscription: in, end: start, anchor: start}
+	s.renew()
+	s.Start, s.End = s.start.Unix(), s.end.Unix()
+	return s
 }
 
 func (s *subscription) live() bool {
@@ -38,30 +47,27 @@ func (s *subscription) renew() {
 
 // settle makes and finalizes the invoices that are due.
 func (f *Fake) settle() {
-	now := f.now()
 	for _, a := range f.accounts {
 		for _, s := range a.subscriptions {
-			for s.live() && !now.Before(s.end) {
-				a.invoices = append(a.invoices, f.draft(s))
+			for now := f.at(a, s.Customer); s.live() && !now.Before(s.end); {
+				f.note(step{Serial: f.serial})
+				f.draft(a, s)
 				s.renew()
-				a.finalize(now)
+				f.finalize(a)
 			}
 		}
-		a.finalize(now)
+		f.finalize(a)
 	}
 }
 
 func (c *call) getAccount() answer {
-	if c.key.restricted {
-		return refused(http.StatusForbidden, "", "", "The provided key does not have the required permissions for this endpoint.").notSaved()
-	}
 	return found(map[string]any{"object": "account", "id": c.ID, "country": "US", "default_currency": "usd"})
 }
 
 func (c *call) listPrices() answer {
 	var all []object
 	for _, p := range c.prices {
-		if c.wants("active", "true") {
+		if c.wants("active", strconv.FormatBool(!p.Inactive)) {
 			all = append(all, c.priceObject(p))
 		}
 	}
@@ -94,34 +100,67 @@ func (c *call) getSubscription() answer {
 	return found(c.subscriptionObject(s, c.version))
 }
 
+// createSubscription begins to bill, with an invoice of nothing: usage is
+// billed when its period has ended.
+func (c *call) createSubscription() answer {
+	in := Subscription{ID: c.fake.id("sub"), Customer: c.form.Get("customer"), Status: "active"}
+	for n := 0; c.form.Has(itemField(n)); n++ {
+		in.Items = append(in.Items, Item{c.fake.id("si"), c.form.Get(itemField(n))})
+	}
+	if problem := c.subscriptionProblem(&in); problem != nil {
+		return *problem
+	}
+	s := begin(in, c.fake.at(c.account, in.Customer).Truncate(time.Second))
+	c.subscriptions = append(c.subscriptions, s)
+	c.invoices = append(c.invoices, &invoice{
+		id: c.fake.id("in"), subscription: s, start: s.start, end: s.start, finalizedAt: s.start, first: true,
+	})
+	return found(c.subscriptionObject(s, c.version))
+}
+
+func itemField(n int) string { return "items[" + strconv.Itoa(n) + "][price]" }
+
+func (c *call) subscriptionProblem(in *Subscription) *answer {
+	var problem answer
+	customer := slices.IndexFunc(c.customers, func(customer Customer) bool { return customer.ID == in.Customer })
+	odd := slices.IndexFunc(in.Items, func(i Item) bool { return c.price(i.Price) == nil || c.price(i.Price).Inactive })
+	switch {
+	case customer < 0:
+		problem = refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", in.Customer)
+	case len(in.Items) == 0:
+		problem = refused(http.StatusBadRequest, "parameter_missing", "items", "Missing required param: items.")
+	case odd >= 0 && c.price(in.Items[odd].Price) == nil:
+		problem = refused(http.StatusBadRequest, "resource_missing", itemField(odd), "No such price: '%s'", in.Items[odd].Price)
+	case odd >= 0:
+		problem = invalid(itemField(odd), "The price specified is inactive. This field only accepts active prices.")
+	case c.clash(in) != "":
+		problem = otherCurrency(c.clash(in))
+	case c.form.Get("collection_method") != "send_invoice":
+		problem = refused(http.StatusBadRequest, "resource_missing", "", "This customer has no attached payment source or default payment method.")
+	case c.customers[customer].Email == "":
+		problem = refused(http.StatusBadRequest, "parameter_missing", "", "Missing email. In order to create invoices that are sent to the customer, "+
+			"the customer must have a valid email.")
+	default:
+		return nil
+	}
+	return &problem
+}
+
+func (c *call) cancelSubscription() answer {
+	s := c.subscription(c.request.PathValue("id"))
+	if s == nil || !s.live() {
+		return missing("subscription", c.request.PathValue("id"))
+	}
+	s.Status = "canceled"
+	return found(c.subscriptionObject(s, c.version))
+}
+
 func (c *call) listItems() answer {
 	s := c.subscription(c.form.Get("subscription"))
 	if s == nil {
 		return missing("subscription", c.form.Get("subscription"))
 	}
 	return c.page(c.itemObjects(s, c.version))
-}
-
-func (c *call) getMeter() answer {
-	id := c.request.PathValue("id")
-	m := c.meter(id)
-	if m == nil {
-		return missing("billing meter", id)
-	}
-	body := object{
-		"object": "billing.meter", "id": m.ID, "display_name": m.EventName, "event_name": m.EventName,
-		"status": m.Status, "livemode": c.livemode(), "event_time_window": nil,
-		"default_aggregation": object{"formula": m.Formula},
-		"customer_mapping":    object{"type": "by_id", "event_payload_key": m.CustomerKey},
-		"value_settings":      object{"event_payload_key": m.ValueKey},
-	}
-	if m.EventTimeWindow != "" {
-		body["event_time_window"] = m.EventTimeWindow
-	}
-	if m.Metadata != nil {
-		body["metadata"] = m.Metadata
-	}
-	return found(body)
 }
 
 // object is one of Stripe's, as it is answered.
@@ -135,7 +174,11 @@ func (c *call) wants(filter, value string) bool {
 // page is the part of a list that the call asks for.
 func (c *call) page(all []object) answer {
 	limit := 10
-	if n, err := strconv.Atoi(c.form.Get("limit")); err == nil && n >= 1 && n <= 100 {
+	if text := c.form.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100 {
+			return invalid("limit", "This value must be from 1 to 100 (it currently is '%s').", text)
+		}
 		limit = n
 	}
 	if after := c.form.Get("starting_after"); after != "" {
@@ -199,7 +242,7 @@ func (a *account) priceObject(p *Price) object {
 		recurring["aggregate_usage"] = p.AggregateUsage
 	}
 	body := object{
-		"object": "price", "id": p.ID, "active": true, "currency": p.Currency, "livemode": a.livemode(),
+		"object": "price", "id": p.ID, "active": !p.Inactive, "currency": p.Currency, "livemode": a.livemode(),
 		"lookup_key": nil, "metadata": object{}, "billing_scheme": "per_unit", "type": "recurring",
 		"unit_amount_decimal": p.UnitAmount, "recurring": recurring,
 	}

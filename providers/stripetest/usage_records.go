@@ -29,7 +29,7 @@ func (c *call) createUsageRecord() answer {
 	if err != nil || quantity < 0 {
 		return invalid("quantity", "Invalid non-negative integer").notSaved()
 	}
-	at := c.fake.now()
+	at := c.fake.at(c.account, s.Customer)
 	if text := c.form.Get("timestamp"); text != "" && text != "now" {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -53,6 +53,8 @@ func (c *call) createUsageRecord() answer {
 func (c *call) usageProblem(s *subscription, price *Price, item string, at time.Time) *answer {
 	var problem answer
 	switch {
+	case !s.live():
+		problem = invalid("", "Usage records cannot be created for a canceled subscription.")
 	case price.UsageType != "metered":
 		problem = invalid("", "Usage records can only be created for metered subscription items.")
 	case price.Meter != "":
@@ -63,7 +65,7 @@ func (c *call) usageProblem(s *subscription, price *Price, item string, at time.
 	case !at.After(s.start):
 		problem = invalid("timestamp", "Cannot create the usage record with this timestamp because timestamps must be after "+
 			"the subscription's last invoice period (or current period start time).")
-	case at.After(c.fake.now()):
+	case at.After(c.fake.at(c.account, s.Customer)):
 		problem = invalid("timestamp", "Cannot create the usage record with this timestamp because timestamps must not be in the future.")
 	default:
 		return nil
@@ -118,7 +120,7 @@ func (c *call) listUsageRecordSummaries() answer {
 	}
 	all := []object{c.summaryObject(id, price, s.start, s.end, nil)}
 	for _, in := range slices.Backward(c.invoices) {
-		if in.subscription == s {
+		if in.subscription == s && !in.first {
 			all = append(all, c.summaryObject(id, price, in.start, in.end, in.id))
 		}
 	}

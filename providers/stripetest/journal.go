@@ -1,0 +1,109 @@
+package stripetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+)
+
+// step is something that changed the fake; one that says nothing is only time
+// that has passed. Serial, the last number given before, makes the ids the
+// same when it is done again.
+type step struct {
+	At      time.Time     `json:"at"`
+	Serial  int           `json:"serial"`
+	Seed    *Seed         `json:"seed,omitempty"`
+	Advance time.Duration `json:"advance,omitempty"`
+	Call    *journaled    `json:"call,omitempty"`
+}
+
+// journaled is a call, and how the fake was asked to take it.
+type journaled struct {
+	Method    string      `json:"method"`
+	URL       string      `json:"url"`
+	Header    http.Header `json:"header"`
+	Form      string      `json:"form"`
+	Behaviour Behaviour   `json:"behaviour"`
+}
+
+// Resume makes the fake what it was when it wrote the journal, which is empty
+// at first, and goes on writing to it: Stripe forgets nothing by a restart.
+// Calls that changed nothing are not in it.
+func (f *Fake) Resume(journal io.ReadWriter) error {
+	now := f.options.Now
+	defer func() { f.options.Now = now }()
+	steps, serial := json.NewDecoder(journal), 0
+	for {
+		var s step
+		switch err := steps.Decode(&s); {
+		case errors.Is(err, io.EOF):
+			f.serial, f.journal = serial, json.NewEncoder(journal)
+			return nil
+		case err != nil:
+			return fmt.Errorf("read journal: %w", err)
+		}
+		f.options.Now = func() time.Time { return s.At }
+		if err := f.again(s); err != nil {
+			return fmt.Errorf("repeat %s: %w", s.At.Format(time.RFC3339), err)
+		}
+		serial = max(serial, f.serial)
+	}
+}
+
+func (f *Fake) again(s step) error {
+	f.serial = s.Serial
+	switch {
+	case s.Seed != nil:
+		_ = f.Seed(s.Seed) // what was refused is refused again
+	case s.Call != nil:
+		f.behaviour = s.Call.Behaviour
+		return s.Call.repeat(f)
+	default:
+		f.Advance(s.Advance)
+	}
+	return nil
+}
+
+// repeat makes the call for a caller who has gone, so that nothing waits.
+func (j *journaled) repeat(f *Fake) error {
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	request, err := http.NewRequestWithContext(gone, j.Method, j.URL, strings.NewReader(j.Form))
+	if err != nil {
+		return err
+	}
+	request.Header = j.Header
+	defer func() {
+		if cut := recover(); cut != nil && cut != http.ErrAbortHandler { //nolint:errorlint // what serve panics with
+			panic(cut)
+		}
+	}()
+	f.ServeHTTP(httptest.NewRecorder(), request)
+	return nil
+}
+
+// note keeps a step. After one that cannot be written, none makes sense.
+func (f *Fake) note(s step) {
+	if f.journal == nil {
+		return
+	}
+	s.At = f.options.Now()
+	if err := f.journal.Encode(s); err != nil {
+		f.journal = nil
+	}
+}
+
+// noteCall keeps a call that may have changed something.
+func (f *Fake) noteCall(r *http.Request, form string, b Behaviour, a answer, serial int) {
+	if r.Method == http.MethodGet || a.unsaved || a.replayed {
+		return
+	}
+	b.Times, b.Path = 1, ""
+	f.note(step{Serial: serial, Call: &journaled{r.Method, r.URL.RequestURI(), r.Header, form, b}})
+}

@@ -1,0 +1,55 @@
+package stripetest_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+func TestAFakeThatResumesHasForgottenNothing(t *testing.T) {
+	t.Parallel()
+	var journal bytes.Buffer
+	b := setupWith(t, &journal)
+	require.Equal(t, http.StatusBadRequest, b.control("/_seed", map[string]any{"account": map[string]any{}}, nil))
+	require.Equal(t, 200, b.record("si_", "set", 5, march.Add(time.Hour)).status)
+	require.Equal(t, 200, b.event("sum", "7", noon, "once").status)
+	b.Behave(stripetest.Behaviour{Status: 500, Times: 1, Done: true})
+	require.Equal(t, 500, b.call("POST", "/v1/subscription_items/si_/usage_records", "quantity=3&timestamp=now", "kept").status)
+	b.Behave(stripetest.Behaviour{Status: 503, Times: 1})
+	require.Equal(t, 503, b.event("sum", "9", noon, "never").status)
+	b.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
+	require.Equal(t, 200, b.event("sum", "11", noon, "rejected").status)
+	b.Advance(45 * 24 * time.Hour)
+	require.Equal(t, 200, b.event("sum", "13", time.Time{}, "").status)
+
+	read := bytes.NewBuffer(bytes.Clone(journal.Bytes()))
+	again := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }})
+	require.NoError(t, again.Resume(read))
+	want, got := b.State(), again.State()
+	require.Equal(t, want.Accounts, got.Accounts)
+	require.Equal(t, want.Now, got.Now)
+	require.Len(t, got.Accounts[0].Rejected, 1)
+	require.Len(t, got.Accounts[0].Invoices, 2)
+
+	require.Zero(t, read.Len())
+	again.Advance(time.Hour)
+	require.NotZero(t, read.Len(), "it goes on writing")
+}
+
+// A call that is repeated after a restart gets the answer that was saved.
+func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
+	t.Parallel()
+	var journal bytes.Buffer
+	before := setupWith(t, &journal)
+	require.Equal(t, 200, before.call("POST", records, "quantity=3&timestamp=now&action=increment", "once").status)
+
+	after := setupWith(t, &journal)
+	repeated := after.call("POST", records, "quantity=3&timestamp=now&action=increment", "once")
+	require.Equal(t, "true", repeated.header.Get("Idempotent-Replayed"))
+	after.requireQuantity("3", "si_")
+}

@@ -41,7 +41,7 @@ func (g Guard) CheckURL(location, text string) error {
 	if u.Fragment != "" {
 		return metering.Invalid(location, "must not contain a fragment")
 	}
-	if u.Scheme != "https" && !(u.Scheme == "http" && g.AllowLoopback && isLoopback(u.Hostname())) {
+	if u.Scheme != "https" && !(u.Scheme == "http" && g.AllowLoopback && Loopback(u.Hostname())) {
 		return metering.Invalid(location, "must begin with https://")
 	}
 	if address, err := netip.ParseAddr(u.Hostname()); err == nil && g.guardian().SafeAddr(address) != nil {
@@ -50,7 +50,8 @@ func (g Guard) CheckURL(location, text string) error {
 	return nil
 }
 
-func isLoopback(host string) bool {
+// Loopback says whether a host is this machine.
+func Loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }

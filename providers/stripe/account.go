@@ -2,38 +2,119 @@ package stripe
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"regexp"
+	"strings"
+
+	stripego "github.com/stripe/stripe-go/v76"
+	"github.com/stripe/stripe-go/v76/form"
 
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // Account is whom a key belongs to.
 type Account struct {
-	ID       string // "" where a restricted key may not see it
+	ID       string
 	Livemode bool
 }
 
 // https://docs.stripe.com/keys: the prefix says what a key may do and for which mode.
 var keyPattern = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{1,240}$`)
 
+// Livemode says whether a key moves real money.
+func Livemode(key string) bool {
+	return strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_")
+}
+
 // Validate says whose key it is, after Stripe let it read what a sync reads
-// first. Every error is safe to show: none repeats the key.
+// first and, where the key is restricted, after Stripe was asked for each
+// thing that a sync may do. Every error is safe to show: none repeats the key.
 func (c *Client) Validate(ctx context.Context, key string) (Account, error) {
-	parts := keyPattern.FindStringSubmatch(key)
-	if parts == nil {
-		return Account{}, metering.Errorf(metering.CodeProviderRefuse,
-			"that is not a secret or restricted API key of Stripe; they begin with sk_live_, sk_test_, rk_live_ or rk_test_")
+	if err := c.checkKey(key); err != nil {
+		return Account{}, err
+	}
+	if strings.HasPrefix(key, "rk_") {
+		if err := c.checkPermissions(ctx, key); err != nil {
+			return Account{}, err
+		}
 	}
 	var account struct {
 		ID string `json:"id"`
 	}
-	err := c.read(ctx, key, "/v1/account", nil, &account)
-	if err != nil && AnswerOf(err).Status != 403 {
+	if err := c.read(ctx, key, "/v1/account", nil, &account); err != nil {
 		return Account{}, err
+	}
+	if account.ID == "" {
+		return Account{}, metering.Errorf(metering.CodeProviderDown, "Stripe's answer could not be read")
 	}
 	var ignored struct{}
 	if err := c.read(ctx, key, "/v1/subscriptions", query("limit", "1"), &ignored); err != nil {
 		return Account{}, err
 	}
-	return Account{ID: account.ID, Livemode: parts[2] == "live"}, nil
+	return Account{ID: account.ID, Livemode: Livemode(key)}, nil
+}
+
+func (c *Client) checkKey(key string) error {
+	refuse := func(text string) error { return metering.Errorf(metering.CodeProviderRefuse, "%s", text) }
+	switch {
+	case strings.HasPrefix(key, "pk_"):
+		return refuse("that is a publishable key of Stripe, which may not read or bill usage; save a secret key (sk_) or a restricted one (rk_)")
+	case strings.HasPrefix(key, "whsec_"):
+		return refuse("that is the signing secret of a webhook endpoint at Stripe; the key begins with sk_ or rk_")
+	case !keyPattern.MatchString(key):
+		return refuse("that is not a secret or restricted API key of Stripe; they begin with sk_live_, sk_test_, rk_live_ or rk_test_")
+	case Livemode(key) && !c.trusted:
+		return refuse("this server does not call Stripe itself but what stands in for it, which must never see a live key; save one of test mode")
+	}
+	return nil
+}
+
+// trusted says whether live keys may be sent to baseURL: Stripe, and this machine.
+func trusted(baseURL string) bool {
+	if baseURL == "" || baseURL == stripego.APIURL {
+		return true
+	}
+	u, err := url.Parse(baseURL)
+	return err == nil && providers.Loopback(u.Hostname())
+}
+
+// needs are the calls of a sync that restricted keys may lack the permission
+// for. Stripe asks for the permission first, so those that write say too little
+// to write anything. Usage records are not among them: not every account has
+// what they are for.
+var needs = []struct {
+	what, method, path string
+	query              *form.Values
+}{
+	{"read the account", http.MethodGet, "/v1/account", nil},
+	{"read subscriptions", http.MethodGet, "/v1/subscriptions", query("limit", "1")},
+	{"read meters", http.MethodGet, "/v1/billing/meters", query("limit", "1")},
+	{"read what meters have counted", http.MethodGet, "/v1/billing/meters/mtr_none/event_summaries", query("customer", "cus_none", "start_time", "0", "end_time", "60")},
+	{"write meter events", http.MethodPost, "/v1/billing/meter_events", nil},
+	{"read invoices", http.MethodGet, "/v1/invoices", query("limit", "1")},
+	{"read invoice items", http.MethodGet, "/v1/invoiceitems", query("limit", "1")},
+	{"write invoice items", http.MethodPost, "/v1/invoiceitems", nil},
+}
+
+// checkPermissions names everything that a restricted key may not do and must.
+func (c *Client) checkPermissions(ctx context.Context, key string) error {
+	var lacks []string
+	for _, need := range needs {
+		ctx, x := open(ctx)
+		var ignored raw
+		answer, err := judge(x, c.backend.CallRaw(need.method, need.path, key, need.query, &stripego.Params{Context: ctx}, &ignored))
+		switch {
+		case answer.Status == http.StatusForbidden:
+			lacks = append(lacks, need.what+within(answer.Permission))
+		case answer.Status == http.StatusUnauthorized || metering.CodeOf(err) == metering.CodeProviderDown:
+			return err
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return metering.Errorf(metering.CodeProviderRefuse, "the restricted key may not %s; give it the permissions at Stripe, or save a secret key",
+		strings.Join(lacks, ", "))
 }

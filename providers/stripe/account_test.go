@@ -14,17 +14,68 @@ import (
 func TestAKeyIsValidatedByUsingIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_restricted", Restricted: true}}))
+	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough}}))
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_live", Key: "sk_live_canary"}}))
 
 	for key, want := range map[string]stripe.Account{
-		key:                  {ID: "acct_1"},
-		"rk_test_restricted": {},
-		"sk_live_canary":     {ID: "acct_live", Livemode: true},
+		key:              {ID: "acct_1"},
+		"rk_test_canary": {ID: "acct_1"},
+		"sk_live_canary": {ID: "acct_live", Livemode: true},
 	} {
 		got, err := b.client.Validate(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
+	}
+}
+
+// enough is what a restricted key needs; who may write may read.
+var enough = []string{
+	"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_write", "invoice_write",
+}
+
+func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		permissions []string
+		rule        string
+	}{
+		"nothing": {[]string{}, "may not read the account (rak_accounts_kyc_basic_read), read subscriptions (rak_subscription_read), " +
+			"read meters (rak_billing_meter_read), read what meters have counted (rak_billing_meter_event_read), " +
+			"write meter events (rak_billing_meter_event_write), read invoices (rak_invoice_read), read invoice items (rak_invoice_read), " +
+			"write invoice items (rak_invoice_write); give it the permissions at Stripe"},
+		"reading only": {[]string{"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_read", "invoice_read"},
+			"may not write meter events (rak_billing_meter_event_write), write invoice items (rak_invoice_write); give"},
+		"all but the account": {enough[1:], "may not read the account (rak_accounts_kyc_basic_read); give"},
+	} {
+		b := setup(t)
+		require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: c.permissions}}))
+		_, err := b.client.Validate(t.Context(), "rk_test_canary")
+		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), name)
+		require.ErrorContains(t, err, c.rule, name)
+		requireSafe(t, err)
+		state := b.fake.State().Accounts[0]
+		require.Empty(t, state.Pending, "asking writes nothing")
+		requireDecimal(t, "0", b.fake.Quantity("si_delta_cus_1"))
+	}
+}
+
+func TestWhatLacksAPermissionLaterNamesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough}}))
+	_, err := b.client.Send(t.Context(), "rk_test_canary", entry(metering.UsageRecord, 1, whole(5)))
+	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+	require.ErrorContains(t, err, "lacks a permission at Stripe (rak_usage_record_write)")
+	requireSafe(t, err)
+}
+
+func TestALiveKeyGoesToStripeOnly(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"http://stripe:8091", "https://api.stripe.com.example.com", "http://10.0.0.7"} {
+		_, err := stripe.New(base).Validate(t.Context(), "rk_live_canary") // nothing answers there
+		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), base)
+		require.ErrorContains(t, err, "must never see a live key")
+		requireSafe(t, err)
 	}
 }
 
@@ -34,8 +85,8 @@ func TestARefusedKeyIsNotRepeated(t *testing.T) {
 	for key, rule := range map[string]string{
 		"sk_test_canaryunknown":    "Stripe does not accept the API key; save the key again",
 		"rk_live_canaryunknown":    "Stripe does not accept the API key; save the key again",
-		"pk_test_canary":           "is not a secret or restricted API key",
-		"whsec_canary":             "is not a secret or restricted API key",
+		"pk_test_canary":           "is a publishable key",
+		"whsec_canary":             "is the signing secret of a webhook endpoint",
 		"sk_test_canary\r\nX-A: b": "is not a secret or restricted API key",
 		"":                         "is not a secret or restricted API key",
 	} {

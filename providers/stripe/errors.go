@@ -31,6 +31,7 @@ type Answer struct {
 	RetryAfter time.Duration // 0 when it did not ask for patience
 	Replayed   bool          // what Stripe saved for the idempotency key, not a new attempt
 	Duplicate  bool          // Stripe has an event with this identifier already
+	Permission string        // that a restricted key lacks, such as rak_subscription_read; "" also where Stripe does not say
 }
 
 // AnswerOf returns the answer behind an error of this package.
@@ -68,6 +69,8 @@ func word(text string) string {
 	return text
 }
 
+var permissionPattern = regexp.MustCompile(`\brak_[a-z0-9_]{1,60}`)
+
 var wordPattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
 
 // Stripe gives these no error code.
@@ -75,6 +78,8 @@ const (
 	duplicateText = "event already exists with identifier"
 	notLegacyText = "not on the legacy metered billing system"
 	wrongTimeText = "cannot create the usage record with this timestamp"
+	currencyText  = "cannot combine currencies on a single customer"
+	noCycleText   = "does not have a subscription with id"
 )
 
 // judge is the one table of what Stripe's answers mean.
@@ -97,6 +102,9 @@ func judge(x *exchange, err error) (Answer, error) {
 	if x.status == http.StatusBadRequest && (strings.Contains(message, duplicateText) || said.Code == "duplicate_meter_event") {
 		said.Duplicate = true
 		return said.Answer, nil
+	}
+	if x.status == http.StatusForbidden {
+		said.Permission = permissionPattern.FindString(message)
 	}
 	if x.status == 0 {
 		said.cause = unanswered(err)
@@ -126,18 +134,30 @@ func (a *answered) verdict(message string) error {
 	case a.Status == http.StatusUnauthorized:
 		return refuse("Stripe does not accept the API key; save the key again")
 	case a.Status == http.StatusForbidden:
-		return refuse("the API key lacks a permission at Stripe; save the key again with one that has it")
+		return refuse("the API key lacks a permission at Stripe%s; save the key again with one that has it", within(a.Permission))
 	case strings.Contains(message, notLegacyText):
 		a.cause = ErrNotLegacy
 		return refuse("the subscription item takes meter events, not usage records; sync again")
 	case strings.Contains(message, wrongTimeText):
 		a.cause = ErrOutsidePeriod
 		return refuse("the subscription's current period at Stripe does not hold this usage, and usage records are taken only while their period runs")
+	case strings.Contains(message, currencyText):
+		return refuse("Stripe bills the customer in another currency; give the meter a price in that one")
+	case strings.Contains(message, noCycleText):
+		return refuse("the customer's subscription at Stripe has ended, so it has no next invoice; charge the amount there by hand")
 	case a.kind == string(stripego.ErrorTypeIdempotency):
 		return refuse("Stripe saw this idempotency key with another request")
 	default:
 		return refuse("Stripe refused with %s; its log says why", strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code)))
 	}
+}
+
+// within puts a word in parentheses, where there is one.
+func within(word string) string {
+	if word == "" {
+		return ""
+	}
+	return " (" + word + ")"
 }
 
 // unanswered drops the URL, which net/http puts in front and which names the customer.

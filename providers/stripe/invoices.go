@@ -30,6 +30,7 @@ type Invoice struct {
 // InvoiceLine is one line of an invoice, before tax and discounts.
 type InvoiceLine struct {
 	ItemID      string // of the subscription; "" where no item made it
+	Identifier  string // of the Entry that put it there as an invoice item; "" where none did
 	PriceID     string
 	Quantity    metering.Decimal
 	Amount      metering.Decimal
@@ -86,6 +87,7 @@ type invoiceLine struct {
 	Amount    metering.Decimal  `json:"amount"`
 	Quantity  *metering.Decimal `json:"quantity"`
 	Proration bool              `json:"proration"`
+	Metadata  map[string]string `json:"metadata"`
 	Item      reference         `json:"subscription_item"`
 	Price     reference         `json:"price"`
 	Pricing   struct {
@@ -119,7 +121,7 @@ func (in invoice) invoice() Invoice {
 	for _, l := range in.Lines.Data {
 		line := InvoiceLine{
 			ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(l.Price, l.Pricing.Details.Price),
-			Amount:      Amount(l.Amount, currency),
+			Identifier: l.Metadata[entryKey], Amount: Amount(l.Amount, currency),
 			PeriodStart: instant(l.Period.Start), PeriodEnd: instant(l.Period.End),
 			Proration: l.Proration || l.Parent.Details.Proration,
 		}
@@ -140,22 +142,35 @@ func first(a, b reference) string {
 
 // units lists the currencies whose smallest unit at Stripe is not a hundredth,
 // which are not those of ISO 4217: https://docs.stripe.com/currencies#minor-units
-var units = map[string]metering.Decimal{
-	"BIF": metering.Whole(1), "CLP": metering.Whole(1), "DJF": metering.Whole(1), "GNF": metering.Whole(1),
-	"JPY": metering.Whole(1), "KMF": metering.Whole(1), "KRW": metering.Whole(1), "MGA": metering.Whole(1),
-	"PYG": metering.Whole(1), "RWF": metering.Whole(1), "VND": metering.Whole(1), "VUV": metering.Whole(1),
-	"XAF": metering.Whole(1), "XOF": metering.Whole(1), "XPF": metering.Whole(1),
-	"BHD": metering.MustDecimal("0.001"), "JOD": metering.MustDecimal("0.001"), "KWD": metering.MustDecimal("0.001"),
-	"OMR": metering.MustDecimal("0.001"), "TND": metering.MustDecimal("0.001"),
+var units = map[string]unit{
+	"BIF": one, "CLP": one, "DJF": one, "GNF": one, "JPY": one, "KMF": one, "KRW": one, "MGA": one,
+	"PYG": one, "RWF": one, "VND": one, "VUV": one, "XAF": one, "XOF": one, "XPF": one,
+	"BHD": thousandth, "JOD": thousandth, "KWD": thousandth, "OMR": thousandth, "TND": thousandth,
 }
 
-var hundredth = metering.MustDecimal("0.01")
+// unit is a currency's smallest one, and how many of it the currency has.
+type unit struct{ value, count metering.Decimal }
+
+var (
+	one        = unit{metering.Whole(1), metering.Whole(1)}
+	hundredth  = unit{metering.MustDecimal("0.01"), metering.Whole(100)}
+	thousandth = unit{metering.MustDecimal("0.001"), metering.Whole(1000)}
+)
+
+func unitOf(currency string) unit {
+	if u, ok := units[currency]; ok {
+		return u
+	}
+	return hundredth
+}
 
 // Amount is an amount of Stripe's, in smallest units, in the currency itself.
 func Amount(smallest metering.Decimal, currency string) metering.Decimal {
-	unit, ok := units[currency]
-	if !ok {
-		unit = hundredth
-	}
-	return smallest.Mul(unit)
+	return smallest.Mul(unitOf(currency).value)
+}
+
+// Smallest is an amount of the currency in Stripe's smallest units, whole,
+// half to even.
+func Smallest(amount metering.Decimal, currency string) metering.Decimal {
+	return amount.Mul(unitOf(currency).count).Round(0)
 }

@@ -90,5 +90,6 @@ func TestAmountsAreInTheCurrencyItself(t *testing.T) {
 		"ISK": "12.34", "UGX": "12.34", // told in hundredths: https://docs.stripe.com/currencies#special-cases
 	} {
 		requireDecimal(t, want, stripe.Amount(whole(1234), currency), currency)
+		requireDecimal(t, "1234", stripe.Smallest(decimal(want), currency), currency)
 	}
 }

@@ -114,7 +114,7 @@ func (l *ledger) send(e stripe.Entry) (stripe.Answer, error) {
 	l.fake.Behave(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	if b.Mode == stripetest.Hang {
-		ctx, cancel = context.WithTimeout(context.Background(), 25*time.Millisecond)
+		ctx, cancel = l.untilTaken(context.Background())
 	}
 	defer cancel()
 	return l.client.Send(ctx, key, e)

@@ -2,11 +2,14 @@ package stripe
 
 import (
 	"context"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	stripego "github.com/stripe/stripe-go/v76"
 	"github.com/stripe/stripe-go/v76/billing/meterevent"
+	"github.com/stripe/stripe-go/v76/invoiceitem"
 	"github.com/stripe/stripe-go/v76/usagerecord"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -20,10 +23,14 @@ type Entry struct {
 	EventName      string           // of a meter event, as the two keys of its payload
 	CustomerKey    string           // "" is Stripe's default
 	ValueKey       string           // "" is Stripe's default
+	SubscriptionID string           // of an invoice item: whose next invoice gets it
+	Currency       string           // of an invoice item: ISO 4217, the one that the customer is billed in
+	Description    string           // of an invoice item: the customer reads it on the invoice
+	Period         metering.Range   // of an invoice item: what it is charged for
 	Customer       string           // at Stripe
-	Value          metering.Decimal // whole
-	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in
-	Identifier     string           // of a meter event: Stripe takes it once in at least 24 hours
+	Value          metering.Decimal // whole; of an invoice item the amount in Stripe's smallest unit of the currency, never 0
+	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in; invoice items have none
+	Identifier     string           // of a meter event: Stripe takes it once in at least 24 hours; of an invoice item: what InvoiceItem looks for
 	IdempotencyKey string           // Stripe answers the same to it for at least 24 hours
 }
 
@@ -32,6 +39,8 @@ const (
 	maxIdentifierBytes     = 100
 	maxIdempotencyKeyBytes = 255
 )
+
+const maxDescriptionBytes = 500
 
 // maxEventValue: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
 var maxEventValue = metering.MustDecimal("999999999999999")
@@ -42,34 +51,49 @@ var maxEventValue = metering.MustDecimal("999999999999999")
 // the same refusal may come again for its idempotency key, whatever was done.
 // An answer that is Replayed with a status of 500 or more comes again for this
 // idempotency key, whatever is tried: an entry that Overwrites may then go out
-// under a new key, with all else as it was.
+// under a new key, with all else as it was, and so may an invoice item that
+// InvoiceItem does not find.
 func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) {
 	if err := e.check(); err != nil {
 		return Answer{}, err
 	}
 	ctx, x := open(ctx)
-	params := stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}
-	seconds := e.Timestamp.Unix()
-	var err error
-	if e.Mechanism == metering.UsageRecord {
+	return judge(x, c.create(key, e, stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}))
+}
+
+func (c *Client) create(key string, e Entry, params stripego.Params) (err error) {
+	switch e.Mechanism {
+	case metering.UsageRecord:
 		quantity, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
 			SubscriptionItem: &e.ItemID,
 			Action:           new(stripego.UsageRecordActionSet),
 			Quantity:         &quantity,
-			Timestamp:        &seconds,
+			Timestamp:        new(e.Timestamp.Unix()),
 		})
-	} else {
+	case metering.InvoiceItem:
+		amount, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
+		_, err = invoiceitem.Client{B: c.backend, Key: key}.New(&stripego.InvoiceItemParams{
+			Params:       params,
+			Customer:     &e.Customer,
+			Subscription: &e.SubscriptionID,
+			Currency:     new(strings.ToLower(e.Currency)),
+			Amount:       &amount,
+			Description:  &e.Description,
+			Period:       &stripego.InvoiceItemPeriodParams{Start: new(e.Period.Start.Unix()), End: new(e.Period.End.Unix())},
+			Metadata:     map[string]string{entryKey: e.Identifier},
+		})
+	default:
 		_, err = meterevent.Client{B: c.backend, Key: key}.New(&stripego.BillingMeterEventParams{
 			Params:     params,
 			EventName:  &e.EventName,
 			Identifier: &e.Identifier,
 			Payload:    e.payload(),
-			Timestamp:  &seconds,
+			Timestamp:  new(e.Timestamp.Unix()),
 		})
 	}
-	return judge(x, err)
+	return err
 }
 
 func (e Entry) payload() map[string]string {
@@ -87,7 +111,7 @@ func (e Entry) check() error {
 	switch {
 	case e.IdempotencyKey == "" || len(e.IdempotencyKey) > maxIdempotencyKeyBytes:
 		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
-	case e.Timestamp.IsZero():
+	case e.Timestamp.IsZero() && e.Mechanism != metering.InvoiceItem:
 		return metering.Invalid("entry.timestamp", "must be set")
 	case !e.Value.Equal(metering.WholeUnits(e.Value)):
 		return metering.Invalid("entry.value", "must be whole")
@@ -97,6 +121,8 @@ func (e Entry) check() error {
 		return e.checkRecord()
 	case metering.MeterWindow, metering.MeterDelta, metering.MeterLast:
 		return e.checkEvent()
+	case metering.InvoiceItem:
+		return e.checkInvoiceItem()
 	default:
 		return metering.Invalid("entry.mechanism", "must be one of Stripe's")
 	}
@@ -120,6 +146,29 @@ func (e Entry) checkEvent() error {
 		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
 	case e.Value.Cmp(maxEventValue) > 0 || e.Value.Cmp(metering.Whole(0).Sub(maxEventValue)) < 0:
 		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's meter events take values of at most 15 digits")
+	}
+	return nil
+}
+
+var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
+
+func (e Entry) checkInvoiceItem() error {
+	switch {
+	case e.Customer == "" || e.SubscriptionID == "":
+		return metering.Invalid("entry.subscription_id", "and customer must be set")
+	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
+		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
+	case !currencyPattern.MatchString(e.Currency):
+		return metering.Invalid("entry.currency", "must be a code of ISO 4217")
+	case e.Description == "" || len(e.Description) > maxDescriptionBytes:
+		return metering.Invalid("entry.description", "must have 1 to %d bytes", maxDescriptionBytes)
+	case !e.Period.Start.Before(e.Period.End):
+		return metering.Invalid("entry.period", "must end after it begins")
+	case e.Value.IsZero():
+		return metering.Invalid("entry.value", "must not be 0: there is nothing to charge")
+	}
+	if _, err := strconv.ParseInt(e.Value.String(), 10, 64); err != nil {
+		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's invoice items take amounts of at most 2^63-1")
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
 			b.fake.Behave(f.behaviour)
 			ctx, cancel := context.WithCancel(t.Context())
 			if f.behaviour.Mode == stripetest.Hang {
-				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+				ctx, cancel = b.untilTaken(t.Context())
 			}
 			answer, err := b.client.Send(ctx, key, entry(mechanism, 1, whole(5)))
 			cancel()

@@ -33,6 +33,7 @@ const (
 type Client struct {
 	backend stripego.Backend
 	meters  *lru.Cache[meterKey, meter]
+	trusted bool // with live keys
 }
 
 // New returns a client of the API at baseURL; "" is Stripe's own. The caller's
@@ -61,7 +62,7 @@ func New(baseURL string) *Client {
 		config.URL = new(baseURL)
 	}
 	meters, _ := lru.New[meterKey, meter](keptMeters) // fails only for a size below 1
-	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters}
+	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters, trusted(baseURL)}
 }
 
 // exchange is what stripe-go loses of an answer whose body is not Stripe's JSON.

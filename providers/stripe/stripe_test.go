@@ -1,6 +1,7 @@
 package stripe_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -57,6 +58,19 @@ func start(t require.TestingT, version string) (b bundle, stop func()) {
 	server := httptest.NewServer(fake)
 	server.Config.SetKeepAlivesEnabled(false) // or net/http hides an answer that was lost
 	return bundle{fake, server.URL, stripe.New(server.URL)}, server.Close
+}
+
+// untilTaken ends when the fake has done all that it will do with the next call.
+func (b bundle) untilTaken(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	before := len(b.fake.State().Requests)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil && len(b.fake.State().Requests) == before {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return ctx, cancel
 }
 
 func seed(account, key, customer string) *stripetest.Seed {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -112,13 +111,9 @@ func (c *Client) Deliver(ctx context.Context, url, secret, id string, now time.T
 	return judge(response, now)
 }
 
-// unanswered judges a call that brought no answer. The cause is kept for the
-// log without the URL, which net/http puts in front.
+// unanswered judges a call that brought no answer.
 func unanswered(err error) error {
-	var call *url.Error
-	if errors.As(err, &call) {
-		err = call.Err
-	}
+	err = providers.Nameless(err)
 	if providers.Forbidden(err) {
 		return metering.Errorf(metering.CodeProviderRefuse,
 			"the webhook's host resolves to an address that is not on the public internet; use a public one").Because(err)

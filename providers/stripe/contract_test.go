@@ -1,0 +1,430 @@
+package stripe_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// contract is what is expected of Stripe, by whoever answers at base.
+type contract struct {
+	*testing.T
+	client    *stripe.Client
+	base, key string
+	run       string        // tells this run's objects from others'
+	start     time.Time     // of the period that is billed
+	pause     time.Duration // between two questions
+	patience  time.Duration // for what Stripe does in the background
+
+	clock, customer, product string
+	items                    map[string]stripe.Item // by what they are for
+	period                   metering.Range
+}
+
+// TestStripeKeepsItsContract holds the fake to what this package relies on and,
+// with STRIPE_LIVE, Stripe itself: see make stripe-live.
+func TestStripeKeepsItsContract(t *testing.T) {
+	t.Parallel()
+	c := contractWith(t)
+	account, err := c.client.Validate(t.Context(), c.key)
+	require.NoError(t, err)
+	require.False(t, account.Livemode)
+	c.subscribe()
+	c.tellUsage()
+	c.beRefused()
+	c.charge()
+	c.advance(c.period.End.Add(2 * time.Hour))
+	c.checkLegacyInvoice()
+	c.checkMeteredInvoice()
+}
+
+func contractWith(t *testing.T) *contract {
+	t.Helper()
+	c := &contract{T: t, base: os.Getenv("STRIPE_API_BASE"), key: os.Getenv("STRIPE_SECRET_KEY"), run: uuid.NewString()[:8]}
+	now := time.Now()
+	if os.Getenv("STRIPE_LIVE") == "" {
+		c.key, c.base, now = key, fakeContract(t), noon
+		c.pause, c.patience = time.Millisecond, 10*time.Second
+	} else {
+		require.NoError(t, checkTestKey(c.key))
+		c.pause, c.patience = 2*time.Second, 15*time.Minute
+	}
+	c.client = stripe.New(c.base)
+	if c.base == "" {
+		c.base = "https://api.stripe.com"
+	}
+	t.Logf("asking %s", c.base)
+	// Stripe takes events of the last 35 days. It is not documented by which clock: these are in them by both.
+	c.start = now.Add(-25 * 24 * time.Hour).UTC().Truncate(time.Hour)
+	return c
+}
+
+// checkTestKey is asked before anything is sent: the contract makes customers and invoices.
+func checkTestKey(key string) error {
+	if !strings.HasPrefix(key, "sk_test_") && !strings.HasPrefix(key, "rk_test_") {
+		return errors.New("STRIPE_SECRET_KEY must be a test mode key, which begins with sk_test_ or rk_test_; nothing was sent")
+	}
+	return nil
+}
+
+func TestOnlyATestKeyMeetsStripe(t *testing.T) {
+	t.Parallel()
+	for key, ok := range map[string]bool{
+		"sk_test_1": true, "rk_test_1": true, "sk_live_1": false, "rk_live_1": false, "pk_test_1": false, "whsec_1": false, "x sk_test_1": false, "": false,
+	} {
+		require.Equal(t, ok, checkTestKey(key) == nil, key)
+	}
+}
+
+// fakeContract serves an empty account, and sees that it is left as empty.
+func fakeContract(t *testing.T) (base string) {
+	t.Helper()
+	validate, err := validator()
+	require.NoError(t, err)
+	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: func(r *http.Request) error {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		r.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), "formula%5D=last", "formula%5D=sum", 1))) // which came later
+		return validate(r)
+	}})
+	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}))
+	server := httptest.NewServer(fake)
+	t.Cleanup(func() {
+		defer server.Close()
+		require.Empty(t, fake.State().Accounts[0].Customers)
+		left := &contract{T: t, base: server.URL, key: key}
+		for _, path := range []string{"/v1/prices?active=true", "/v1/billing/meters?status=active", "/v1/subscriptions"} {
+			answer, err := left.call(http.MethodGet, path)
+			require.NoError(t, err)
+			require.Empty(t, answer["data"], path)
+		}
+	})
+	return server.URL
+}
+
+// call is one of those that make what the contract needs; form are names and values in turn.
+func (c *contract) call(method, path string, form ...string) (map[string]any, error) {
+	values := url.Values{}
+	for i := 0; i < len(form); i += 2 {
+		values.Set(form[i], form[i+1])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stripe.Timeout) // it also cleans up after a test that was cancelled
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(values.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.key)
+	request.Header.Set("Stripe-Version", "2023-10-16")
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var body map[string]any
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s %s: %d %v", method, path, response.StatusCode, body["error"])
+	}
+	return body, nil
+}
+
+// create makes an object, and has it removed in the end by another call.
+func (c *contract) create(path, removal string, form ...string) (id string) {
+	c.Helper()
+	made, err := c.call(http.MethodPost, path, form...)
+	require.NoError(c, err)
+	id = made["id"].(string)
+	c.Logf("made %s", id)
+	method, path, _ := strings.Cut(strings.ReplaceAll(removal, "{id}", id), " ")
+	path, parameter, _ := strings.Cut(path, "?")
+	c.Cleanup(func() {
+		var form []string
+		if name, value, ok := strings.Cut(parameter, "="); ok {
+			form = []string{name, value}
+		}
+		if _, err := c.call(method, path, form...); err != nil {
+			c.Errorf("remove %s: %v", id, err)
+			return
+		}
+		c.Logf("removed %s", id)
+	})
+	return id
+}
+
+func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
+
+// name is a thing's name in this run.
+func (c *contract) name(what string) string { return "odometer-" + what + "-" + c.run }
+
+// subscribe makes a customer with a price of each kind, ten minutes into a period.
+func (c *contract) subscribe() {
+	c.clock = c.create("/v1/test_helpers/test_clocks", "DELETE /v1/test_helpers/test_clocks/{id}", "frozen_time", unix(c.start), "name", c.name("contract"))
+	c.customer = c.create("/v1/customers", "DELETE /v1/customers/{id}", "test_clock", c.clock, "email", "contract@example.com")
+	c.product = c.create("/v1/products", "POST /v1/products/{id}?active=false", "name", c.name("contract"))
+	c.bill(c.price("storage", "2.5", ""))
+	c.bill(
+		c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "sum")),
+		c.price("minutes", "1", c.meter("minutes", "default_aggregation[formula]", "sum", "event_time_window", "hour",
+			"customer_mapping[type]", "by_id", "customer_mapping[event_payload_key]", "who", "value_settings[event_payload_key]", "amount")),
+		c.price("seats", "100", c.meter("seats", "default_aggregation[formula]", "last")),
+	)
+	c.advance(c.start.Add(10 * time.Minute))
+
+	items, err := c.client.Items(c.Context(), c.key, c.customer)
+	require.NoError(c, err)
+	require.Len(c, items, 4)
+	c.items = map[string]stripe.Item{}
+	for what, mechanism := range map[string]metering.Mechanism{
+		"storage": metering.UsageRecord, "calls": metering.MeterDelta, "minutes": metering.MeterWindow, "seats": metering.MeterLast,
+	} {
+		item, why := stripe.Match(items, c.name(what), nil)
+		require.Empty(c, why)
+		got, why := item.Mechanism()
+		require.Empty(c, why)
+		require.Equal(c, mechanism, got)
+		require.Equal(c, "USD", item.Currency)
+		require.Equal(c, c.start, item.PeriodStart)
+		c.items[what] = item
+	}
+	c.period = metering.Range{Start: c.start, End: c.items["calls"].PeriodEnd}
+}
+
+func (c *contract) meter(what string, form ...string) string {
+	return c.create("/v1/billing/meters", "POST /v1/billing/meters/{id}/deactivate", append(form, "display_name", what, "event_name", c.name(what))...)
+}
+
+func (c *contract) price(what, cents, meter string) string {
+	form := []string{
+		"product", c.product, "currency", "usd", "unit_amount_decimal", cents, "lookup_key", c.name(what),
+		"recurring[interval]", "month", "recurring[usage_type]", "metered",
+	}
+	if meter != "" {
+		form = append(form, "recurring[meter]", meter)
+	}
+	return c.create("/v1/prices", "POST /v1/prices/{id}?active=false", form...)
+}
+
+func (c *contract) bill(prices ...string) {
+	form := []string{"customer", c.customer, "collection_method", "send_invoice", "days_until_due", "30"}
+	for n, price := range prices {
+		form = append(form, fmt.Sprintf("items[%d][price]", n), price)
+	}
+	c.create("/v1/subscriptions", "DELETE /v1/subscriptions/{id}", form...)
+}
+
+// advance moves the test clock, and waits until Stripe has caught up with it.
+func (c *contract) advance(to time.Time) {
+	c.Helper()
+	_, err := c.call(http.MethodPost, "/v1/test_helpers/test_clocks/"+c.clock+"/advance", "frozen_time", unix(to))
+	require.NoError(c, err)
+	c.eventually(func() error {
+		answer, err := c.call(http.MethodGet, "/v1/test_helpers/test_clocks/"+c.clock)
+		if err == nil && answer["status"] != "ready" {
+			err = fmt.Errorf("the clock is %s", answer["status"])
+		}
+		return err
+	})
+	c.Logf("it is %s by the test clock", to.Format(time.RFC3339))
+}
+
+func (c *contract) eventually(check func() error) {
+	c.Helper()
+	dbtest.Eventually(c, c.patience, func() error {
+		<-time.After(c.pause) // Stripe's limit of calls is shared by all who use the account
+		return check()
+	})
+}
+
+func (c *contract) entry(what string, version int, value int64, at time.Time) stripe.Entry {
+	i := c.items[what]
+	mechanism, _ := i.Mechanism()
+	id := fmt.Sprintf("%s-%d", c.name(what), version)
+	return stripe.Entry{
+		Mechanism: mechanism, ItemID: i.ItemID, EventName: i.MeterEventName, CustomerKey: i.CustomerKey, ValueKey: i.ValueKey,
+		Customer: c.customer, Value: whole(value), Timestamp: at, Identifier: id, IdempotencyKey: "key-" + id,
+	}
+}
+
+// send sends an entry until Stripe has decided, which is at once but for outages.
+func (c *contract) send(e stripe.Entry) (answer stripe.Answer, err error) {
+	c.eventually(func() error {
+		answer, err = c.client.Send(c.Context(), c.key, e)
+		if metering.CodeOf(err) == metering.CodeProviderDown {
+			return err
+		}
+		return nil
+	})
+	return answer, err
+}
+
+// tellUsage tells each kind of total twice, repeats what it told, and reads what Stripe counted.
+func (c *contract) tellUsage() {
+	now := c.start.Add(3 * time.Minute)
+	for what, values := range map[string][2]int64{"storage": {40, 26}, "calls": {40, -15}, "minutes": {40, 7}, "seats": {40, 9}} {
+		var last time.Time
+		var e stripe.Entry
+		for version, value := range values {
+			mechanism, _ := c.items[what].Mechanism()
+			last = stripe.Timestamp(mechanism, now, last, c.period)
+			e = c.entry(what, version, value, last)
+			answer, err := c.send(e)
+			require.NoError(c, err, what)
+			require.Equal(c, http.StatusOK, answer.Status)
+			require.NotEmpty(c, answer.RequestID)
+		}
+		again, err := c.send(e)
+		require.NoError(c, err, what)
+		require.True(c, again.Replayed, "the same key: the saved answer")
+		e.IdempotencyKey += "-another"
+		other, err := c.send(e)
+		require.NoError(c, err, what)
+		require.Equal(c, e.Mechanism != metering.UsageRecord, other.Duplicate, "the identifier of %s: taken before", what)
+		c.Logf("told of %s", what)
+	}
+	for what, want := range map[string]string{"storage": "26", "calls": "25", "minutes": "7", "seats": "9"} {
+		c.eventually(func() error { return c.counted(what, want) })
+		c.Logf("Stripe has counted %s of %s", want, what)
+	}
+}
+
+func (c *contract) counted(what, want string) error {
+	i := c.items[what]
+	var got metering.Decimal
+	var err error
+	if i.MeterID == "" {
+		got, err = c.client.RecordSummary(c.Context(), c.key, i.ItemID, stripe.RecordTime(c.start))
+	} else {
+		got, err = c.client.Summary(c.Context(), c.key, i.MeterID, c.customer, c.period.Start, c.period.End)
+	}
+	if err == nil && got.String() != want {
+		err = fmt.Errorf("Stripe has counted %s of %s, not %s", got, what, want)
+	}
+	return err
+}
+
+// beRefused sends what Stripe must not take.
+func (c *contract) beRefused() {
+	_, err := c.client.Validate(c.Context(), "sk_test_"+strings.Repeat("0", 24))
+	require.ErrorContains(c, err, "does not accept the API key")
+
+	former := c.entry("storage", 9, 1, c.start)
+	_, err = c.send(former)
+	require.ErrorIs(c, err, stripe.ErrOutsidePeriod)
+
+	wrong := c.entry("storage", 10, 1, c.start.Add(time.Second))
+	wrong.ItemID = c.items["calls"].ItemID
+	_, err = c.send(wrong)
+	require.ErrorIs(c, err, stripe.ErrNotLegacy)
+
+	old := c.entry("calls", 11, 1, c.start.Add(-36*24*time.Hour))
+	_, err = c.send(old)
+	require.Equal(c, metering.CodeProviderRefuse, metering.CodeOf(err), "more than 35 days ago by both clocks")
+
+	euros := c.late(12, 1)
+	euros.Currency = "EUR"
+	_, err = c.send(euros)
+	require.ErrorContains(c, err, "bills the customer in another currency")
+	c.Log("Stripe refused what it must not take")
+}
+
+func (c *contract) late(version int, cents int64) stripe.Entry {
+	id := fmt.Sprintf("%s-%d", c.name("late"), version)
+	return stripe.Entry{
+		Mechanism: metering.InvoiceItem, Customer: c.customer, SubscriptionID: c.items["calls"].SubscriptionID, Currency: "USD", Value: whole(cents),
+		Description: "Usage reported late", Period: metering.Range{Start: c.start.AddDate(0, -1, 0), End: c.start},
+		Identifier: id, IdempotencyKey: "key-" + id,
+	}
+}
+
+// charge puts two amounts on the next invoice, and finds them.
+func (c *contract) charge() {
+	for version, cents := range []int64{250, -30} {
+		e := c.late(version, cents)
+		_, err := c.send(e)
+		require.NoError(c, err)
+		again, err := c.send(e)
+		require.NoError(c, err)
+		require.True(c, again.Replayed)
+		require.True(c, c.isBilled(e.Identifier))
+	}
+	require.False(c, c.isBilled(c.late(12, 1).Identifier), "it was refused")
+	c.Log("put two amounts on the next invoice, and found them")
+}
+
+func (c *contract) isBilled(identifier string) bool {
+	found, err := c.client.InvoiceItem(c.Context(), c.key, c.customer, identifier, c.start)
+	require.NoError(c, err)
+	return found
+}
+
+// final is the invoice of the period for what an item's subscription bills.
+func (c *contract) final(what string) (final stripe.Invoice, lines map[string]stripe.InvoiceLine) {
+	c.eventually(func() error {
+		made, err := c.call(http.MethodGet, "/v1/invoices?limit=100&subscription="+c.items[what].SubscriptionID)
+		if err != nil {
+			return err
+		}
+		for _, object := range made["data"].([]any) {
+			if in := object.(map[string]any); in["billing_reason"] == "subscription_cycle" {
+				final, err = c.client.Invoice(c.Context(), c.key, in["id"].(string))
+			}
+		}
+		if err == nil && final.FinalizedAt.IsZero() {
+			err = fmt.Errorf("the invoice of %s is not final", what)
+		}
+		return err
+	})
+	billed := metering.Range{Start: final.PeriodStart, End: final.PeriodEnd}
+	require.Equal(c, c.period, billed)
+	require.Equal(c, c.customer, final.CustomerID)
+	require.Equal(c, c.items[what].SubscriptionID, final.SubscriptionID)
+	require.Equal(c, "USD", final.Currency)
+	lines = map[string]stripe.InvoiceLine{}
+	for _, line := range final.Lines {
+		lines[line.ItemID+line.Identifier] = line
+		require.False(c, line.Proration)
+	}
+	c.Logf("%s: %s %s for %s", final.ID, final.Total, final.Currency, what)
+	return final, lines
+}
+
+func (c *contract) checkLegacyInvoice() {
+	final, lines := c.final("storage")
+	requireDecimal(c, "0.65", final.Total, "26 × 2.5 cents")
+	requireDecimal(c, "26", lines[c.items["storage"].ItemID].Quantity)
+}
+
+func (c *contract) checkMeteredInvoice() {
+	final, lines := c.final("calls")
+	requireDecimal(c, "12.02", final.Total, "25 × 3 + 7 × 1 + 9 × 100 + 250 - 30 cents")
+	for what, want := range map[string][2]string{"calls": {"25", "0.75"}, "minutes": {"7", "0.07"}, "seats": {"9", "9"}} {
+		line := lines[c.items[what].ItemID]
+		requireDecimal(c, want[0], line.Quantity, what)
+		requireDecimal(c, want[1], line.Amount, what)
+	}
+	for version, want := range []string{"2.5", "-0.3"} {
+		requireDecimal(c, want, lines[c.late(version, 0).Identifier].Amount)
+		require.True(c, c.isBilled(c.late(version, 0).Identifier), "on an invoice too")
+	}
+}

@@ -1,0 +1,33 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// entryKey is the metadata of an invoice item that says which entry made it.
+const entryKey = "odometer_entry"
+
+// clocks is how far ours may be ahead of Stripe's.
+const clocks = time.Hour
+
+// InvoiceItem says whether the customer has an invoice item with an entry's
+// identifier, pending or invoiced, that was made since the entry was first
+// sent, by our clock. Stripe lists at once what it took, so what is not found
+// when no call is under way was not taken.
+func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier string, since time.Time) (found bool, err error) {
+	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
+	if err != nil {
+		return false, fmt.Errorf("list invoice items: %w", err)
+	}
+	return slices.ContainsFunc(items, func(i invoiceItem) bool { return i.Metadata[entryKey] == identifier }), nil
+}
+
+type invoiceItem struct {
+	ID       string            `json:"id"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+func (i invoiceItem) id() string { return i.ID }

@@ -5,19 +5,21 @@ import "time"
 // Mechanism is how usage is told to a billing provider.
 type Mechanism string
 
-// What is told again with the same content changes nothing under any of them;
-// what is told with another value replaces the former under all but MeterDelta.
+// Under those that Overwrites names, what is told with another value takes the
+// place of the former; under the others it is added.
 const (
 	InSnapshot  Mechanism = "snapshot"
+	Adjusted    Mechanism = "adjustment"   // what late usage adds to a closed period, in money
 	UsageRecord Mechanism = "usage_record" // the period's total, at one timestamp of the period
 	MeterWindow Mechanism = "meter_window" // a window's total, in that window
 	MeterDelta  Mechanism = "meter_delta"  // what came since the last entry
 	MeterLast   Mechanism = "meter_last"   // the period's total, later than the last entry
+	InvoiceItem Mechanism = "invoice_item" // money on the next invoice, for usage of a period that is invoiced
 )
 
 // Overwrites says whether an entry replaces what was told before it, so that
 // it may be told under a new idempotency key.
-func (m Mechanism) Overwrites() bool { return m != MeterDelta }
+func (m Mechanism) Overwrites() bool { return m != MeterDelta && m != InvoiceItem }
 
 // WholeUnits is the quantity of a cumulative total where providers take whole
 // units only, half to even.
@@ -45,7 +47,7 @@ type Item struct {
 	MeterID     MeterID     `json:"meter_id"`
 	Skipped     string      `json:"skipped,omitempty"` // why it goes nowhere; then the rest is empty
 	Mechanism   Mechanism   `json:"mechanism,omitempty"`
-	Target      string      `json:"target,omitempty"` // what adds the usage up: the provider's item, or its meter
+	Target      string      `json:"target,omitempty"` // what adds it up: the provider's item, or its meter
 	ItemID      string      `json:"item_id,omitempty"`
 	Window      Granularity `json:"window,omitempty"` // of UTC; of MeterWindow only
 	EventName   string      `json:"event_name,omitempty"`
@@ -62,8 +64,13 @@ type Call struct {
 	CustomerKey string    `json:"customer_key,omitempty"`
 	ValueKey    string    `json:"value_key,omitempty"`
 	Customer    string    `json:"customer"` // at the provider
-	Quantity    Decimal   `json:"quantity"`
+	Quantity    Decimal   `json:"quantity"` // units; of an InvoiceItem money
 	Timestamp   time.Time `json:"timestamp"`
+
+	// Of an InvoiceItem, whose Target is the subscription.
+	Currency    string `json:"currency,omitempty"`
+	Description string `json:"description,omitempty"` // the customer reads it on the invoice
+	Period      *Range `json:"period,omitempty"`      // what it is charged for
 }
 
 // Link is what a customer is at a provider.

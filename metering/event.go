@@ -44,6 +44,7 @@ type Event struct {
 	Value          Decimal
 	Properties     json.RawMessage // a JSON object, or nil
 	IdempotencyKey string          // "" when none was sent
+	Dated          bool            // sent with a timestamp
 	Hash           [32]byte        // of the event as it was sent; zero without a key
 }
 
@@ -83,7 +84,7 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 		if rejection != nil {
 			return Event{}, rejection
 		}
-		event.At = at
+		event.At, event.Dated = at, true
 	}
 	if given(s.Value) {
 		value, err := ParseDecimal(string(s.Value))

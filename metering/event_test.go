@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		require.NotZero(t, event.Hash)
 		event.Hash = [32]byte{}
 		require.Equal(t, metering.Event{
-			EventType: "call", ExternalID: "acme", Value: metering.MustDecimal("-0.5"), IdempotencyKey: "k",
+			EventType: "call", ExternalID: "acme", Value: metering.MustDecimal("-0.5"), IdempotencyKey: "k", Dated: true,
 			At:         time.Date(2026, 11, 20, 12, 0, 0, 123_456_000, time.UTC),
 			Properties: json.RawMessage(`{"b": [1, {"c": null}], "a": 1e2}`),
 		}, event)

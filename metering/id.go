@@ -20,6 +20,7 @@ type (
 	HMACSecretID    int64
 	AuditID         int64
 	MemberID        int64
+	ProductID       int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -30,6 +31,7 @@ func (id CustomerID) String() string { return "cus_" + strconv.FormatInt(int64(i
 func (id MeterID) String() string    { return "mtr_" + strconv.FormatInt(int64(id), 10) }
 func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(id), 10) }
 func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
+func (id ProductID) String() string  { return "prd_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
 
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }

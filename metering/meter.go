@@ -42,16 +42,30 @@ var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
 // Validate checks what a client may choose.
 func (m Meter) Validate() error {
-	if len(m.Slug) > maxSlugBytes || !slugPattern.MatchString(m.Slug) {
-		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
+	if err := validSlug(m.Slug); err != nil {
+		return err
 	}
 	if err := validText("body.event_type", m.EventType); err != nil {
 		return err
 	}
-	if len(m.Name) > maxTextBytes || !utf8.ValidString(m.Name) || strings.ContainsRune(m.Name, 0) {
-		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
+	if err := validName(m.Name); err != nil {
+		return err
 	}
 	return m.Generation.Validate()
+}
+
+func validSlug(slug string) error {
+	if len(slug) > maxSlugBytes || !slugPattern.MatchString(slug) {
+		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
+	}
+	return nil
+}
+
+func validName(name string) error {
+	if len(name) > maxTextBytes || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
+	}
+	return nil
 }
 
 // GenerationStatus is where a generation stands in its life.
@@ -75,6 +89,7 @@ type Generation struct {
 	Zone          string   // IANA name; its local hours and months are the buckets
 	Epoch         int64    // events with a lower epoch are the backfill's to count
 	Status        GenerationStatus
+	CountedFrom   *time.Time // where its past begins; nil: with the first event
 }
 
 // Validate checks what a client may choose.

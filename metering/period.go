@@ -64,6 +64,17 @@ func FollowSubscription(start, now time.Time, current Range, zone *time.Location
 	return links
 }
 
+// AfterSubscription is the period that now lies in, of a customer whose
+// subscription's last known period ended at end: a month, until the provider
+// says otherwise.
+func AfterSubscription(end, now time.Time) Range {
+	months := 1
+	for !end.AddDate(0, months, 0).After(now) {
+		months++
+	}
+	return Range{end.AddDate(0, months-1, 0), end.AddDate(0, months, 0)}
+}
+
 // Shorten returns where an open period ends, now that the customer's periods
 // are the calendar's, or, where it is not empty, those of a subscription whose
 // current one is given: at the next border, or, if no provider was told of the

@@ -98,3 +98,16 @@ func TestCompare(t *testing.T) {
 		})
 	}
 }
+
+func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for now, want := range map[time.Time]metering.Range{
+		end: {Start: end, End: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)},
+		time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC): {Start: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC), End: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)},
+	} {
+		got := metering.AfterSubscription(end, now)
+		require.Equal(t, want, got)
+		require.True(t, got.Contains(now))
+	}
+}

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Price is what one meter costs in one currency. A meter's first price holds
-// from the beginning; each later one from its EffectiveFrom.
+// Price is what one meter costs in one currency, by itself or in a product. The
+// first one holds from the beginning; each later one from its EffectiveFrom.
 type Price struct {
 	MeterID       MeterID
+	ProductID     ProductID // 0: the meter's own
 	Version       int
 	BasePrice     Decimal // per billing period, in Currency
 	IncludedUnits Decimal // covered by the base price
@@ -40,12 +41,20 @@ func (p Price) Charge(usage Decimal) Decimal {
 	return p.BasePrice.Add(over.Mul(p.OverageRate))
 }
 
-// PriceAt returns the price in force at t: the one with the last EffectiveFrom
-// that is not after t, and of two with the same the later version. ok is false
-// where there is none.
-func PriceAt(versions []Price, t time.Time) (in Price, ok bool) {
+// PriceAt returns the price in force at t for who has a product, or none (0):
+// the product's, else the meter's own.
+func PriceAt(versions []Price, product ProductID, t time.Time) (in Price, ok bool) {
+	if in, ok = priceOf(versions, product, t); !ok && product != 0 {
+		return priceOf(versions, 0, t)
+	}
+	return in, ok
+}
+
+// priceOf returns the price with the last EffectiveFrom that is not after t,
+// and of two with the same the later version.
+func priceOf(versions []Price, product ProductID, t time.Time) (in Price, ok bool) {
 	for _, p := range versions {
-		if p.EffectiveFrom.After(t) {
+		if p.ProductID != product || p.EffectiveFrom.After(t) {
 			continue
 		}
 		order := cmp.Or(p.EffectiveFrom.Compare(in.EffectiveFrom), cmp.Compare(p.Version, in.Version))

@@ -69,7 +69,7 @@ func TestPriceAt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for range 20 {
 				rand.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
-				price, ok := metering.PriceAt(versions, c.at)
+				price, ok := metering.PriceAt(versions, 0, c.at)
 				require.True(t, ok)
 				require.Equal(t, c.want, price.Version, "of %v", versions)
 			}
@@ -77,9 +77,9 @@ func TestPriceAt(t *testing.T) {
 	}
 
 	t.Run("BeforeTheFirstThereIsNone", func(t *testing.T) {
-		_, ok := metering.PriceAt([]metering.Price{{Version: 1, EffectiveFrom: day(4, 1)}}, day(3, 31))
+		_, ok := metering.PriceAt([]metering.Price{{Version: 1, EffectiveFrom: day(4, 1)}}, 0, day(3, 31))
 		require.False(t, ok)
-		_, ok = metering.PriceAt(nil, day(4, 1))
+		_, ok = metering.PriceAt(nil, 0, day(4, 1))
 		require.False(t, ok)
 	})
 }

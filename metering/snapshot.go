@@ -15,7 +15,7 @@ type Snapshot struct {
 	CustomerExternalID string         `json:"customer_external_id"`
 	Period             SnapshotPeriod `json:"period"`
 	Sequence           int64          `json:"sequence"` // one series of numbers per customer
-	Currency           string         `json:"currency"`
+	Currency           string         `json:"currency"` // the lines' where they have one in common, else the tenant's
 	Meters             []SnapshotLine `json:"meters"`
 	Adjustments        []Adjustment   `json:"adjustments"`
 }
@@ -33,6 +33,7 @@ type SnapshotLine struct {
 	Usage     Decimal `json:"usage"`
 	UnitPrice Decimal `json:"unit_price"`
 	Amount    Decimal `json:"amount"` // rounded to the currency's minor unit
+	Currency  string  `json:"currency"`
 }
 
 // Adjustment is what usage that arrived late adds to a closed period. Like the

@@ -50,7 +50,7 @@ type SyncEntry struct {
 	Period    Range
 	Usage     Decimal // of the whole period so far
 	UnitPrice Decimal
-	Amount    Decimal // charged for Usage, rounded to the currency's minor unit
+	Amount    Decimal // charged for Usage, or what it adjusts that by, rounded to the currency's minor unit
 	Currency  string
 	Status    string
 	Sequence  int64 // of the snapshot that carried it; 0 where none did

@@ -1,0 +1,56 @@
+package metering
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Retention is how long events are kept. Totals are kept for ever. Zero: so
+// are events.
+type Retention time.Duration
+
+const (
+	// MinRetention is longer than a month, its grace and an export's default window.
+	MinRetention = 35 * 24 * time.Hour
+
+	// retentionMargin is what an event that has been judged may take, on a
+	// clock that is behind, until it is stored.
+	retentionMargin = time.Hour
+)
+
+// ParseRetention reads whole days such as 400d, or a duration such as 9600h.
+func ParseRetention(text string) (Retention, error) {
+	length, err := time.ParseDuration(text)
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		var days uint64
+		days, err = strconv.ParseUint(number, 10, 15)
+		length = time.Duration(days) * 24 * time.Hour
+	}
+	if err != nil {
+		return 0, errors.New("must be a duration such as 400d or 9600h")
+	}
+	if length < MinRetention {
+		return 0, errors.New("must be 35d or longer")
+	}
+	return Retention(length), nil
+}
+
+// Cutoff is the instant before which events need not be kept.
+func (r Retention) Cutoff(now time.Time) time.Time { return now.Add(-time.Duration(r)) }
+
+// Judge rejects an event with a key that is about to be forgotten: a repeat of
+// it could not be told from a new event.
+func (r Retention) Judge(e Event, now time.Time) *Rejection {
+	if r == 0 || e.IdempotencyKey == "" || !e.At.Before(r.Cutoff(now).Add(retentionMargin)) {
+		return nil
+	}
+	hours := (time.Duration(r) - retentionMargin) / time.Hour
+	return reject("timestamp_too_old", "timestamp", "must not be more than %d hours back where there is an idempotency_key", hours)
+}
+
+// Forgotten rejects an event whose idempotency_key is not known any more.
+func Forgotten() *Rejection {
+	return reject("timestamp_too_old", "timestamp", "lies further back than an idempotency_key is known for")
+}

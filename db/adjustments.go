@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -8,16 +9,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// adjustments works out what late usage adds to the closed periods. carrier is
-// the oldest open period, whose snapshots say so; what earlier carriers have
+// adjustments works out what late usage adds to the closed periods, and what
+// the provider could not be told of them before its invoice was final. The
+// carrier's window is the oldest open period; what earlier carriers have
 // said already is not said again. carried is what the carrier has said so far:
 // it is repeated even if it comes to nothing now.
-func (b *bill) adjustments(chain []metering.Period, carrier metering.Period, carried []line) ([]line, error) {
-	if b.payer.late != metering.AdjustLate || !b.isCarrier(chain, carrier) {
+func (b *bill) adjustments(chain []metering.Period, carrier place, carried []line) ([]line, error) {
+	open, _ := oldestOpen(chain)
+	if b.payer.late != metering.AdjustLate || open.Range != carrier.window {
 		return nil, nil
 	}
 	var lines []line
-	closed, err := b.closedWithLateUsage(chain)
+	closed, err := b.closedToAdjust(chain)
 	if err != nil {
 		return nil, err
 	}
@@ -31,18 +34,19 @@ func (b *bill) adjustments(chain []metering.Period, carrier metering.Period, car
 	return lines, nil
 }
 
-func (b *bill) isCarrier(chain []metering.Period, period metering.Period) bool {
+// oldestOpen is the chain's first period that is not frozen, if there is one.
+func oldestOpen(chain []metering.Period) (p metering.Period, found bool) {
 	for _, p := range chain {
 		if p.FrozenAt == nil {
-			return p.ID == period.ID
+			return p, true
 		}
 	}
-	return false
+	return metering.Period{}, false
 }
 
-// closedWithLateUsage are the frozen periods that a month with late usage
-// touches, oldest first.
-func (b *bill) closedWithLateUsage(chain []metering.Period) ([]metering.Period, error) {
+// closedToAdjust are the frozen periods that a month with late usage touches,
+// or that have usage which the provider was not told of, oldest first.
+func (b *bill) closedToAdjust(chain []metering.Period) ([]metering.Period, error) {
 	rows, err := b.tx.Query(b.ctx, `
 		select distinct u.month
 		from usage_monthly u
@@ -57,16 +61,37 @@ func (b *bill) closedWithLateUsage(chain []metering.Period) ([]metering.Period, 
 	if err != nil {
 		return nil, err
 	}
+	untold, err := b.untold()
+	if err != nil {
+		return nil, err
+	}
 	var closed []metering.Period
 	for _, period := range chain {
 		touched := slices.ContainsFunc(months, func(month metering.Range) bool {
 			return month.Start.Before(period.End) && month.End.After(period.Start)
 		})
-		if period.FrozenAt != nil && touched {
+		if period.FrozenAt != nil && (touched || slices.Contains(untold, period.ID)) {
 			closed = append(closed, period)
 		}
 	}
 	return closed, nil
+}
+
+// untold are the frozen periods of which the provider was told another number
+// of units than they have, and those whose late usage is settled.
+func (b *bill) untold() ([]metering.PeriodID, error) {
+	rows, err := b.tx.Query(b.ctx, `
+		select distinct p.id
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
+		where p.tenant_id = $1
+		  and p.customer_id = $2
+		  and t.billed
+		  and (abs(t.usage - t.told) >= 0.5 or t.late_count > 0)`, b.tenant, b.payer.id)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[metering.PeriodID])
 }
 
 // scanMonth reads the start of a month as a range that no month outlasts.
@@ -76,16 +101,8 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	return r, err
 }
 
-func (b *bill) adjust(closed, carrier metering.Period, carried []line) ([]line, error) {
-	frozen, err := periodTotals(b.ctx, b.tx, b.tenant, closed.ID)
-	if err != nil {
-		return nil, err
-	}
-	meters, err := collectMeters(b.ctx, b.tx, `order by m.id`, b.tenant)
-	if err != nil {
-		return nil, err
-	}
-	late, err := totalsOf(b.ctx, b.tx, b.tenant, b.payer.id, meters, closed.Range, lateOnly)
+func (b *bill) adjust(closed metering.Period, carrier place, carried []line) ([]line, error) {
+	late, frozen, err := b.lateUsage(closed)
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +124,40 @@ func (b *bill) adjust(closed, carrier metering.Period, carried []line) ([]line, 
 	return lines, nil
 }
 
+// lateUsage is what came for the closed period after it was frozen, up to when
+// its events went, and what it was frozen at.
+func (b *bill) lateUsage(closed metering.Period) (late []MeterTotal, frozen map[metering.MeterID]periodTotal, err error) {
+	if frozen, err = periodTotals(b.ctx, b.tx, b.tenant, closed.ID); err != nil {
+		return nil, nil, err
+	}
+	meters, err := collectMeters(b.ctx, b.tx, `order by m.id`, b.tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	if late, err = totalsOf(b.ctx, b.tx, b.tenant, b.payer.id, meters, closed.Range, lateOnly); err != nil {
+		return nil, nil, err
+	}
+	for i := range late {
+		if then := frozen[late[i].Meter.ID]; then.lateCount != nil {
+			late[i].Usage, late[i].Count = *then.lateUsage, *then.lateCount
+		}
+	}
+	return late, frozen, nil
+}
+
 // adjustment is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
 func (b *bill) adjustment(closed metering.Period, late MeterTotal, then periodTotal, other billed) line {
 	price := priceVersion(b.prices[late.Meter.ID], then.priceVersion)
 	usage := then.usage.Add(late.Usage)
-	charge := metering.RoundMoney(price.Charge(usage), then.currency)
+	billable := usage
+	if then.whole {
+		billable = metering.WholeUnits(usage)
+	}
+	charge := metering.RoundMoney(price.Charge(billable), then.currency)
 	return line{
-		closed: closed, meter: late.Meter.ID, slug: late.Meter.Slug, cumulative: usage, events: then.events + late.Count,
-		value: late.Usage.Sub(other.value), priceVersion: then.priceVersion, unitPrice: price.OverageRate, charge: charge,
+		closed: closed, meter: late.Meter.ID, slug: late.Meter.Slug, name: cmp.Or(late.Meter.Name, late.Meter.Slug), cumulative: usage, events: then.events + late.Count,
+		value: billable.Sub(then.told).Sub(other.value), priceVersion: then.priceVersion, unitPrice: price.OverageRate, charge: charge,
 		amount: charge.Sub(then.charge).Sub(other.amountIn(then.currency)), currency: then.currency,
 	}
 }
@@ -129,9 +171,10 @@ func priceVersion(versions []metering.Price, version int) metering.Price {
 	return metering.Price{}
 }
 
-// adjustedElsewhere is what other carriers, and other accounts, have
-// acknowledged of the closed period's adjustments.
-func (b *bill) adjustedElsewhere(closed, carrier metering.Period) (map[metering.MeterID]billed, error) {
-	return b.acknowledged(closed, `r.mechanism = 'adjustment' and (r.provider_account <> @account or r.window_start <> @start)`,
-		pgx.NamedArgs{"start": carrier.Start})
+// adjustedElsewhere is what other carriers have acknowledged of the closed
+// period's adjustments.
+func (b *bill) adjustedElsewhere(closed metering.Period, carrier place) (map[metering.MeterID]billed, error) {
+	return b.acknowledged(closed, adjusts+`
+		  and (r.provider_account, r.provider_customer, r.item, r.mechanism, r.window_start) <> (@account, @at_provider, @item, @mechanism, @start)`,
+		pgx.NamedArgs{"at_provider": carrier.customer, "item": carrier.item, "mechanism": carrier.mechanism, "start": carrier.window.Start})
 }

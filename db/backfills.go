@@ -32,15 +32,18 @@ func (s Backfills) Filling(ctx context.Context) ([]FillingGeneration, error) {
 	return filling, coded(err)
 }
 
-// Days returns the UTC days that may hold events and are not counted yet,
-// oldest first. Every event of the past is committed by the time a generation
+// Days returns the UTC days that may hold events of the generation's past and
+// are not counted yet, oldest first. Every event of the past is committed by the time a generation
 // can be seen, so no day is ever added.
 func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct held.day
-		from timescaledb_information.chunks c,
+		from meter_generations g,
+		  timescaledb_information.chunks c,
 		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
-		where c.hypertable_schema = current_schema and c.hypertable_name = 'events'
+		where g.tenant_id = $1 and g.id = $2
+		  and c.hypertable_schema = current_schema and c.hypertable_name = 'events'
+		  and held.day >= coalesce(g.counted_from, '-infinity')
 		  and not exists (select from backfill_days b
 		    where b.tenant_id = $1 and b.generation_id = $2 and b.day = (held.day at time zone 'UTC')::date)
 		order by held.day`, tenant, generation)
@@ -54,34 +57,103 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generatio
 	return days, coded(err)
 }
 
-// CountDay adds a day's events to the generation's rollups and returns their
-// number. The day's mark is inserted before, in the same transaction, so that
-// counting a day twice adds nothing, whoever does it and whenever.
+// countedAtOnce is how many events of a day one transaction counts. Ingest
+// waits for the rows that it raises; busier days are counted by the hour.
+const countedAtOnce = 100_000
+
+// CountDay adds a day's events to the generation's rollups and returns how many
+// it has added: counting a day twice adds nothing, whoever does it and whenever.
 func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day time.Time) (counted int64, err error) {
-	day = day.UTC()
+	start := day.UTC().Truncate(24 * time.Hour)
+	whole := metering.Range{Start: start, End: start.AddDate(0, 0, 1)}
+	width, err := s.width(ctx, tenant, generation, whole)
+	if err != nil {
+		return 0, coded(err)
+	}
+	for from := whole.Start; from.Before(whole.End); from = from.Add(width) {
+		n, err := s.countHours(ctx, tenant, generation, metering.Range{Start: from, End: from.Add(width)})
+		if err != nil {
+			return counted, err
+		}
+		counted += n
+	}
+	_, err = s.pool.Exec(ctx, `
+		insert into backfill_days (tenant_id, generation_id, day, events)
+		select $1, $2, $3::timestamptz at time zone 'UTC', sum(events)
+		from backfill_hours
+		where tenant_id = $1
+		  and generation_id = $2
+		  and hour >= $3
+		  and hour < $4
+		on conflict do nothing`, tenant, generation, whole.Start, whole.End)
+	return counted, coded(err)
+}
+
+// width is how much of a day one transaction counts.
+func (s Backfills) width(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day metering.Range) (time.Duration, error) {
+	g, err := generationByID(ctx, s.pool, tenant, generation)
+	if err != nil {
+		return 0, err
+	}
+	var busy bool
+	err = s.pool.QueryRow(ctx, `
+		select count(*) > $6
+		from (
+		  select
+		  from events
+		  where tenant_id = $1
+		    and ts >= $2
+		    and ts < $3
+		    and event_type = $4
+		    and epoch < $5
+		  limit $6 + 1) found`, tenant, day.Start, day.End, g.EventType, g.Epoch, countedAtOnce).Scan(&busy)
+	if busy {
+		return time.Hour, err
+	}
+	return 24 * time.Hour, err
+}
+
+// countHours counts those of the hours that nobody has counted. Their marks are
+// inserted before, in the same transaction.
+func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, hours metering.Range) (counted int64, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		g, err := generationByID(ctx, tx, tenant, generation)
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `
-			insert into backfill_days (tenant_id, generation_id, day) values ($1, $2, $3) on conflict do nothing`,
-			tenant, generation, day)
-		if err != nil || tag.RowsAffected() == 0 || g.Status != metering.Filling {
+		rows, err := tx.Query(ctx, `
+			insert into backfill_hours (tenant_id, generation_id, hour)
+			select $1, $2, generate_series($3::timestamptz, $4::timestamptz - interval '1 hour', interval '1 hour')
+			on conflict do nothing
+			returning hour`, tenant, generation, hours.Start, hours.End)
+		if err != nil {
+			return err
+		}
+		ours := make(map[time.Time]int64) // events by hour
+		var hour time.Time
+		_, err = pgx.ForEachRow(rows, []any{&hour}, func() error { ours[hour.UTC()] = 0; return nil })
+		if err != nil || len(ours) == 0 || g.Status != metering.Filling {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 			return err
 		}
-		if counted, err = countPast(ctx, tx, tenant, g, day); err != nil {
+		if err := countPast(ctx, tx, tenant, g, hours, ours); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `
-			update backfill_days set events = $4 where tenant_id = $1 and generation_id = $2 and day = $3`,
-			tenant, generation, day, counted)
-		return err
+		var batch pgx.Batch
+		for hour, n := range ours {
+			if n > 0 {
+				batch.Queue(`update backfill_hours set events = $4 where tenant_id = $1 and generation_id = $2 and hour = $3`, tenant, generation, hour, n)
+			}
+			counted += n
+		}
+		return tx.SendBatch(ctx, &batch).Close()
 	})
-	return counted, err
+	if err != nil {
+		return 0, err
+	}
+	return counted, nil
 }
 
 func generationByID(ctx context.Context, q querier, tenant metering.TenantID, id metering.GenerationID) (g metering.Generation, err error) {
@@ -90,21 +162,28 @@ func generationByID(ctx context.Context, q querier, tenant metering.TenantID, id
 	return g, err
 }
 
-// countPast streams the day's events, so that a day of millions fits in memory.
-func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, day time.Time) (int64, error) {
+// countPast streams the events of ours, which are some of the hours, so that
+// millions fit in memory, and notes how many there are.
+func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, hours metering.Range, ours map[time.Time]int64) error {
 	sums := newRollups()
-	counted, err := eachPastEvent(ctx, tx, tenant, g, day, func(e *metering.Event, late bool) error {
+	err := eachPastEvent(ctx, tx, tenant, g, hours, func(e *metering.Event, late bool) error {
+		hour := e.At.UTC().Truncate(time.Hour)
+		n, ok := ours[hour]
+		if !ok {
+			return nil
+		}
+		ours[hour] = n + 1
 		return sums.add(g, e, late)
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	registered, err := register(ctx, tx, tenant, sums.groups)
 	if err != nil {
-		return 0, fmt.Errorf("register groups: %w", err)
+		return fmt.Errorf("register groups: %w", err)
 	}
 	sums.foldOthers(func(name groupName) bool { return registered[name] })
-	return counted, sums.write(ctx, tx, tenant)
+	return sums.write(ctx, tx, tenant)
 }
 
 // isLate says of an event e whether its billing period was already frozen at
@@ -113,25 +192,24 @@ const isLate = `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
 	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)`
 
-// eachPastEvent reads the day's events that are the backfill's to count.
-func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, day time.Time, fn func(*metering.Event, bool) error) (n int64, err error) {
+// eachPastEvent reads the events of the range that are the backfill's to count.
+func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, r metering.Range, fn func(*metering.Event, bool) error) error {
 	rows, err := tx.Query(ctx, `
 		select e.customer_id, e.ts, e.value, e.properties, `+isLate+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
-		tenant, day, day.AddDate(0, 0, 1), g.EventType, g.Epoch)
+		tenant, r.Start, r.End, g.EventType, g.Epoch)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var e metering.Event
 	var properties []byte
 	var late bool
 	_, err = pgx.ForEachRow(rows, []any{&e.CustomerID, &e.At, &e.Value, &properties, &late}, func() error {
-		n++
 		e.Properties = properties
 		return fn(&e, late)
 	})
-	return n, err
+	return err
 }
 
 // Complete makes reads and billing switch to the generation, in one

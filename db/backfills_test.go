@@ -1,11 +1,15 @@
 package db_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -106,4 +110,67 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		require.NoError(t, backfill(t.Context(), store, tenant, second.ID))
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
+}
+
+// A busy day is counted by the hour: what is done is done, and ingest goes on
+// in the other hours while one of them waits.
+func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	k := newKeeperAt(t, store, address)
+	writer := db.NewWriter(store, db.WriterOptions{})
+	t.Cleanup(writer.Close)
+	ingestOne := func(hour int, value string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		at := k.daysAgo(40).Truncate(24 * time.Hour).Add(time.Duration(hour)*time.Hour + time.Minute)
+		_, err := writer.Ingest(ctx, k.tenant, []metering.Event{dbtest.Event(t, "call", "acme", at, value, "", `{"model":"a"}`)})
+		require.NoError(t, err)
+	}
+	ingestOne(3, "0.5")
+	day, acme := k.daysAgo(40).Truncate(24*time.Hour), k.customer("acme")
+	k.exec(`
+		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
+		select $1, $2, $3::timestamptz + i * interval '0.8 seconds', gen_random_uuid(), 'call', i % 7, '{"model":"b"}', now(), 1
+		from generate_series(0, 107999) i`, k.tenant, acme, day)
+	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
+	require.Equal(t, metering.Filling, m.Generation.Status)
+
+	ingestOne(20, "1") // counted by ingest, in a row that somebody locks
+	locker, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer locker.Close(context.Background())
+	tx, err := locker.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `select from usage_hourly where tenant_id = $1 and customer_id = 0 for update`, k.tenant)
+	require.NoError(t, err)
+	ended := make(chan error)
+	go func() {
+		_, err := store.Backfills.CountDay(t.Context(), k.tenant, m.Generation.ID, day)
+		ended <- err
+	}()
+	dbtest.Eventually(t, time.Minute, func() error {
+		if n := k.count(`select count(*) from backfill_hours`); n < 20 {
+			return fmt.Errorf("%d hours are counted", n)
+		}
+		return nil
+	})
+	ingestOne(5, "2")
+	require.NoError(t, tx.Rollback(t.Context()))
+	if err := <-ended; err != nil {
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), "it gave up waiting, and is tried again")
+	}
+	twice := make(chan error)
+	for range 2 {
+		go func() { twice <- backfill(t.Context(), store, k.tenant, m.Generation.ID) }()
+	}
+	for range 2 {
+		if err := <-twice; metering.CodeOf(err) != metering.CodeOverloaded {
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Generation.ID))
+	requireRollupsEqualARecount(t, k.conn, k.tenant)
+	require.Equal(t, 108_001, k.count(`select sum(events)::int from backfill_days`))
 }

@@ -61,7 +61,7 @@ func TestPriceVersions(t *testing.T) {
 			})
 			return err
 		}))
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID)
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
 		require.NoError(t, err)
 		require.Len(t, versions, 8)
 		for i, p := range versions {
@@ -70,12 +70,12 @@ func TestPriceVersions(t *testing.T) {
 	})
 
 	t.Run("TheFirstHoldsFromTheBeginning", func(t *testing.T) {
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID)
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
 		require.NoError(t, err)
-		first, ok := metering.PriceAt(versions, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
+		first, ok := metering.PriceAt(versions, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
 		require.True(t, ok)
 		require.Equal(t, 1, first.Version)
-		last, ok := metering.PriceAt(versions, november)
+		last, ok := metering.PriceAt(versions, 0, november)
 		require.True(t, ok)
 		require.Equal(t, 8, last.Version)
 	})

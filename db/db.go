@@ -38,6 +38,7 @@ type DB struct {
 	Customers      Customers
 	Meters         Meters
 	Prices         Prices
+	Products       Products
 	Backfills      Backfills
 	Usage          Usage
 	Events         Events
@@ -108,6 +109,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Customers:      Customers{pool},
 		Meters:         Meters{pool},
 		Prices:         Prices{pool},
+		Products:       Products{pool},
 		Backfills:      Backfills{pool},
 		Usage:          Usage{pool},
 		Events:         Events{pool},
@@ -175,6 +177,7 @@ const (
 	stateIdleTransaction     = "25P03"
 	stateCannotConnectNow    = "57P03"
 	stateFeatureNotSupported = "0A000"
+	stateInternal            = "XX000"
 )
 
 func sqlState(err error) string {
@@ -183,6 +186,12 @@ func sqlState(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// overtakenByDrop says whether a chunk was dropped between a statement's plan
+// and its run.
+func overtakenByDrop(err error) bool {
+	return sqlState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
 }
 
 // coded turns what the driver says into the program's coded error. Coded
@@ -194,6 +203,9 @@ func coded(err error) error {
 	var already *metering.Error
 	if errors.As(err, &already) {
 		return err
+	}
+	if overtakenByDrop(err) {
+		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
 	}
 	switch sqlState(err) {
 	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:

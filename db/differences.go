@@ -52,10 +52,15 @@ func (s Differences) List(ctx context.Context, tenant metering.TenantID, limit i
 
 // Audit compares a finished day's rollups with the daily second count. Where
 // they differ, the events themselves are counted, at the same instant, and
-// what remains is kept. It returns how much that is.
+// what remains is kept. It returns how much that is. A day whose events are
+// not kept is not compared.
 func (s Differences) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		edge, err := keptFrom(ctx, tx)
+		if err != nil || day.Before(edge) {
 			return err
 		}
 		zones, err := zonesOf(ctx, tx, tenant)

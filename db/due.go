@@ -23,7 +23,7 @@ const scannedAtOnce = 20_000
 
 // Due finds customers who have to be synced: whose open periods differ from
 // what the provider has acknowledged in events, prices or account, or who have
-// something unsettled. It compares counts and reads no usage; whether there is
+// something unsettled, or not seen counted for a day. It compares counts and reads no usage; whether there is
 // something to send is for PrepareSnapshot to say.
 func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page DuePage, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
@@ -31,7 +31,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 		if err != nil {
 			return err
 		}
-		starts, catalogs, err := openCatalogs(ctx, tx, tenant, provider)
+		open, err := openCatalogs(ctx, tx, tenant, provider)
 		if err != nil {
 			return err
 		}
@@ -60,11 +60,13 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			  or exists (
 			    select
 			    from billing_series r
+			    join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 			    join billing_entries e on e.tenant_id = r.tenant_id and e.series_id = r.id
 			    where r.tenant_id = c.tenant_id
 			      and r.customer_id = c.id
-			      and r.mechanism not in ('snapshot', 'adjustment')
-			      and e.status in ('prepared', 'sent', 'ambiguous'))
+			      and e.snapshot_id is null
+			      and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'acknowledged' and r.provider_account = @account
+			        and p.frozen_at is null and e.settled_at < @now::timestamptz - interval '1 day'))
 			  or @stripe and not exists (
 			    select
 			    from billing_links l
@@ -75,15 +77,16 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			  or exists (
 			    select
 			    from billing_periods p
-			    left join unnest(@starts::timestamptz[], @catalogs::text[]) as k (starts_at, catalog) on k.starts_at = p.starts_at
+			    left join unnest(@starts::timestamptz[], @products::bigint[], @catalogs::text[]) as k (starts_at, product_id, catalog)
+			      on k.starts_at = p.starts_at and k.product_id = `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.frozen_at is null
 			      and (p.covered_catalog is distinct from k.catalog or p.covered_events is distinct from `+countedEvents+`))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
-			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "starts": starts, "catalogs": catalogs, "limit": limit,
-			"stripe": provider.Kind == metering.Stripe, "account": provider.Account,
+			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
+			"starts": open.starts, "products": open.products, "catalogs": open.catalogs, "stripe": provider.Kind == metering.Stripe, "account": provider.Account,
 		})
 		if err != nil {
 			return err
@@ -104,32 +107,39 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 	return page, nil
 }
 
-// openCatalogs are the catalogs of every start that an open period has.
-func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (starts []time.Time, catalogs []string, err error) {
+// catalogs are what open periods are charged by, in columns.
+type catalogs struct {
+	starts   []time.Time
+	products []metering.ProductID
+	catalogs []string
+}
+
+// openCatalogs are the catalogs of every start and product that an open period has.
+func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
 	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
-		return nil, nil, err
+		return all, err
 	}
 	prices, err := allPrices(ctx, tx, tenant)
 	if err != nil {
-		return nil, nil, err
+		return all, err
 	}
 	rows, err := tx.Query(ctx, `
-		select distinct starts_at
-		from billing_periods
-		where tenant_id = $1
-		  and frozen_at is null`, tenant)
+		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
+		from billing_periods p
+		where p.tenant_id = $1
+		  and p.frozen_at is null`, tenant)
 	if err != nil {
-		return nil, nil, err
+		return all, err
 	}
-	if starts, err = pgx.CollectRows(rows, pgx.RowTo[time.Time]); err != nil {
-		return nil, nil, err
-	}
-	catalogs = make([]string, len(starts))
-	for i, start := range starts {
-		catalogs[i] = catalogOf(provider.Account, provider.Mapping, meters, prices, start)
-	}
-	return starts, catalogs, nil
+	var start time.Time
+	var product metering.ProductID
+	_, err = pgx.ForEachRow(rows, []any{&start, &product}, func() error {
+		all.starts, all.products = append(all.starts, start), append(all.products, product)
+		all.catalogs = append(all.catalogs, catalogOf(provider.Account, provider.Mapping, meters, prices, product, start))
+		return nil
+	})
+	return all, err
 }
 
 // scannedUntil is the last customer that a scan after another one looked at,

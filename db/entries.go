@@ -134,7 +134,13 @@ type Counted struct {
 	Customer  string         // at the provider
 	Range     metering.Range // at the provider
 	Total     metering.Decimal
-	Entries   []uuid.UUID // acknowledged and not confirmed
+	Seen      metering.Decimal // of Total, what was confirmed
+	Old       metering.Decimal // of the rest, what was acknowledged before a cutoff
+
+	// The last ones of each series that are acknowledged and not confirmed.
+	Entries, OldEntries []uuid.UUID
+
+	Unsettled bool // something is on its way, which the provider may have counted
 }
 
 // BeforeEntry is what the provider had counted before an unsettled entry was
@@ -151,7 +157,7 @@ func (l Ledger) BeforeEntry(ctx context.Context, tenant metering.TenantID, entry
 		    and y.provider_customer = r.provider_customer
 		    and y.item = r.item
 		    and y.mechanism = r.mechanism
-		    and y.window_start = r.window_start)`, pgx.NamedArgs{"tenant": tenant, "entry": entry})
+		    and y.window_start = r.window_start)`, pgx.NamedArgs{"tenant": tenant, "entry": entry, "cutoff": nil})
 	if err != nil {
 		return Counted{}, err
 	}
@@ -163,13 +169,15 @@ func (l Ledger) BeforeEntry(ctx context.Context, tenant metering.TenantID, entry
 
 // Unconfirmed are the places where the provider has acknowledged what it was
 // told of the customer's open periods, and has not been seen to count it yet.
-func (l Ledger) Unconfirmed(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) ([]Counted, error) {
+// What it acknowledged before the cutoff is Old. Places to which something is
+// on its way are left out.
+func (l Ledger) Unconfirmed(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
 	all, err := l.counted(ctx, `and r.customer_id = @customer and p.frozen_at is null
 		  and r.provider_account = (select account from billing_providers where tenant_id = @tenant and retired_at is null and kind = 'stripe')`,
-		pgx.NamedArgs{"tenant": tenant, "customer": customer})
+		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
 	var open []Counted
 	for _, c := range all {
-		if len(c.Entries) > 0 {
+		if len(c.Entries) > 0 && !c.Unsettled {
 			open = append(open, c)
 		}
 	}
@@ -180,17 +188,29 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	rows, err := l.pool.Query(ctx, `
 		select r.item, r.mechanism, r.provider_customer,
 		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
-		  sum(`+toldBySeries+`), array_remove(array_agg(last.unconfirmed), null)
+		  sum(`+toldBySeries+`), sum(coalesce(case when r.mechanism = 'meter_delta' then last.added_seen else last.value_seen end, 0)),
+		  sum(case
+		    when last.old is null then 0
+		    when r.mechanism = 'meter_delta' then last.added_old
+		    when last.old = last.unconfirmed then last.value - coalesce(last.value_seen, 0)
+		    else 0 end),
+		  array_remove(array_agg(last.unconfirmed), null), array_remove(array_agg(last.old), null), bool_or(last.unsettled)
 		from billing_series r
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.subscription <> ''
 		cross join lateral (
 		  select `+toldColumns+`,
-		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged'))[1] as unconfirmed
+		    bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
+		    sum(e.quantity) filter (where e.status = 'confirmed') as added_seen,
+		    (array_agg(e.value order by e.version desc) filter (where e.status = 'confirmed'))[1] as value_seen,
+		    sum(e.quantity) filter (where e.status = 'acknowledged' and e.settled_at < @cutoff::timestamptz) as added_old,
+		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged'))[1] as unconfirmed,
+		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged' and e.settled_at < @cutoff::timestamptz))[1] as old
 		  from billing_entries e
 		  where e.tenant_id = r.tenant_id
 		    and e.series_id = r.id) last
 		where r.tenant_id = @tenant
-		  and r.mechanism not in ('snapshot', 'adjustment')
+		  and r.mechanism <> 'snapshot'
+		  and not `+adjusts+`
 		  and r.window_start >= greatest(p.starts_at, p.subscription_start)
 		  `+which+`
 		group by 1, 2, 3, 4, 5
@@ -199,7 +219,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		return nil, fmt.Errorf("list what was told: %w", coded(err))
 	}
 	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
-		err = row.Scan(&c.Target, &c.Mechanism, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Entries)
+		err = row.Scan(&c.Target, &c.Mechanism, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Entries, &c.OldEntries, &c.Unsettled)
 		return c, err
 	})
 	if err != nil {
@@ -217,19 +237,20 @@ const (
 		(array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value`
 )
 
-// Confirm records that the provider was seen to count these entries and those
-// before them.
-func (l Ledger) Confirm(ctx context.Context, tenant metering.TenantID, entries []uuid.UUID) error {
+// Confirm records what was seen of these entries, and of those before them,
+// that were acknowledged: confirmed where the provider has counted them,
+// rejected where it has dropped them, acknowledged where that may still change.
+func (l Ledger) Confirm(ctx context.Context, tenant metering.TenantID, entries []uuid.UUID, seen metering.EntryStatus, answer string) error {
 	_, err := l.pool.Exec(ctx, `
 		update billing_entries e
-		set status = 'confirmed'
+		set status = $3, answer = $4
 		from billing_entries last
 		where last.tenant_id = $1
 		  and last.id = any($2)
 		  and e.tenant_id = last.tenant_id
 		  and e.series_id = last.series_id
 		  and e.version <= last.version
-		  and e.status = 'acknowledged'`, tenant, entries)
+		  and e.status = 'acknowledged'`, tenant, entries, seen, answer)
 	if err != nil {
 		return fmt.Errorf("confirm entries: %w", coded(err))
 	}

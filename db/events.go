@@ -21,7 +21,8 @@ type EventCursor struct {
 }
 
 // Page returns up to limit events of a customer in time order, after the
-// cursor where one is given. It holds no connection once it has returned.
+// cursor where one is given. It holds no connection once it has returned. It
+// answers CodeInvalid where the range begins before events are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
@@ -40,5 +41,8 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 		e.At = e.At.UTC()
 		return e, err
 	})
-	return events, coded(err)
+	if err != nil {
+		return nil, coded(err)
+	}
+	return events, requireKept(ctx, s.pool, r)
 }

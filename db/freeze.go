@@ -123,13 +123,13 @@ func (b *bill) settledFor(kind metering.ProviderKind, chain []metering.Period, p
 	case "":
 		return true, nil
 	case metering.Stripe:
-		return b.confirmed(period)
+		return b.confirmed(chain, period, all)
 	}
 	latest, err := b.latest(period)
 	if err != nil {
 		return false, err
 	}
-	late, err := b.adjustments(chain, period, latest.lines)
+	late, err := b.adjustments(chain, place{mechanism: metering.Adjusted, window: period.Range}, latest.lines)
 	if err != nil {
 		return false, err
 	}
@@ -142,10 +142,10 @@ func (b *bill) close(period metering.Period, all []line, epoch int64) error {
 	for _, l := range all {
 		batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed)
-			values (@tenant, @period, @meter, @usage, @events, @price_version, @charge, @currency, @billed)`, pgx.NamedArgs{
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told)
+			values (@tenant, @period, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told)`, pgx.NamedArgs{
 			"tenant": b.tenant, "period": period.ID, "meter": l.meter, "usage": l.cumulative, "events": l.events,
-			"price_version": l.priceVersion, "charge": l.charge, "currency": l.currency, "billed": b.account != "" && l.skipped == "",
+			"price_version": l.priceVersion, "charge": l.charge, "currency": l.currency, "billed": b.account != "" && l.skipped == "", "told": l.told,
 		})
 	}
 	batch.Queue(`
@@ -174,11 +174,16 @@ type periodTotal struct {
 	charge       metering.Decimal
 	currency     string
 	billed       bool
+	told         metering.Decimal  // what of usage the charge is for
+	whole        bool              // which is in whole units
+	lateUsage    *metering.Decimal // what came later, once it is settled
+	lateCount    *int64
 }
 
 func periodTotals(ctx context.Context, q querier, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]periodTotal, error) {
 	rows, err := q.Query(ctx, `
-		select meter_id, usage, event_count, price_version, charge, currency, billed
+		select meter_id, usage, event_count, price_version, charge, currency, billed, coalesce(told, usage), told is not null,
+		  late_usage, late_count
 		from billing_period_totals
 		where tenant_id = $1
 		  and period_id = $2`, tenant, period)
@@ -190,7 +195,9 @@ func periodTotals(ctx context.Context, q querier, tenant metering.TenantID, peri
 		meter metering.MeterID
 		t     periodTotal
 	)
-	_, err = pgx.ForEachRow(rows, []any{&meter, &t.usage, &t.events, &t.priceVersion, &t.charge, &t.currency, &t.billed}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&meter, &t.usage, &t.events, &t.priceVersion, &t.charge, &t.currency, &t.billed, &t.told, &t.whole, &t.lateUsage, &t.lateCount,
+	}, func() error {
 		totals[meter] = t
 		return nil
 	})

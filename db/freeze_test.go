@@ -45,12 +45,12 @@ func over(month metering.Range) time.Time { return month.End.Add(72 * time.Hour)
 func (b *biller) frozenUntil() *time.Time {
 	b.Helper()
 	var until *time.Time
-	row := dbtest.Conn(b).QueryRow(b.Context(), `select frozen_until from customers where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	row := b.connect().QueryRow(b.Context(), `select frozen_until from customers where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
 	require.NoError(b, row.Scan(&until))
 	return until
 }
 
-func adjustments(t *testing.T, m message) []metering.Adjustment {
+func adjustments(t testing.TB, m message) []metering.Adjustment {
 	t.Helper()
 	text, err := json.Marshal(m.Data.Adjustments)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,42 +20,52 @@ type Signers struct {
 	Secrets []metering.HMACSecret
 }
 
-const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at`
+const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.successor_id`
 
 func hmacSecretFields(h *metering.HMACSecret) []any {
-	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt}
+	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.SuccessorID}
 }
 
 // Create stores a sealed secret, or answers CodeConflict when as many as may be
 // are live at now.
 func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// Two that are made at once wait for each other here.
-		if _, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant); err != nil {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
-		var live int
-		err := tx.QueryRow(ctx, `
-			select count(*) from hmac_secrets
-			where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)`,
-			tenant, now).Scan(&live)
-		if err != nil {
-			return err
-		}
-		if live >= metering.MaxHMACSecrets {
-			return metering.Errorf(metering.CodeConflict, "there are %d live HMAC secrets already: revoke one first", live)
-		}
-		err = tx.QueryRow(ctx, `
-			insert into hmac_secrets as h (tenant_id, name, scope, secret, last_four, created_by, expires_at)
-			values ($1, $2, $3, $4, $5, $6, $7)
-			returning `+hmacSecretColumns,
-			tenant, secret.Name, secret.Scope, secret.Sealed, secret.LastFour, actor, secret.ExpiresAt).Scan(hmacSecretFields(&created)...)
-		if err != nil {
-			return err
-		}
-		return audit(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String())
+		created, err = addHMACSecret(ctx, tx, tenant, actor, secret, now)
+		return err
 	})
 	return created, err
+}
+
+// oneAtATime makes those who make secrets of a tenant wait for each other.
+func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
+	return err
+}
+
+func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
+	var live int
+	err = tx.QueryRow(ctx, `
+		select count(*) from hmac_secrets
+		where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)`,
+		tenant, now).Scan(&live)
+	if err != nil {
+		return created, err
+	}
+	if live >= metering.MaxHMACSecrets {
+		return created, metering.Errorf(metering.CodeConflict, "there are %d live HMAC secrets already: revoke one first", live)
+	}
+	err = tx.QueryRow(ctx, `
+		insert into hmac_secrets as h (tenant_id, name, scope, secret, last_four, created_by, expires_at)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		returning `+hmacSecretColumns,
+		tenant, secret.Name, secret.Scope, secret.Sealed, secret.LastFour, actor, secret.ExpiresAt).Scan(hmacSecretFields(&created)...)
+	if err != nil {
+		return created, err
+	}
+	return created, audit(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String())
 }
 
 // Signers returns the tenants that have secrets. It is how a signed request
@@ -77,6 +88,18 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 	return found, coded(err)
 }
 
+// Get returns a secret, still sealed, or CodeNotFound.
+func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id metering.HMACSecretID) (h metering.HMACSecret, err error) {
+	err = s.pool.QueryRow(ctx, `select `+hmacSecretColumns+` from hmac_secrets h where h.tenant_id = $1 and h.id = $2`,
+		tenant, id).Scan(hmacSecretFields(&h)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, errNoHMACSecret
+	}
+	return h, coded(err)
+}
+
+var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
+
 // List returns the tenant's secrets, still sealed, newest first.
 func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID) ([]metering.HMACSecret, error) {
 	rows, err := s.pool.Query(ctx, `select `+hmacSecretColumns+` from hmac_secrets h where h.tenant_id = $1 order by h.id desc`, tenant)
@@ -98,7 +121,7 @@ func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor
 			return err
 		}
 		if tag.RowsAffected() == 0 {
-			return metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
+			return errNoHMACSecret
 		}
 		return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
 	})

@@ -102,7 +102,7 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 // repeatable says whether the attempt rolled back for a reason that may be gone.
 func repeatable(err error) bool {
 	state := sqlState(err)
-	return state == stateDeadlock || state == stateSerialization || disconnected(err)
+	return state == stateDeadlock || state == stateSerialization || overtakenByDrop(err) || disconnected(err)
 }
 
 func wait(ctx context.Context, pause time.Duration) error {
@@ -199,16 +199,19 @@ func (a *attempt) firstOfEachKey() []*metering.Event {
 	return keyed
 }
 
+// queueClaims leaves out what lies where keys may be forgotten already.
 func queueClaims(batch *pgx.Batch, tenant metering.TenantID, keyed []*metering.Event, claimed map[string]bool) {
-	keys, hashes := make([]string, len(keyed)), make([][]byte, len(keyed))
+	n := len(keyed)
+	keys, hashes, instants, dated := make([]string, n), make([][]byte, n), make([]time.Time, n), make([]bool, n)
 	for i, e := range keyed {
-		keys[i], hashes[i] = e.IdempotencyKey, e.Hash[:]
+		keys[i], hashes[i], instants[i], dated[i] = e.IdempotencyKey, e.Hash[:], e.At, e.Dated
 	}
 	batch.Queue(`
-		insert into event_keys (tenant_id, key, hash)
-		select $1, key, hash from unnest($2::text[], $3::bytea[]) as sent (key, hash)
+		insert into event_keys (tenant_id, key, hash, dated)
+		select $1, key, hash, dated from unnest($2::text[], $3::bytea[], $4::timestamptz[], $5::bool[]) as sent (key, hash, ts, dated)
+		where ts >= coalesce((select kept_from from event_retention), '-infinity')
 		on conflict do nothing
-		returning key`, tenant, keys, hashes).Query(func(rows pgx.Rows) error {
+		returning key`, tenant, keys, hashes, instants, dated).Query(func(rows pgx.Rows) error {
 		var key string
 		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
 			claimed[key] = true
@@ -269,7 +272,7 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 }
 
 // separate parts the fresh events from the repeats, and tells repeats with
-// other content.
+// other content. A key that was neither claimed nor known was left out.
 func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[string]bool) error {
 	first := make(map[string]*metering.Event)
 	var repeats []int
@@ -299,7 +302,11 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 	for _, i := range repeats {
 		e := &a.events[i]
 		known, ok := hashes[e.IdempotencyKey]
-		if !ok {
+		switch {
+		case !ok && !claimed[e.IdempotencyKey]:
+			a.outcomes[i] = Outcome{Forgotten: true}
+			continue
+		case !ok:
 			known = first[e.IdempotencyKey].Hash[:]
 		}
 		a.outcomes[i].Conflict = !bytes.Equal(known, e.Hash[:])

@@ -50,6 +50,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		    limit 1) last
 		  where r.tenant_id = @tenant
 		    and r.period_id = (select id from billed)
+		    and not `+adjusts+`
 		    and r.provider_account = @account) end, @created, @finalized, @read_at
 		on conflict (tenant_id, provider_account, invoice_id) do update
 		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,

@@ -78,15 +78,33 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Prices", func(t *testing.T) {
-		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID)
+		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, 0)
 		require.NoError(t, err)
 		require.Empty(t, versions)
-		all, err := store.Prices.All(ctx, ours.tenant)
+		all, err := store.Prices.InForce(ctx, ours.tenant, ours.customer.ID, november)
 		require.NoError(t, err)
 		require.Len(t, all, 1)
-		require.Equal(t, "1", all[ours.meter.ID][0].BasePrice.String())
+		require.Equal(t, "1", all[ours.meter.ID].BasePrice.String())
 		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, metering.Price{MeterID: theirs.meter.ID, Currency: "USD"})
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
+	})
+
+	t.Run("Products", func(t *testing.T) {
+		product, err := store.Products.Create(ctx, theirs.tenant, metering.Operator, metering.Product{Slug: "pro"})
+		require.NoError(t, err)
+		_, err = store.Products.Get(ctx, ours.tenant, "pro")
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+		list, err := store.Products.List(ctx, ours.tenant, 0, 100)
+		require.NoError(t, err)
+		require.Empty(t, list)
+		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, ours.customer.ID, metering.Assignment{ProductID: product.ID}))
+		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, theirs.customer.ID, metering.Assignment{}))
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, metering.Price{MeterID: ours.meter.ID, ProductID: product.ID, Currency: "USD"})
+		require.Error(t, err)
+		require.NoError(t, store.Products.Assign(ctx, theirs.tenant, metering.Operator, theirs.customer.ID, metering.Assignment{ProductID: product.ID}))
+		assigned, err := store.Products.Assignments(ctx, ours.tenant, theirs.customer.ID)
+		require.NoError(t, err)
+		require.Empty(t, assigned)
 	})
 
 	t.Run("Keys", func(t *testing.T) {

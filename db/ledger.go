@@ -46,42 +46,47 @@ func (b Busy) Error() string { return "leased for another " + b.Wait.String() }
 // snapshot is settled or its account has been replaced: prepare again.
 func (l Ledger) MarkSent(ctx context.Context, tenant metering.TenantID, snapshot uuid.UUID, now time.Time, lease time.Duration) (d Delivery, err error) {
 	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
-		var (
-			status     SnapshotStatus
-			leaseUntil *time.Time
-			account    string
-		)
-		err := tx.QueryRow(ctx, `
-			select s.status, s.lease_until, s.attempts + 1, s.body, r.account
-			from billing_snapshots s
-			join billing_providers r on r.tenant_id = s.tenant_id and r.id = s.provider_id
-			where s.tenant_id = $1
-			  and s.id = $2
-			for update of s`, tenant, snapshot).Scan(&status, &leaseUntil, &d.Attempt, &d.Body, &account)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return metering.Errorf(metering.CodeNotFound, "there is no such snapshot")
-		}
-		if err != nil {
-			return err
-		}
-		if status != SnapshotPrepared && status != SnapshotSent {
-			return metering.Errorf(metering.CodeConflict, "the snapshot is settled")
-		}
-		if leaseUntil != nil && leaseUntil.After(now) {
-			return metering.Errorf(metering.CodeOverloaded, "the snapshot is being sent").Because(Busy{leaseUntil.Sub(now)})
-		}
-		if d.Provider, err = activeProvider(ctx, tx, tenant); err != nil {
-			return err
-		}
-		if d.Provider.Account != account {
-			return metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
-		}
-		return lend(ctx, tx, tenant, snapshot, now.Add(lease))
+		d, err = markSent(ctx, tx, tenant, snapshot, now, lease)
+		return err
 	})
 	if err != nil {
 		return Delivery{}, fmt.Errorf("mark snapshot sent: %w", err)
 	}
 	return d, nil
+}
+
+func markSent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot uuid.UUID, now time.Time, lease time.Duration) (d Delivery, err error) {
+	var (
+		status     SnapshotStatus
+		leaseUntil *time.Time
+		account    string
+	)
+	err = tx.QueryRow(ctx, `
+		select s.status, s.lease_until, s.attempts + 1, s.body, r.account
+		from billing_snapshots s
+		join billing_providers r on r.tenant_id = s.tenant_id and r.id = s.provider_id
+		where s.tenant_id = $1
+		  and s.id = $2
+		for update of s`, tenant, snapshot).Scan(&status, &leaseUntil, &d.Attempt, &d.Body, &account)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d, metering.Errorf(metering.CodeNotFound, "there is no such snapshot")
+	}
+	if err != nil {
+		return d, err
+	}
+	if status != SnapshotPrepared && status != SnapshotSent {
+		return d, metering.Errorf(metering.CodeConflict, "the snapshot is settled")
+	}
+	if leaseUntil != nil && leaseUntil.After(now) {
+		return d, metering.Errorf(metering.CodeOverloaded, "the snapshot is being sent").Because(Busy{leaseUntil.Sub(now)})
+	}
+	if d.Provider, err = activeProvider(ctx, tx, tenant); err != nil {
+		return d, err
+	}
+	if d.Provider.Account != account {
+		return d, metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
+	}
+	return d, lend(ctx, tx, tenant, snapshot, now.Add(lease))
 }
 
 func lend(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot uuid.UUID, until time.Time) error {

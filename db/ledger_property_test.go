@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -33,20 +36,43 @@ type far struct {
 	bodies map[int64]string
 	last   map[string]int64 // by the period's start
 	held   map[string]owed
+	late   map[string]map[string]owed // by the starts of the carrying and of the closed period
 }
 
 type owed struct{ usage, amount metering.Decimal }
 
 func (o owed) String() string { return o.usage.String() + " for " + o.amount.String() }
 
+func (o owed) plus(p owed) owed { return owed{o.usage.Add(p.usage), o.amount.Add(p.amount)} }
+
 func newFar() *far {
-	return &far{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}}
+	return &far{bodies: map[int64]string{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
+}
+
+// billed is what all of these receivers hold for each period, and what has been
+// added to each since it was closed.
+func billed(all map[string]*far) (held, late map[string]owed) {
+	held, late = map[string]owed{}, map[string]owed{}
+	for _, f := range all {
+		for period, o := range f.held {
+			held[period] = held[period].plus(o)
+		}
+		for _, carried := range f.late {
+			for period, o := range carried {
+				late[period] = late[period].plus(o)
+			}
+		}
+	}
+	return held, late
 }
 
 // machine drives one customer's ledger through arbitrary interleavings.
 type machine struct {
 	*biller
+	conn     *pgx.Conn
 	used     map[string]metering.Decimal // by the period's start
+	late     map[string]metering.Decimal // what came when the period was frozen already
+	frozen   map[string]metering.Price   // as of when it was
 	prices   []metering.Price
 	accounts map[string]*far
 	known    []*db.Snapshot // that some process has been handed
@@ -66,6 +92,10 @@ func (m *machine) take(t *rapid.T, s *sender) {
 		line := message.Data.Meters[0]
 		f.last[period] = sequence
 		f.held[period] = owed{metering.MustDecimal(line.Usage.String()), metering.MustDecimal(line.Amount.String())}
+		f.late[period] = map[string]owed{}
+		for _, a := range adjustments(m, message) {
+			f.late[period][a.Period.Start.Format(time.DateOnly)] = owed{a.Usage, a.Amount}
+		}
 	}
 }
 
@@ -75,10 +105,73 @@ func (m *machine) expected() map[string]owed {
 	for period, used := range m.used {
 		start, err := time.Parse(time.DateOnly, period)
 		require.NoError(m, err)
-		price, _ := metering.PriceAt(m.prices, start)
-		expected[period] = owed{used, metering.RoundMoney(price.Charge(used), "USD")}
+		expected[period] = owed{used, metering.RoundMoney(m.priceOf(period, start).Charge(used), "USD")}
 	}
 	return expected
+}
+
+func (m *machine) priceOf(period string, start time.Time) metering.Price {
+	if price, frozen := m.frozen[period]; frozen {
+		return price
+	}
+	price, _ := metering.PriceAt(m.prices, 0, start)
+	return price
+}
+
+// expectedLate is what ought to have been added to each frozen period.
+func (m *machine) expectedLate() map[string]owed {
+	expected := map[string]owed{}
+	for period, late := range m.late {
+		price, then := m.frozen[period], m.used[period]
+		now := metering.RoundMoney(price.Charge(then.Add(late)), "USD")
+		expected[period] = owed{late, now.Sub(metering.RoundMoney(price.Charge(then), "USD"))}
+	}
+	return expected
+}
+
+// requireBilled says whether the receivers hold what was used, each period as
+// it was frozen, and what came later as adjustments that add up.
+func (m *machine) requireBilled(t *rapid.T) {
+	held, late := billed(m.accounts)
+	if got, want := fmt.Sprint(held), fmt.Sprint(m.expected()); got != want {
+		t.Fatalf("the receivers hold %s, we hold %s", got, want)
+	}
+	for period, want := range m.expectedLate() {
+		if got := late[period]; got.String() != want.String() {
+			t.Fatalf("%s has come late for %s, the receivers were told %s", want, period, got)
+		}
+		delete(late, period)
+	}
+	for period, got := range late {
+		if !got.usage.IsZero() || !got.amount.IsZero() {
+			t.Fatalf("nothing has come late for %s, the receivers were told %s", period, got)
+		}
+	}
+	m.requireFrozen(t)
+}
+
+// requireFrozen holds the totals of the frozen periods to what was used before.
+func (m *machine) requireFrozen(t *rapid.T) {
+	rows, err := m.conn.Query(m.Context(), `
+		select to_char(p.starts_at at time zone 'UTC', 'YYYY-MM-DD'), t.usage, t.charge
+		from billing_period_totals t
+		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+		where t.tenant_id = $1`, m.tenant)
+	require.NoError(m, err)
+	kept := map[string]owed{}
+	var period string
+	var o owed
+	_, err = pgx.ForEachRow(rows, []any{&period, &o.usage, &o.amount}, func() error { kept[period] = o; return nil })
+	require.NoError(m, err)
+	expected := m.expected()
+	for period := range m.frozen {
+		if got, want := kept[period].String(), expected[period].String(); got != want {
+			t.Fatalf("%s was frozen at %s, it came to %s", period, got, want)
+		}
+	}
+	if len(kept) != len(m.frozen) {
+		t.Fatalf("%d periods are frozen, %d should be", len(kept), len(m.frozen))
+	}
 }
 
 func pick[T any](t *rapid.T, from []T, label string) (T, bool) {
@@ -98,6 +191,50 @@ func (m *machine) ingest(t *rapid.T) {
 func (m *machine) count(value string) {
 	period := metering.CalendarPeriod(m.now, time.UTC).Start.Format(time.DateOnly)
 	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
+}
+
+// ingestLate comes for any period so far, which may be frozen.
+func (m *machine) ingestLate(t *rapid.T) {
+	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "100.005", "0.000000000001"}).Draw(t, "value")
+	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
+	start, err := time.Parse(time.DateOnly, period)
+	require.NoError(m, err)
+	until := metering.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
+	m.useAt(value, start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(start))-1).Draw(t, "age"))))
+	sums := m.used
+	if _, frozen := m.frozen[period]; frozen {
+		sums = m.late
+	}
+	sums[period] = sums[period].Add(metering.MustDecimal(value))
+}
+
+// freezeOne closes what is due, whatever is under way.
+func (m *machine) freezeOne(*rapid.T) {
+	m.freeze()
+	rows, err := m.conn.Query(m.Context(), `
+		select starts_at from billing_periods where tenant_id = $1 and frozen_at is not null`, m.tenant)
+	require.NoError(m, err)
+	starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	require.NoError(m, err)
+	for _, start := range starts {
+		period := start.UTC().Format(time.DateOnly)
+		if _, known := m.frozen[period]; !known {
+			m.frozen[period] = m.priceOf(period, start)
+		}
+	}
+}
+
+// closeDue is what the hourly upkeep does once everything answers again.
+func (m *machine) closeDue(t *rapid.T) {
+	m.wait(t)
+	m.quiesce(t)
+	m.freezeOne(t)
+}
+
+// wait is longer than the grace.
+func (m *machine) wait(*rapid.T) {
+	m.now = m.now.Add(80 * time.Hour)
+	m.count("0")
 }
 
 // turn is the end of a month: the next one is billed, from nothing.
@@ -205,8 +342,11 @@ func (m *machine) quiesce(t *rapid.T) {
 	t.Fatal("there is always something left to send")
 }
 
-func newMachine(t *testing.T, accounts ...string) *machine {
-	m := &machine{biller: newBiller(t), used: map[string]metering.Decimal{}, accounts: map[string]*far{}}
+func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
+	m := &machine{
+		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
+		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, frozen: map[string]metering.Price{},
+	}
 	m.created(time.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
 	m.count("0")
 	for _, account := range accounts {
@@ -220,18 +360,16 @@ func newMachine(t *testing.T, accounts ...string) *machine {
 // account that was given up with an answer outstanding.
 func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	t.Parallel()
-	const account = "https://billing.example.com/usage"
+	conn := dbtest.Conn(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newMachine(t, account)
+		m := newMachine(t, conn, "https://billing.example.com/usage")
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "prepare": m.prepareOne, "prepare twice": m.prepareTwiceAtOnce, "mark": m.mark,
 			"deliver": m.deliver, "settle": m.settleOne, "release": m.release, "expire": m.expire,
-			"turn": m.turn, "price": m.setPrice,
+			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "freeze": m.freezeOne, "close": m.closeDue,
 		})
 		m.quiesce(rt)
-		if got, want := fmt.Sprint(m.accounts[account].held), fmt.Sprint(m.expected()); got != want {
-			rt.Fatalf("the receiver holds %s, we hold %s", got, want)
-		}
+		m.requireBilled(rt)
 	})
 }
 
@@ -239,21 +377,17 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 // heard: what all accounts hold adds up to what was used.
 func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	t.Parallel()
+	conn := dbtest.Conn(t)
 	accounts := []string{"https://1.example.com/", "https://2.example.com/", "https://3.example.com/"}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newMachine(t, accounts...)
+		m := newMachine(t, conn, accounts...)
 		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
-		rt.Repeat(map[string]func(*rapid.T){"ingest": m.ingest, "account": use, "sync": m.quiesce})
+		rt.Repeat(map[string]func(*rapid.T){
+			"ingest": m.ingest, "late": m.ingestLate, "account": use, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "freeze": m.freezeOne,
+			"price": m.setPrice, "close": m.closeDue,
+		})
 		m.quiesce(rt)
-		sums := map[string]owed{}
-		for _, f := range m.accounts {
-			for period, held := range f.held {
-				sums[period] = owed{sums[period].usage.Add(held.usage), sums[period].amount.Add(held.amount)}
-			}
-		}
-		if got, want := fmt.Sprint(sums), fmt.Sprint(m.expected()); got != want {
-			rt.Fatalf("the receivers hold %s, we hold %s", got, want)
-		}
+		m.requireBilled(rt)
 	})
 }
 

@@ -1,11 +1,13 @@
 package db_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
@@ -19,6 +21,7 @@ const lease = 25 * time.Second
 type biller struct {
 	testing.TB
 	store    *db.DB
+	address  string // of the store
 	writer   *db.Writer
 	tenant   metering.TenantID
 	customer metering.Customer
@@ -28,15 +31,27 @@ type biller struct {
 
 func newBiller(t testing.TB) *biller {
 	t.Helper()
-	store := dbtest.Open(t)
+	return newBillerAt(t, dbtest.Open(t), dbtest.URL(t))
+}
+
+func newBillerAt(t testing.TB, store *db.DB, address string) *biller {
+	t.Helper()
 	writer := db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store)
-	b := &biller{TB: t, store: store, writer: writer, tenant: tenant.ID, now: time.Now()}
+	b := &biller{TB: t, store: store, address: address, writer: writer, tenant: tenant.ID, now: time.Now()}
 	b.customer = dbtest.Customer(t, store, tenant.ID, "acme")
 	b.meter = dbtest.Meter(t, store, tenant.ID, "api-calls", "api_call")
 	b.useProvider("https://billing.example.com/usage")
 	return b
+}
+
+func (b *biller) connect() *pgx.Conn {
+	b.Helper()
+	conn, err := pgx.Connect(b.Context(), b.address)
+	require.NoError(b, err)
+	b.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
 }
 
 func (b *biller) useProvider(url string) {
@@ -107,6 +122,7 @@ type message struct {
 			Usage     json.Number
 			UnitPrice json.Number `json:"unit_price"`
 			Amount    json.Number
+			Currency  string
 		}
 		Adjustments []any
 	}
@@ -319,20 +335,29 @@ func TestEachPeriodHasASnapshotOfItsOwnOldestFirst(t *testing.T) {
 	require.Len(t, b.prepare(1<<62).UpToDate, 2)
 }
 
-func TestAMeterInAnotherCurrencyIsSkipped(t *testing.T) {
+func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	b.price("1", "0", "1")
+	b.price("1", "0", "0.125")
 	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{MeterID: other.ID, Currency: "EUR", EffectiveFrom: b.now})
+	dbtest.Meter(t, b.store, b.tenant, "free", "freed")
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{
+		MeterID: other.ID, BasePrice: metering.MustDecimal("99.5"), Currency: "JPY", EffectiveFrom: b.now,
+	})
 	require.NoError(t, err)
-	m := b.acknowledge()
-	require.Equal(t, "USD", m.Data.Currency)
-	require.Len(t, m.Data.Meters, 1)
-	skipped := b.prepare(1 << 62).Skipped
-	require.Len(t, skipped, 1)
-	require.Equal(t, other.ID, skipped[0].MeterID)
-	require.Contains(t, skipped[0].Reason, "another currency")
+	b.use("1")
+	s := b.prepare(0).Send
+	m := read(t, s.Body)
+	b.mark(s)
+	b.settle(s.ID, db.Acknowledged)
+	require.Equal(t, "USD", m.Data.Currency, "the tenant's: the meters have none in common")
+	var owed []string
+	for _, l := range m.Data.Meters {
+		owed = append(owed, l.MeterSlug+" "+l.Amount.String()+" "+l.Currency)
+	}
+	require.Equal(t, []string{"api-calls 1.12 USD", "storage 100 JPY", "free 0 USD"}, owed)
+	require.Empty(t, b.prepare(1<<62).Skipped)
+	require.Empty(t, b.due())
 }
 
 func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {

@@ -92,6 +92,27 @@ func (l Links) ItemIDs(ctx context.Context, tenant metering.TenantID, customer m
 	return ids, nil
 }
 
+// Skipped says why meters of the customer's go nowhere at the provider, as it
+// was last read there.
+func (l Links) Skipped(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (map[metering.MeterID]string, error) {
+	provider, err := activeProvider(ctx, l.pool, tenant)
+	if metering.CodeOf(err) == metering.CodeNoProvider {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	link, err := readLink(ctx, l.pool, tenant, customer, provider.Account)
+	if err != nil && metering.CodeOf(err) != metering.CodeConflict { // it has not been read yet
+		return nil, fmt.Errorf("read link: %w", coded(err))
+	}
+	reasons := make(map[metering.MeterID]string)
+	for _, i := range link.Items {
+		reasons[i.MeterID] = i.Skipped
+	}
+	return reasons, nil
+}
+
 // readLink returns the customer's link, as long as it is to the account and to
 // the customer there that it should be to, else CodeConflict.
 func readLink(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, account string) (metering.Link, error) {

@@ -12,7 +12,7 @@ import (
 type Meters struct{ pool beginner }
 
 const (
-	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status`
+	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status, g.counted_from`
 	selectMeters      = `
 		select m.id, m.slug, m.event_type, m.name, m.created_at, ` + generationColumns + `
 		from meters m join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
@@ -20,7 +20,7 @@ const (
 )
 
 func generationFields(g *metering.Generation) []any {
-	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Zone, &g.Epoch, &g.Status}
+	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Zone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
@@ -112,7 +112,8 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 }
 
 // publishGeneration makes a generation that ingest feeds from this transaction's COMMIT
-// on. Events ingested before it have a lower epoch: those are the backfill's.
+// on. Events ingested before it have a lower epoch: those are the backfill's,
+// as far back as events are kept, which does not change before COMMIT.
 // The caller holds the tenant's lock.
 func publishGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) (metering.Generation, error) {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
@@ -122,11 +123,13 @@ func publishGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	var published metering.Generation
 	err = tx.QueryRow(ctx, `
 		insert into meter_generations as g
-		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, zone, epoch, status, completed_at)
+		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, zone, epoch, status, completed_at, counted_from)
 		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.zone, @epoch,
 		  case when past.found then 'filling' else 'complete' end,
-		  case when past.found then null else now() end
+		  case when past.found then null else now() end,
+		  case when past.found then kept.kept_from end
 		from tenants t,
+		  (select kept_from from event_retention for share) kept,
 		  lateral (select exists (select from event_types e where e.tenant_id = t.id and e.event_type = @event_type)) past (found)
 		where t.id = @tenant
 		returning `+generationColumns,

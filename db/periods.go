@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,9 @@ type payer struct {
 	currency   string // the tenant's
 	grace      time.Duration
 	late       metering.LatePolicy
+	products   []metering.Assignment
 
+	atProvider   string         // the customer there; "" where it is not linked
 	subscription string         // at the provider, whose periods are the customer's; "": the calendar's are
 	current      metering.Range // the subscription's, as it was last read
 }
@@ -38,22 +41,33 @@ func readPayer(ctx context.Context, q querier, tenant metering.TenantID, custome
 		zone         string
 		subscription *string
 		start, end   *time.Time
+		products     []metering.ProductID
+		since        []time.Time
 	)
 	err := q.QueryRow(ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy, l.subscription, l.period_start, l.period_end
+		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy, coalesce(l.provider_customer, ''), l.subscription, l.period_start, l.period_end,
+		  a.products, a.since
 		from customers c
 		join tenants t on t.id = c.tenant_id
 		left join billing_providers r on r.tenant_id = c.tenant_id and r.retired_at is null
 		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
 		  and l.provider_account = r.account and l.provider_customer = c.billing_provider_id and l.subscription <> ''
+		left join lateral (
+		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
+		  from customer_products a
+		  where a.tenant_id = c.tenant_id
+		    and a.customer_id = c.id) a on true
 		where c.tenant_id = $1
 		  and c.id = $2 `+lock, tenant, customer,
-	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace, &p.late, &subscription, &start, &end)
+	).Scan(&p.externalID, &p.created, &p.starts, &zone, &p.currency, &p.grace, &p.late, &p.atProvider, &subscription, &start, &end, &products, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return payer{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
 	if subscription != nil {
 		p.subscription, p.current = *subscription, metering.Range{Start: *start, End: *end}
+	}
+	for i := range products {
+		p.products = append(p.products, metering.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
 	}
 	p.zone = metering.Location(zone)
 	return p, err
@@ -83,26 +97,40 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	if err != nil {
 		return metering.Range{}, fmt.Errorf("read customer: %w", coded(err))
 	}
-	chain, err := readPeriods(ctx, l.pool, tenant, customer)
-	if err != nil {
-		return metering.Range{}, fmt.Errorf("read billing periods: %w", coded(err))
-	}
-	if err := shorten(ctx, l.pool, tenant, p, chain, now); err != nil {
-		return metering.Range{}, fmt.Errorf("read billing periods: %w", coded(err))
-	}
-	missing, err := missingPeriods(ctx, l.pool, tenant, p, chain, now)
+	chain, err := chainNow(ctx, l.pool, tenant, p, now)
 	if err != nil {
 		return metering.Range{}, fmt.Errorf("read billing periods: %w", coded(err))
 	}
 	for _, period := range chain {
-		missing = append(missing, period.Range)
-	}
-	for _, period := range missing {
 		if period.Contains(now) {
-			return period, nil
+			return period.Range, nil
 		}
 	}
 	return metering.CalendarPeriod(now, p.zone), nil
+}
+
+// chainNow is the customer's chain as it would be if it were brought up to now,
+// oldest first.
+func chainNow(ctx context.Context, q querier, tenant metering.TenantID, p payer, now time.Time) ([]metering.Period, error) {
+	chain, err := readPeriods(ctx, q, tenant, p.id)
+	if err != nil {
+		return nil, err
+	}
+	if err := shorten(ctx, q, tenant, p, chain, now); err != nil {
+		return nil, err
+	}
+	missing, err := missingPeriods(ctx, q, tenant, p, chain, now)
+	if err != nil {
+		return nil, err
+	}
+	if p.subscription != "" && !p.current.End.After(now) {
+		missing = append(missing, metering.AfterSubscription(p.current.End, now))
+	}
+	for _, period := range missing {
+		chain = append(chain, metering.Period{CustomerID: p.id, Range: period})
+	}
+	slices.SortFunc(chain, func(a, b metering.Period) int { return a.Start.Compare(b.Start) })
+	return chain, nil
 }
 
 // extendPeriods brings the customer's chain up to now and returns all of it,

@@ -7,14 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // chain reads the customer's periods as "start..end" dates.
 func (b *biller) chain() []string {
 	b.Helper()
-	rows, err := dbtest.Conn(b).Query(b.Context(), `
+	rows, err := b.connect().Query(b.Context(), `
 		select to_char(starts_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24') || '..' || to_char(ends_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24')
 		from billing_periods
 		where tenant_id = $1 and customer_id = $2
@@ -34,7 +33,7 @@ func (b *biller) chain() []string {
 // exec changes what no method changes.
 func (b *biller) exec(sql string, args ...any) {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), dbtest.URL(b))
+	conn, err := pgx.Connect(b.Context(), b.address)
 	require.NoError(b, err)
 	defer conn.Close(b.Context())
 	_, err = conn.Exec(b.Context(), sql, args...)

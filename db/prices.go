@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -9,15 +10,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Prices keeps the versions of each meter's price.
+// Prices keeps the versions of each meter's price, its own and its products'.
 type Prices struct{ pool *pgxpool.Pool }
 
 const selectPrices = `
-	select meter_id, version, base_price, included_units, overage_rate, currency, effective_from, created_at
+	select meter_id, coalesce(product_id, 0), version, base_price, included_units, overage_rate, currency, effective_from, created_at
 	from meter_prices where tenant_id = $1 `
 
 func scanPrice(row pgx.CollectableRow) (p metering.Price, err error) {
-	err = row.Scan(&p.MeterID, &p.Version, &p.BasePrice, &p.IncludedUnits, &p.OverageRate, &p.Currency, &p.EffectiveFrom, &p.CreatedAt)
+	err = row.Scan(&p.MeterID, &p.ProductID, &p.Version, &p.BasePrice, &p.IncludedUnits, &p.OverageRate, &p.Currency, &p.EffectiveFrom, &p.CreatedAt)
 	return p, err
 }
 
@@ -30,8 +31,8 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 	return prices, coded(err)
 }
 
-// Set adds a version to a meter's price. The first version holds from the
-// beginning, whatever its EffectiveFrom.
+// Set adds a version to a meter's price, its own or a product's. The first of
+// them holds from the beginning, whatever its EffectiveFrom.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Price) (set metering.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return metering.Price{}, err
@@ -47,13 +48,17 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		}
 		rows, err := tx.Query(ctx, `
 			insert into meter_prices
-			  (tenant_id, meter_id, version, base_price, included_units, overage_rate, currency, effective_from, created_by)
-			select @tenant, @meter, former.n + 1, @base, @included, @overage, @currency,
-			  case when former.n = 0 then timestamptz '0001-01-01' else @effective_from end, @actor
-			from (select count(*) from meter_prices where tenant_id = @tenant and meter_id = @meter) former (n)
-			returning meter_id, version, base_price, included_units, overage_rate, currency, effective_from, created_at`,
+			  (tenant_id, meter_id, product_id, version, base_price, included_units, overage_rate, currency, effective_from, created_by)
+			select @tenant, @meter, nullif(@product, 0), former.n + 1, @base, @included, @overage, @currency,
+			  case when former.alike = 0 then timestamptz '0001-01-01' else @effective_from end, @actor
+			from (
+			  select count(*), count(*) filter (where coalesce(product_id, 0) = @product)
+			  from meter_prices
+			  where tenant_id = @tenant
+			    and meter_id = @meter) former (n, alike)
+			returning meter_id, coalesce(product_id, 0), version, base_price, included_units, overage_rate, currency, effective_from, created_at`,
 			pgx.NamedArgs{
-				"tenant": tenant, "meter": p.MeterID, "base": p.BasePrice, "included": p.IncludedUnits,
+				"tenant": tenant, "meter": p.MeterID, "product": int64(p.ProductID), "base": p.BasePrice, "included": p.IncludedUnits,
 				"overage": p.OverageRate, "currency": p.Currency, "effective_from": p.EffectiveFrom, "actor": actor,
 			})
 		if err != nil {
@@ -67,14 +72,29 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	return set, err
 }
 
-// Versions returns a meter's prices, oldest first.
-func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID) ([]metering.Price, error) {
-	return collectPrices(ctx, s.pool, `and meter_id = $2 order by version`, tenant, meter)
+// Versions returns a meter's prices in a product, or its own (0), oldest first.
+func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]metering.Price, error) {
+	return collectPrices(ctx, s.pool, `and meter_id = $2 and coalesce(product_id, 0) = $3 order by version`, tenant, meter, product)
 }
 
-// All returns the tenant's prices by meter, oldest first.
-func (s Prices) All(ctx context.Context, tenant metering.TenantID) (map[metering.MeterID][]metering.Price, error) {
-	return allPrices(ctx, s.pool, tenant)
+// InForce returns the price of each meter that has one, for the customer at an instant.
+func (s Prices) InForce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, at time.Time) (map[metering.MeterID]metering.Price, error) {
+	versions, err := allPrices(ctx, s.pool, tenant)
+	if err != nil {
+		return nil, err
+	}
+	payer, err := readPayer(ctx, s.pool, tenant, customer, "")
+	if err != nil {
+		return nil, coded(err)
+	}
+	product := metering.ProductAt(payer.products, at)
+	prices := make(map[metering.MeterID]metering.Price, len(versions))
+	for meter := range versions {
+		if p, ok := metering.PriceAt(versions[meter], product, at); ok {
+			prices[meter] = p
+		}
+	}
+	return prices, nil
 }
 
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]metering.Price, error) {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
@@ -69,4 +71,24 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		_, err = fresh.Open(id, db.SigningSecret, secrets[0].Sealed)
 		require.NoError(t, err)
 	}
+}
+
+// Whoever adds a column of bytes says what it holds, and has it sealed again
+// with the others if that is a secret.
+func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
+	t.Parallel()
+	rows, err := dbtest.Conn(t).Query(t.Context(), `
+		select c.relname || '.' || a.attname
+		from pg_attribute a
+		join pg_class c on c.oid = a.attrelid
+		where c.relnamespace = 'public'::regnamespace
+		  and c.relkind in ('r', 'p')
+		  and not c.relispartition
+		  and a.atttypid = 'bytea'::regtype`)
+	require.NoError(t, err)
+	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	sealed := []string{string(db.ProviderSecret), string(db.ProviderWebhookSecret), string(db.SigningSecret), string(db.OIDCSecret)}
+	hashes := []string{"api_keys.hash", "api_key_rotations.hash", "event_keys.hash", "idempotency_keys.request_hash"}
+	require.ElementsMatch(t, slices.Concat(sealed, hashes, []string{"billing_snapshots.body"}), columns)
 }

@@ -16,6 +16,7 @@ import (
 // Prepared is what there is to tell the provider about a customer.
 type Prepared struct {
 	Send     *Snapshot   // nil: nothing
+	Last     bool        // once Send is settled, nothing is left to tell in this pass
 	UpToDate []uuid.UUID // acknowledged snapshots that still hold
 	Skipped  []metering.SkippedMeter
 }
@@ -38,12 +39,7 @@ type Snapshot struct {
 // at one instant.
 func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, hold ...metering.MeterID) (prepared Prepared, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		p, err := lockPayer(ctx, tx, tenant, customer)
-		if err != nil {
-			return err
-		}
-		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now), hold: hold}
-		prepared, err = b.prepare(after)
+		prepared, err = prepareSnapshot(ctx, tx, tenant, customer, after, now, hold)
 		return err
 	})
 	if err != nil {
@@ -52,17 +48,29 @@ func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, c
 	return prepared, nil
 }
 
-// bill is one customer's ledger, read at one instant under a lock.
-type bill struct {
-	ctx     context.Context
-	tx      pgx.Tx
-	tenant  metering.TenantID
-	payer   payer
-	now     time.Time
-	account string // the destination
-	mapping map[string]string
-	prices  map[metering.MeterID][]metering.Price
-	hold    []metering.MeterID // that stay as they were acknowledged last
+// TakeSnapshot is PrepareSnapshot and MarkSent in one transaction, for a
+// caller who sends the snapshot at once.
+func (l Ledger) TakeSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, lease time.Duration) (prepared Prepared, d Delivery, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		prepared, err = prepareSnapshot(ctx, tx, tenant, customer, after, now, nil)
+		if err == nil && prepared.Send != nil {
+			d, err = markSent(ctx, tx, tenant, prepared.Send.ID, now, lease)
+		}
+		return err
+	})
+	if err != nil {
+		return Prepared{}, Delivery{}, fmt.Errorf("take snapshot: %w", err)
+	}
+	return prepared, d, nil
+}
+
+func prepareSnapshot(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, hold []metering.MeterID) (Prepared, error) {
+	p, err := lockPayer(ctx, tx, tenant, customer)
+	if err != nil {
+		return Prepared{}, err
+	}
+	b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now), hold: hold}
+	return b.prepare(after)
 }
 
 func (b *bill) prepare(after int64) (Prepared, error) {
@@ -89,7 +97,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		return Prepared{}, err
 	}
 	var result Prepared
-	for _, period := range chain {
+	for i, period := range chain {
 		if period.FrozenAt != nil {
 			continue
 		}
@@ -104,7 +112,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		if err := b.holdBack(period, all); err != nil {
 			return Prepared{}, err
 		}
-		late, err := b.adjustments(chain, period, latest.lines)
+		late, err := b.adjustments(chain, place{mechanism: metering.Adjusted, window: period.Range}, latest.lines)
 		if err != nil {
 			return Prepared{}, err
 		}
@@ -126,6 +134,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		case latest.status == Acknowledged && ours:
 			result.UpToDate = append(result.UpToDate, latest.id)
 		default:
+			result.Last = i == len(chain)-1
 			result.Send, err = b.store(period, provider.ID, lines, late, covered)
 			return result, err
 		}
@@ -244,14 +253,14 @@ func (b *bill) lastTold(period metering.Period, statuses ...SnapshotStatus) (tol
 		return told{}, err
 	}
 	rows, err := b.tx.Query(b.ctx, `
-		select case when r.mechanism = 'adjustment' then r.period_id else 0 end, r.meter_id,
+		select case when `+adjusts+` then r.period_id else 0 end, r.meter_id,
 		  e.cumulative_total, e.event_count, e.value, e.price_version, e.unit_price, e.charge, e.amount, e.currency
 		from billing_entries e
 		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		where e.tenant_id = $1
 		  and e.snapshot_id = $2
-		order by r.mechanism = 'adjustment', p.starts_at, r.meter_id`, b.tenant, t.id)
+		order by `+adjusts+`, p.starts_at, r.meter_id`, b.tenant, t.id)
 	if err != nil {
 		return told{}, err
 	}
@@ -260,155 +269,6 @@ func (b *bill) lastTold(period metering.Period, statuses ...SnapshotStatus) (tol
 		return l, err
 	})
 	return t, err
-}
-
-// line is one meter of a snapshot.
-type line struct {
-	closed       metering.Period // that an adjustment belongs to; none: the snapshot's own
-	skipped      string          // why it is not told; "": it is
-	meter        metering.MeterID
-	slug         string
-	cumulative   metering.Decimal
-	events       int64
-	value        metering.Decimal // cumulative less what other accounts have billed
-	priceVersion int
-	unitPrice    metering.Decimal
-	charge       metering.Decimal
-	amount       metering.Decimal // charge less what other accounts have billed
-	currency     string
-}
-
-func (l line) sameSeries(o line) bool { return l.meter == o.meter && l.closed.ID == o.closed.ID }
-
-func sameLines(a, b []line) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		same := a[i].sameSeries(b[i]) && a[i].events == b[i].events && a[i].priceVersion == b[i].priceVersion &&
-			a[i].currency == b[i].currency && a[i].cumulative.Equal(b[i].cumulative) && a[i].value.Equal(b[i].value) &&
-			a[i].unitPrice.Equal(b[i].unitPrice) && a[i].charge.Equal(b[i].charge) && a[i].amount.Equal(b[i].amount)
-		if !same {
-			return false
-		}
-	}
-	return true
-}
-
-// Why a sync leaves a meter out.
-const (
-	skippedFilling  = "its past is still being counted; it is billed as soon as that is done"
-	skippedHeld     = "an operator has left it as it was for this run"
-	skippedCurrency = "its price is in another currency than the customer's other meters"
-)
-
-// figures works out what every meter of the period comes to now.
-func (b *bill) figures(period metering.Period) ([]line, error) {
-	totals, err := Usage{b.tx}.MeterTotals(b.ctx, b.tenant, b.payer.id, period.Range)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere, err := b.billedElsewhere(period)
-	if err != nil {
-		return nil, err
-	}
-	common := b.currency(totals, period)
-	lines := make([]line, len(totals))
-	for i, t := range totals {
-		price, priced := metering.PriceAt(b.prices[t.Meter.ID], period.Start)
-		currency := common
-		if priced {
-			currency = price.Currency
-		}
-		charge := metering.RoundMoney(price.Charge(t.Usage), currency)
-		other := elsewhere[t.Meter.ID]
-		lines[i] = line{
-			meter: t.Meter.ID, slug: t.Meter.Slug, cumulative: t.Usage, events: t.Count, value: t.Usage.Sub(other.value),
-			priceVersion: price.Version, unitPrice: price.OverageRate, charge: charge, amount: charge.Sub(other.amountIn(currency)),
-			currency: currency,
-		}
-		switch {
-		case t.Filling:
-			lines[i].skipped = skippedFilling
-		case currency != common:
-			lines[i].skipped = skippedCurrency
-		}
-	}
-	return lines, nil
-}
-
-// currency is what a snapshot, which can have only one, is in: that of the
-// meters' prices where they agree, else the tenant's.
-func (b *bill) currency(totals []MeterTotal, period metering.Period) string {
-	common := ""
-	for _, t := range totals {
-		price, priced := metering.PriceAt(b.prices[t.Meter.ID], period.Start)
-		if !priced || t.Filling {
-			continue
-		}
-		if common != "" && price.Currency != common {
-			return b.payer.currency
-		}
-		common = price.Currency
-	}
-	if common == "" {
-		return b.payer.currency
-	}
-	return common
-}
-
-type billed struct {
-	value    metering.Decimal
-	amount   metering.Decimal
-	currency string
-}
-
-func (b billed) amountIn(currency string) metering.Decimal {
-	if b.currency != currency {
-		return metering.Decimal{}
-	}
-	return b.amount
-}
-
-// billedElsewhere is what accounts other than the active one have acknowledged
-// for the period, so that no usage is billed at two of them.
-func (b *bill) billedElsewhere(period metering.Period) (map[metering.MeterID]billed, error) {
-	return b.acknowledged(period, `r.mechanism <> 'adjustment' and r.provider_account <> @account`, pgx.NamedArgs{})
-}
-
-// acknowledged adds up what the period's series of a kind have been
-// acknowledged for.
-func (b *bill) acknowledged(period metering.Period, kind string, args pgx.NamedArgs) (map[metering.MeterID]billed, error) {
-	args["tenant"], args["customer"], args["period"], args["account"] = b.tenant, b.payer.id, period.ID, b.account
-	rows, err := b.tx.Query(b.ctx, `
-		select r.meter_id, sum(last.value), sum(last.amount), max(last.currency)
-		from billing_series r
-		cross join lateral (
-		  select value, amount, currency
-		  from billing_entries e
-		  where e.tenant_id = r.tenant_id
-		    and e.series_id = r.id
-		    and e.status in ('acknowledged', 'confirmed')
-		  order by e.version desc
-		  limit 1) last
-		where r.tenant_id = @tenant
-		  and r.customer_id = @customer
-		  and r.period_id = @period
-		  and `+kind+`
-		group by r.meter_id`, args)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere := make(map[metering.MeterID]billed)
-	var (
-		meter metering.MeterID
-		each  billed
-	)
-	_, err = pgx.ForEachRow(rows, []any{&meter, &each.value, &each.amount, &each.currency}, func() error {
-		elsewhere[meter] = each
-		return nil
-	})
-	return elsewhere, err
 }
 
 // store keeps the period's next snapshot with its entries, before anyone is told.
@@ -422,7 +282,7 @@ func (b *bill) store(period metering.Period, provider metering.ProviderID, lines
 		return nil, err
 	}
 	s.Sequence++
-	if s.Body, err = b.message(s, lines, late); err != nil {
+	if s.Body, err = b.body(s, lines, late); err != nil {
 		return nil, err
 	}
 	var batch pgx.Batch
@@ -434,77 +294,46 @@ func (b *bill) store(period metering.Period, provider metering.ProviderID, lines
 		"period": period.ID, "body": s.Body, "now": b.now, "events": covered.events, "catalog": covered.catalog,
 	})
 	for _, l := range append(lines, late...) {
-		if err := b.queueEntry(&batch, s, period, l); err != nil {
+		entry, err := uuid.NewV7()
+		if err != nil {
 			return nil, err
 		}
+		at := place{mechanism: metering.InSnapshot, period: period.ID, window: period.Range}
+		if l.closed.ID != 0 {
+			at.mechanism, at.period = metering.Adjusted, l.closed.ID
+		}
+		b.queue(&batch, at, l, message{id: entry, identifier: s.ID.String(), snapshot: &s.ID})
 	}
 	return &s, b.tx.SendBatch(b.ctx, &batch).Close()
 }
 
-func (b *bill) message(s Snapshot, lines, late []line) ([]byte, error) {
+func (b *bill) body(s Snapshot, lines, late []line) ([]byte, error) {
+	currencies := make([]string, len(lines))
+	for i, l := range lines {
+		currencies[i] = l.currency
+	}
 	snapshot := metering.Snapshot{
 		TenantID: b.tenant.String(), CustomerExternalID: b.payer.externalID,
 		Period:   metering.SnapshotPeriod{Start: s.Period.Start.UTC(), End: s.Period.End.UTC()},
-		Sequence: s.Sequence, Currency: lines[0].currency,
+		Sequence: s.Sequence, Currency: b.inCommon(currencies),
 	}
 	for _, l := range lines {
 		snapshot.Meters = append(snapshot.Meters, metering.SnapshotLine{
-			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount,
+			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount, Currency: l.currency,
 		})
 	}
 	for _, l := range late {
-		snapshot.Adjustments = append(snapshot.Adjustments, metering.Adjustment{
-			Period:  metering.SnapshotPeriod{Start: l.closed.Start.UTC(), End: l.closed.End.UTC()},
-			MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount, Currency: l.currency,
-		})
+		snapshot.Adjustments = append(snapshot.Adjustments, l.adjustment())
 	}
 	return snapshot.Message(b.now)
 }
 
-func (b *bill) queueEntry(batch *pgx.Batch, s Snapshot, period metering.Period, l line) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
+// adjustment is how a line of a closed period is told.
+func (l line) adjustment() metering.Adjustment {
+	return metering.Adjustment{
+		Period:  metering.SnapshotPeriod{Start: l.closed.Start.UTC(), End: l.closed.End.UTC()},
+		MeterID: l.meter.String(), MeterSlug: l.slug, Usage: l.value, UnitPrice: l.unitPrice, Amount: l.amount, Currency: l.currency,
 	}
-	mechanism, adjusted := "snapshot", period.ID
-	if l.closed.ID != 0 {
-		mechanism, adjusted = "adjustment", l.closed.ID
-	}
-	args := pgx.NamedArgs{
-		"tenant": b.tenant, "customer": b.payer.id, "meter": l.meter, "account": b.account,
-		"period": adjusted, "mechanism": mechanism, "start": period.Start, "end": period.End,
-		"id": id, "cumulative": l.cumulative, "events": l.events, "value": l.value, "price_version": l.priceVersion,
-		"unit_price": l.unitPrice, "charge": l.charge, "amount": l.amount, "currency": l.currency,
-		"identifier": s.ID.String(), "snapshot": s.ID, "now": b.now,
-	}
-	batch.Queue(`
-		insert into billing_series
-		  (tenant_id, customer_id, meter_id, provider_account, mechanism, period_id, window_start, window_end)
-		values (@tenant, @customer, @meter, @account, @mechanism, @period, @start, @end)
-		on conflict (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start)
-		do nothing`, args)
-	batch.Queue(`
-		insert into billing_entries
-		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, price_version, unit_price,
-		   charge, amount, currency, identifier, snapshot_id, status, prepared_at)
-		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @price_version, @unit_price,
-		  @charge, @amount, @currency, @identifier, @snapshot, 'prepared', @now
-		from billing_series r
-		left join lateral (
-		  select max(e.version) as version
-		  from billing_entries e
-		  where e.tenant_id = r.tenant_id
-		    and e.series_id = r.id) former on true
-		where r.tenant_id = @tenant
-		  and r.customer_id = @customer
-		  and r.meter_id = @meter
-		  and r.period_id = @period
-		  and r.provider_account = @account
-		  and r.provider_customer = ''
-		  and r.item = ''
-		  and r.mechanism = @mechanism
-		  and r.window_start = @start`, args)
-	return nil
 }
 
 // lastSequence is the highest sequence that the customer's snapshots have used.

@@ -63,15 +63,7 @@ func (b *bill) statement(period metering.Period) ([]metering.PeriodLine, error) 
 }
 
 func (b *bill) frozenStatement(period metering.Period) ([]metering.PeriodLine, error) {
-	frozen, err := periodTotals(b.ctx, b.tx, b.tenant, period.ID)
-	if err != nil {
-		return nil, err
-	}
-	meters, err := collectMeters(b.ctx, b.tx, `order by m.id`, b.tenant)
-	if err != nil {
-		return nil, err
-	}
-	late, err := totalsOf(b.ctx, b.tx, b.tenant, b.payer.id, meters, period.Range, lateOnly)
+	late, frozen, err := b.lateUsage(period)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +80,57 @@ func (b *bill) frozenStatement(period metering.Period) ([]metering.PeriodLine, e
 		})
 	}
 	return lines, nil
+}
+
+// Adjustments are what late usage adds to the customer's closed periods, as the
+// period that now lies in will bill it: what earlier ones have billed is not
+// in it.
+func (l Ledger) Adjustments(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (late []metering.Adjustment, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		late = nil
+		p, err := readPayer(ctx, tx, tenant, customer, "")
+		if err != nil {
+			return err
+		}
+		provider, err := activeProvider(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: p, now: metering.Instant(now), account: provider.Account}
+		if b.prices, err = allPrices(ctx, tx, tenant); err != nil {
+			return err
+		}
+		late, err = b.owedLate(provider.Kind)
+		return err
+	})
+	if metering.CodeOf(err) == metering.CodeNoProvider {
+		return nil, nil // without a provider nothing is billed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("work out adjustments: %w", err)
+	}
+	return late, nil
+}
+
+func (b *bill) owedLate(kind metering.ProviderKind) (late []metering.Adjustment, err error) {
+	chain, err := chainNow(b.ctx, b.tx, b.tenant, b.payer, b.now)
+	if err != nil {
+		return nil, err
+	}
+	carrier := place{mechanism: metering.Adjusted}
+	if kind == metering.Stripe {
+		carrier = place{mechanism: metering.InvoiceItem, customer: b.payer.atProvider, item: b.payer.subscription}
+	}
+	open, found := oldestOpen(chain)
+	if !found {
+		return nil, nil
+	}
+	carrier.window = open.Range
+	lines, err := b.adjustments(chain, carrier, nil)
+	for _, l := range lines {
+		late = append(late, l.adjustment())
+	}
+	return late, err
 }
 
 // Revenue is an estimate of a month's charges in one currency.
@@ -111,21 +154,21 @@ func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r meterin
 		rows, err := tx.Query(ctx, `
 			with rates as (
 			  select *
-			  from unnest($2::bigint[], $3::timestamptz[], $4::numeric[], $5::numeric[], $6::numeric[], $7::text[], $8::int[], $9::boolean[])
-			    as r (generation_id, month, base, included, rate, currency, digits, counts)),
+			  from unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::numeric[], $6::numeric[], $7::numeric[], $8::text[], $9::int[], $10::boolean[])
+			    as r (generation_id, product_id, month, base, included, rate, currency, digits, counts)),
 			used as (
-			  select u.customer_id, u.generation_id, u.month, sum(u.sum + u.late_sum) as sum, sum(u.count + u.late_count) as count
+			  select u.customer_id, u.generation_id, u.month, `+productAt("$1", "u.customer_id", "u.month")+` as product_id, sum(u.sum + u.late_sum) as sum, sum(u.count + u.late_count) as count
 			  from usage_monthly u
 			  where u.tenant_id = $1
 			    and u.customer_id > 0
 			    and u.generation_id = any($2)
-			    and u.month = any($3)
+			    and u.month = any($4)
 			  group by 1, 2, 3)
 			select used.month, rates.currency,
 			  sum(round(rates.base + greatest(0, case when rates.counts then used.count else used.sum end - rates.included) * rates.rate, rates.digits)),
 			  count(distinct used.customer_id)
 			from used
-			join rates using (generation_id, month)
+			join rates using (generation_id, product_id, month)
 			group by 1, 2
 			order by 1 desc, 2`, append([]any{tenant}, rates.arrays()...)...)
 		if err != nil {
@@ -142,7 +185,7 @@ func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r meterin
 
 // rates are the prices of each month, in columns.
 type rates struct {
-	generations                    []int64
+	generations, products          []int64
 	months                         []time.Time
 	base, included, rate, currency []string
 	digits                         []int32
@@ -150,7 +193,7 @@ type rates struct {
 }
 
 func (r *rates) arrays() []any {
-	return []any{r.generations, r.months, r.base, r.included, r.rate, r.currency, r.digits, r.counts}
+	return []any{r.generations, r.products, r.months, r.base, r.included, r.rate, r.currency, r.digits, r.counts}
 }
 
 func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span metering.Range) (*rates, error) {
@@ -162,20 +205,31 @@ func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span
 	if err != nil {
 		return nil, err
 	}
+	products, err := productIDs(ctx, tx, tenant)
+	if err != nil {
+		return nil, err
+	}
 	all := new(rates)
 	for _, m := range meters {
+		if m.Generation.Status == metering.Filling {
+			continue
+		}
 		zone := metering.Location(m.Generation.Zone)
 		for month := metering.CalendarPeriod(span.Start, zone); month.Start.Before(span.End); month = metering.CalendarPeriod(month.End, zone) {
-			price, priced := metering.PriceAt(prices[m.ID], month.Start)
-			if !priced || m.Generation.Status == metering.Filling {
-				continue
+			for _, product := range products {
+				if price, priced := metering.PriceAt(prices[m.ID], product, month.Start); priced {
+					all.add(m, product, month.Start, price)
+				}
 			}
-			all.generations, all.months = append(all.generations, int64(m.Generation.ID)), append(all.months, month.Start)
-			all.base, all.included = append(all.base, price.BasePrice.String()), append(all.included, price.IncludedUnits.String())
-			all.rate, all.currency = append(all.rate, price.OverageRate.String()), append(all.currency, price.Currency)
-			all.digits = append(all.digits, metering.MinorDigits(price.Currency))
-			all.counts = append(all.counts, m.Generation.Aggregation == metering.Count)
 		}
 	}
 	return all, nil
+}
+
+func (r *rates) add(m metering.Meter, product metering.ProductID, month time.Time, p metering.Price) {
+	r.generations, r.products, r.months = append(r.generations, int64(m.Generation.ID)), append(r.products, int64(product)), append(r.months, month)
+	r.base, r.included = append(r.base, p.BasePrice.String()), append(r.included, p.IncludedUnits.String())
+	r.rate, r.currency = append(r.rate, p.OverageRate.String()), append(r.currency, p.Currency)
+	r.digits = append(r.digits, metering.MinorDigits(p.Currency))
+	r.counts = append(r.counts, m.Generation.Aggregation == metering.Count)
 }

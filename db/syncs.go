@@ -96,26 +96,43 @@ func (s Syncs) RequestBecause(ctx context.Context, tenant metering.TenantID, cus
 
 // Record keeps a sync that nobody had to ask for and that has succeeded.
 func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("record sync: %w", err)
-	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `
-			insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, status, requested_at, started_at, finished_at)
-			values (@tenant, @id, @customer, 'schedule', @actor, 'succeeded', @began, @began, @now)`, pgx.NamedArgs{
-			"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler,
-			"began": metering.Instant(began), "now": metering.Instant(now),
-		}); err != nil {
-			return err
-		}
-		a.Syncs = []uuid.UUID{id}
-		return explain(ctx, tx, tenant, a)
-	})
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return record(ctx, tx, tenant, customer, a, began, now) })
 	if err != nil {
 		return fmt.Errorf("record sync: %w", err)
 	}
 	return nil
+}
+
+// RecordDelivery records a sync whose last snapshot was acknowledged, together
+// with that.
+func (s Syncs) RecordDelivery(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, snapshot uuid.UUID, said string, a Answer, began, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := settle(ctx, tx, tenant, snapshot, Acknowledged, said, now); err != nil {
+			return err
+		}
+		return record(ctx, tx, tenant, customer, a, began, now)
+	})
+	if err != nil {
+		return fmt.Errorf("record delivery: %w", err)
+	}
+	return nil
+}
+
+func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `
+		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, status, requested_at, started_at, finished_at)
+		values (@tenant, @id, @customer, 'schedule', @actor, 'succeeded', @began, @began, @now)`, pgx.NamedArgs{
+		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler,
+		"began": metering.Instant(began), "now": metering.Instant(now),
+	}); err != nil {
+		return err
+	}
+	a.Syncs = []uuid.UUID{id}
+	return explain(ctx, tx, tenant, a)
 }
 
 // Pass is one reading of a customer's totals, and the requests that it answers.
@@ -220,12 +237,25 @@ func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer)
 		on conflict do nothing`, tenant, a.Snapshots, a.Syncs, a.Entries); err != nil {
 		return err
 	}
-	for _, skipped := range a.Skipped {
+	return skip(ctx, tx, tenant, a.Syncs, a.Skipped)
+}
+
+// Skip tells syncs which meters are left out.
+func (s Syncs) Skip(ctx context.Context, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.SkippedMeter) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return skip(ctx, tx, tenant, syncs, meters) })
+	if err != nil {
+		return fmt.Errorf("note skipped meters: %w", err)
+	}
+	return nil
+}
+
+func skip(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.SkippedMeter) error {
+	for _, skipped := range meters {
 		if _, err := tx.Exec(ctx, `
 			insert into billing_sync_skips (tenant_id, sync_id, meter_id, reason)
 			select $1, s.id, $3, $4
 			from unnest($2::uuid[]) s (id)
-			on conflict do nothing`, tenant, a.Syncs, skipped.MeterID, skipped.Reason); err != nil {
+			on conflict do nothing`, tenant, syncs, skipped.MeterID, skipped.Reason); err != nil {
 			return err
 		}
 	}
@@ -263,7 +293,7 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 
 func (s Syncs) entries(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, e.charge, e.currency, e.status,
+		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, case when `+adjusts+` then e.amount else e.charge end, e.currency, e.status,
 		  coalesce(n.sequence, 0), r.mechanism, r.item, e.value, e.quantity, r.window_start, r.window_end, e.answer
 		from billing_sync_entries x
 		join billing_entries e on e.tenant_id = x.tenant_id and e.id = x.entry_id

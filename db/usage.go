@@ -46,7 +46,15 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		totals, err = totalsOf(ctx, q, tenant, customer, meters, r, allUsage)
 		return err
 	})
-	return totals, err
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range totals {
+		if err := u.requireWhole(ctx, r, t.Meter.Generation.Zone); err != nil {
+			return nil, err
+		}
+	}
+	return totals, nil
 }
 
 func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range, part usagePart) ([]MeterTotal, error) {
@@ -221,5 +229,8 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 		page, err = read.page(ctx)
 		return err
 	})
-	return page, err
+	if err != nil {
+		return WindowPage{}, err
+	}
+	return page, u.requireWhole(ctx, query.Range, query.Meter.Generation.Zone)
 }

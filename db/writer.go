@@ -93,6 +93,7 @@ type Outcome struct {
 	Duplicate bool // its key was known: it adds nothing
 	Conflict  bool // … and came with other content
 	Unmetered bool // no meter counts its type yet
+	Forgotten bool // rejected: it is older than its key would have been known for
 }
 
 // NewWriter makes a Writer over store.

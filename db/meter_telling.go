@@ -1,0 +1,142 @@
+package db
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// meterTelling is one meter in one period.
+type meterTelling struct {
+	*telling
+	period metering.Period
+	sub    subscription
+	part   metering.Range // of the period, in the subscription's
+	item   metering.Item
+	total  MeterTotal
+	own    []series         // of this place
+	others metering.Decimal // acknowledged in other places
+	amount metering.Decimal // the same in money
+}
+
+// split parts the meter's series from those of another account, customer,
+// place, mechanism or subscription period: those have ended.
+func (m *meterTelling) split(known []series) {
+	for _, s := range known {
+		switch {
+		case s.meter != m.total.Meter.ID:
+		case s.account == m.account && s.customer == m.link.Customer && s.target == m.item.Target &&
+			s.mechanism == m.item.Mechanism && !s.windowStart.Before(m.part.Start):
+			m.own = append(m.own, s)
+		default:
+			m.others, m.amount = m.others.Add(s.told), m.amount.Add(s.amount)
+		}
+	}
+}
+
+// refused says why the meter is not told, if it is not.
+func (m *meterTelling) refused(taken bool) string {
+	switch {
+	case m.total.Filling:
+		return skippedFilling
+	case m.item.Skipped != "":
+		return m.item.Skipped
+	case taken:
+		return skippedElsewhere
+	case slices.Contains(m.hold, m.item.MeterID):
+		return skippedHeld
+	}
+	return ""
+}
+
+// over says why nothing more is told of the period, if nothing is.
+func (m *meterTelling) over() string {
+	switch {
+	case m.sub.id == "" || m.sub.id != m.link.Subscription || m.part.Empty():
+		return skippedEarlier
+	case m.sub.invoiced:
+		return skippedInvoiced
+	case m.item.Mechanism == metering.UsageRecord && !m.part.End.After(m.link.Period.Start):
+		return skippedRecords
+	}
+	return ""
+}
+
+func (m *meterTelling) skipRest(reason string) {
+	if !m.value(m.total.Usage).Equal(m.toldHere()) {
+		m.skip(m.total.Meter, reason)
+	}
+}
+
+// toldHere is what this place was told of the period.
+func (m *meterTelling) toldHere() (told metering.Decimal) {
+	for _, s := range m.own {
+		told = told.Add(s.told)
+	}
+	return told
+}
+
+// value is what this place should have counted when the period's usage is
+// total. Where the provider keeps a total it is never below zero.
+func (m *meterTelling) value(total metering.Decimal) metering.Decimal {
+	value := metering.UnitsBetween(m.others, total)
+	keeps := m.item.Mechanism == metering.UsageRecord || m.item.Mechanism == metering.MeterWindow
+	if keeps && value.IsNegative() {
+		return metering.Decimal{}
+	}
+	return value
+}
+
+func (m *meterTelling) tell() error {
+	if m.item.Mechanism == metering.MeterWindow {
+		return m.tellWindows()
+	}
+	l := m.line(m.total.Usage)
+	l.amount = l.charge.Sub(m.amount)
+	return m.tellOne(l, m.part)
+}
+
+// line is what this place should be told when the period's usage is total.
+func (m *meterTelling) line(total metering.Decimal) line {
+	price, _ := m.price(m.total.Meter.ID, m.period)
+	currency := cmp.Or(price.Currency, m.payer.currency)
+	return line{
+		meter: m.item.MeterID, slug: m.total.Meter.Slug, cumulative: total, events: m.total.Count, value: m.value(total),
+		priceVersion: price.Version, unitPrice: price.OverageRate, currency: currency,
+		charge: metering.RoundMoney(price.Charge(metering.WholeUnits(total)), currency), // of what Stripe can count
+	}
+}
+
+// tellOne makes the next entry of the window's series, if it has none that is
+// unsettled or of this pass, and there is something new.
+func (m *meterTelling) tellOne(l line, window metering.Range) error {
+	var s series
+	for _, own := range m.own {
+		if own.windowStart.Equal(window.Start) {
+			s = own
+		}
+	}
+	if !m.next(s, !l.value.Equal(s.told)) {
+		return nil
+	}
+	at := place{customer: m.link.Customer, item: m.item.Target, mechanism: m.item.Mechanism, period: m.period.ID, window: window}
+	return m.write(at, l, m.call(l, s, window), m.period.Range, m.period.Deadline(m.payer.grace))
+}
+
+func (m *meterTelling) call(l line, s series, window metering.Range) metering.Call {
+	call := metering.Call{
+		Mechanism: m.item.Mechanism, Target: m.item.Target, ItemID: m.item.ItemID, EventName: m.item.EventName,
+		CustomerKey: m.item.CustomerKey, ValueKey: m.item.ValueKey, Customer: m.link.Customer, Quantity: l.value,
+	}
+	if call.Mechanism == metering.MeterDelta {
+		call.Quantity = l.value.Sub(s.told)
+	}
+	var last time.Time
+	if s.timestamp != nil {
+		last = *s.timestamp
+	}
+	call.Timestamp = m.at(call.Mechanism, m.now, last, window)
+	return call
+}

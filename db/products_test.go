@@ -1,0 +1,94 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// The meter costs 1 a unit; in the product 10 cover 100 units and each further
+// one costs half a cent.
+func (b *biller) product() metering.Product {
+	b.Helper()
+	b.price("0", "0", "1")
+	product, err := b.store.Products.Create(b.Context(), b.tenant, metering.Operator, metering.Product{Slug: "pro"})
+	require.NoError(b, err)
+	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, metering.Price{
+		MeterID: b.meter.ID, ProductID: product.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100),
+		OverageRate: metering.MustDecimal("0.005"), Currency: "USD", EffectiveFrom: b.now,
+	})
+	require.NoError(b, err)
+	return product
+}
+
+func (b *biller) assign(product metering.ProductID, from time.Time) {
+	b.Helper()
+	require.NoError(b, b.store.Products.Assign(b.Context(), b.tenant, metering.Operator, b.customer.ID,
+		metering.Assignment{ProductID: product, EffectiveFrom: from}))
+}
+
+func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	product := b.product()
+	b.use("142")
+	require.Equal(t, "142", b.acknowledge().Data.Meters[0].Amount.String())
+	require.Empty(t, b.due())
+
+	this := metering.CalendarPeriod(b.now, time.UTC)
+	b.assign(product.ID, this.Start)
+	require.NotEmpty(t, b.due(), "another price is something to tell")
+	require.Equal(t, "10.21", b.acknowledge().Data.Meters[0].Amount.String())
+	require.Empty(t, b.due())
+	other := dbtest.Customer(t, b.store, b.tenant, "other")
+	prices, err := b.store.Prices.InForce(t.Context(), b.tenant, other.ID, b.now)
+	require.NoError(t, err)
+	require.Equal(t, "1", prices[b.meter.ID].OverageRate.String())
+
+	months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, metering.Range{Start: this.Start, End: b.now})
+	require.NoError(t, err)
+	require.Len(t, months, 1)
+	require.Equal(t, "10.21", months[0].Amount.String())
+}
+
+// newLongAgo has a customer since the middle of a month that ended long ago, and
+// a clock that stands there.
+func newLongAgo(t *testing.T) (b *biller, product metering.Product, month metering.Range) {
+	t.Helper()
+	b = newBiller(t)
+	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	b.created(month.Start.AddDate(0, 0, 14))
+	return b, b.product(), month
+}
+
+func TestAPeriodIsChargedForTheProductInForceAtItsStart(t *testing.T) {
+	t.Parallel()
+	b, product, month := newLongAgo(t)
+	b.use("142")
+	b.assign(product.ID, month.Start.Add(time.Microsecond))
+	require.Equal(t, "142", b.acknowledge().Data.Meters[0].Amount.String())
+	b.now = month.End.Add(time.Hour)
+	b.useAt("142", b.now)
+	require.Equal(t, "10.21", b.acknowledge().Data.Meters[0].Amount.String())
+	b.assign(0, month.End)
+	require.Equal(t, "142", b.acknowledge().Data.Meters[0].Amount.String(), "of two from the same instant the later holds")
+}
+
+func TestAClosedPeriodKeepsTheProductThatItWasChargedFor(t *testing.T) {
+	t.Parallel()
+	b, product, month := newLongAgo(t)
+	b.assign(product.ID, month.Start)
+	b.use("142")
+	b.now = over(month)
+	b.acknowledgeAll()
+	require.Equal(t, 1, b.freeze().Frozen)
+	b.assign(0, month.Start)
+	b.useAt("100", month.Start.AddDate(0, 0, 20))
+	late := adjustments(t, b.acknowledge())
+	require.Len(t, late, 1)
+	require.Equal(t, "0.5", late[0].Amount.String())
+}

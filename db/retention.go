@@ -1,0 +1,272 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Retain drops whole chunks of events that end before the cutoff, and the keys
+// of theirs whose repeat would show its age. Events stay as long as a billing
+// period that is not frozen, or a meter that is still counting its past, may
+// need them. Totals stay for ever. It returns how many chunks it has dropped.
+func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
+	edge, err := u.raiseEdge(ctx, cutoff)
+	if err != nil || edge.IsZero() {
+		return 0, err
+	}
+	chunks, err := u.chunksBefore(ctx, edge)
+	if err != nil || len(chunks) == 0 {
+		return 0, err
+	}
+	tenants, err := u.awaitIngest(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := u.settleLateUsage(ctx, edge); err != nil {
+		return 0, fmt.Errorf("settle late usage: %w", err)
+	}
+	for _, chunk := range chunks {
+		if err := u.drop(ctx, tenants, chunk); err != nil {
+			return dropped, fmt.Errorf("drop events: %w", err)
+		}
+		dropped++
+	}
+	return dropped, nil
+}
+
+// neededFrom is the first instant of which billing may need the events: the
+// start of the oldest period that is not frozen, also of those that nobody has
+// looked at yet.
+const neededFrom = `
+	select min(least(
+	  coalesce(
+	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.frozen_at is null),
+	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
+	    c.billing_starts_at,
+	    earliest.month),
+	  case when c.created_at > now() - t.grace - interval '32 days' then earliest.month end))
+	from customers c
+	join tenants t on t.id = c.tenant_id,
+	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.zone) at time zone t.zone) earliest (month)`
+
+// raiseEdge moves the instant from which events are kept ahead, by whole
+// chunks, and returns it; zero: all are kept. The row's lock and the one that
+// a new generation takes keep a past from being dropped that is to be counted.
+func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
+	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
+		var kept *time.Time
+		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
+			return err
+		}
+		if kept != nil {
+			edge = kept.UTC()
+		}
+		next := time.Unix(number(cutoff, eventsChunk)*int64(eventsChunk/time.Second), 0).UTC()
+		if !next.After(edge) {
+			return nil
+		}
+		var filling bool
+		var needed *time.Time
+		err := tx.QueryRow(ctx, `select exists (select from meter_generations where status = 'filling'), (`+neededFrom+`)`).Scan(&filling, &needed)
+		if err != nil || filling {
+			return err
+		}
+		if needed != nil && needed.Before(next) {
+			next = time.Unix(number(*needed, eventsChunk)*int64(eventsChunk/time.Second), 0).UTC()
+		}
+		if !next.After(edge) {
+			return nil
+		}
+		edge = next
+		_, err = tx.Exec(ctx, `update event_retention set kept_from = $1`, edge)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("raise the edge of events: %w", err)
+	}
+	return edge, nil
+}
+
+func (u Upkeep) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
+	rows, err := u.pool.Query(ctx, `
+		select range_start, range_end
+		from timescaledb_information.chunks
+		where hypertable_schema = current_schema
+		  and hypertable_name = 'events'
+		  and range_end <= $1
+		order by range_start`, edge)
+	if err != nil {
+		return nil, coded(err)
+	}
+	chunks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
+	return chunks, coded(err)
+}
+
+// awaitIngest waits until no transaction is left that read the former edge:
+// ingest holds its tenant's lock while it works.
+func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
+	tenants, err := Tenants(u).After(ctx, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		if err := inTx(ctx, u.pool, func(tx pgx.Tx) error { return lockTenant(ctx, tx, tenant) }); err != nil {
+			return nil, fmt.Errorf("wait for ingest: %w", err)
+		}
+	}
+	return tenants, nil
+}
+
+// settleLateUsage keeps what came late for the frozen periods that begin
+// before the edge, because their ragged ends can no longer be counted soon,
+// nor can a new way of counting look that far back. What comes for them from
+// now on is shown and not billed.
+func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
+	type payee struct {
+		Tenant   metering.TenantID
+		Customer metering.CustomerID
+	}
+	rows, err := u.pool.Query(ctx, `
+		select distinct p.tenant_id, p.customer_id
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
+		where p.starts_at < $1
+		  and t.late_count is null
+		order by 1, 2`, edge)
+	if err != nil {
+		return coded(err)
+	}
+	payees, err := pgx.CollectRows(rows, pgx.RowToStructByPos[payee])
+	if err != nil {
+		return coded(err)
+	}
+	for _, p := range payees {
+		if err := u.settleLate(ctx, p.Tenant, p.Customer, edge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
+	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
+		payer, err := lockPayer(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		chain, err := readPeriods(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: payer}
+		var batch pgx.Batch
+		for _, period := range chain {
+			if period.FrozenAt == nil || !period.Start.Before(edge) {
+				continue
+			}
+			late, _, err := b.lateUsage(period)
+			if err != nil {
+				return err
+			}
+			for _, l := range late {
+				batch.Queue(`
+					update billing_period_totals
+					set late_usage = $4, late_count = $5
+					where tenant_id = $1
+					  and period_id = $2
+					  and meter_id = $3
+					  and late_count is null`, tenant, period.ID, l.Meter.ID, l.Usage, l.Count)
+			}
+		}
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+}
+
+// drop forgets a chunk's keys, day by day, and then drops it.
+func (u Upkeep) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
+	for _, tenant := range tenants {
+		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
+			if err := u.forgetKeys(ctx, tenant, day); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := u.pool.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
+	if err != nil {
+		return coded(err)
+	}
+	_, err = u.pool.Exec(ctx, `
+		delete from forgotten_days
+		where day >= ($1::timestamptz at time zone 'UTC')::date
+		  and day < ($2::timestamptz at time zone 'UTC')::date`, chunk.Start, chunk.End)
+	return coded(err)
+}
+
+// forgetKeys removes the keys of a day's dated events, once.
+func (u Upkeep) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
+	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			delete from event_keys k
+			using events e
+			where e.tenant_id = $1
+			  and e.ts >= $2
+			  and e.ts < $3
+			  and k.tenant_id = e.tenant_id
+			  and k.key = e.idempotency_key
+			  and k.dated`, tenant, day, day.AddDate(0, 0, 1))
+		return err
+	})
+}
+
+// keptFrom is the instant from which events are kept; zero: all are.
+func keptFrom(ctx context.Context, q querier) (time.Time, error) {
+	var kept *time.Time
+	err := q.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept)
+	if err != nil || kept == nil {
+		return time.Time{}, coded(err)
+	}
+	return kept.UTC(), nil
+}
+
+// requireKept refuses a range whose events are not all kept. It is asked after
+// the events were read: they go only once the edge has been raised.
+func requireKept(ctx context.Context, q querier, r metering.Range) error {
+	edge, err := keptFrom(ctx, q)
+	if err != nil || !r.Start.Before(edge) {
+		return err
+	}
+	return metering.Invalid("query.start", "must not be before %s, from when on events are kept", edge.Format(time.RFC3339))
+}
+
+// requireWhole refuses, after it was read, a range whose ends cut in half an
+// hour of the zone whose events are not kept. Billing may read its periods,
+// which are kept until they are frozen.
+func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
+	pool, ok := u.q.(*pgxpool.Pool)
+	ragged := metering.Split(r, metering.Location(zone)).Ragged
+	if !ok || len(ragged) == 0 {
+		return nil
+	}
+	edge, err := keptFrom(ctx, pool)
+	if err != nil || !ragged[0].Start.Before(edge) {
+		return err
+	}
+	location := "query.start"
+	if metering.WindowOf(r.Start, metering.Hour, metering.Location(zone)).Start.Equal(r.Start) {
+		location = "query.end"
+	}
+	return metering.Invalid(location, "must be a whole hour of the tenant's time zone: events before %s are not kept", edge.Format(time.RFC3339))
+}

@@ -1,0 +1,402 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// keeper is a database of its own, because the edge of its events is everybody's,
+// with a tenant whose customers have no period that holds events back.
+type keeper struct {
+	*testing.T
+	store  *db.DB
+	conn   *pgx.Conn
+	tenant metering.TenantID
+	now    time.Time
+}
+
+func newKeeper(t *testing.T, store *db.DB, conn *pgx.Conn, zone string) *keeper {
+	return &keeper{T: t, store: store, conn: conn, tenant: dbtest.Tenant(t, store, zone).ID, now: time.Now()}
+}
+
+func newKeeperAt(t *testing.T, store *db.DB, address string) *keeper {
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return newKeeper(t, store, conn, "UTC")
+}
+
+// daysAgo is an instant of the day so many days back.
+func (k *keeper) daysAgo(days int) time.Time {
+	return k.now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -days).Add(10*time.Hour + 7*time.Minute)
+}
+
+func (k *keeper) retain(days int) (dropped int) {
+	k.Helper()
+	dropped, err := k.store.Upkeep.Retain(k.Context(), k.now.AddDate(0, 0, -days))
+	require.NoError(k, err)
+	return dropped
+}
+
+func (k *keeper) exec(sql string, args ...any) {
+	k.Helper()
+	_, err := k.conn.Exec(k.Context(), sql, args...)
+	require.NoError(k, err)
+}
+
+func (k *keeper) count(sql string, args ...any) (n int) {
+	k.Helper()
+	require.NoError(k, k.conn.QueryRow(k.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+func (k *keeper) edge() *time.Time {
+	k.Helper()
+	var edge *time.Time
+	require.NoError(k, k.conn.QueryRow(k.Context(), `select kept_from from event_retention`).Scan(&edge))
+	return edge
+}
+
+func (k *keeper) customer(externalID string) metering.CustomerID {
+	k.Helper()
+	c, err := k.store.Customers.Get(k.Context(), k.tenant, externalID)
+	require.NoError(k, err)
+	return c.ID
+}
+
+// usage is everything that can be read of these customers' totals: windows,
+// groups and totals of every meter by month, day and hour.
+func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
+	k.Helper()
+	meters, err := k.store.Meters.List(k.Context(), k.tenant, 0, 100)
+	require.NoError(k, err)
+	for _, name := range customers {
+		id := k.customer(name)
+		totals, err := k.store.Usage.MeterTotals(k.Context(), k.tenant, id, r)
+		require.NoError(k, err)
+		for _, t := range totals {
+			lines = append(lines, fmt.Sprint(name, t.Meter.Slug, t.Sum, t.Count))
+		}
+		for _, m := range meters {
+			for _, g := range []metering.Granularity{metering.Hour, metering.Day, metering.Month} {
+				page, err := k.store.Usage.Windows(k.Context(), k.tenant, db.WindowQuery{Customer: id, Meter: m, Range: r, Granularity: g, Limit: 10_000})
+				require.NoError(k, err)
+				lines = append(lines, fmt.Sprint(page.Total))
+				for _, group := range page.Groups {
+					lines = append(lines, fmt.Sprintf("%s %s", group.GroupKey, group.Total))
+				}
+				lines = append(lines, shown(page.Windows)...)
+			}
+		}
+	}
+	return lines
+}
+
+func TestDroppingEventsChangesNoTotal(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
+		t.Run(zone, func(t *testing.T) {
+			t.Parallel()
+			eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
+				k := newKeeper(t, store, conn, zone)
+				dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
+				dbtest.Meter(t, store, k.tenant, "all", "call")
+				random := rand.New(rand.NewPCG(1, 2))
+				var events []metering.Event
+				for i := range 1500 {
+					at := k.now.Add(-time.Duration(random.Int64N(int64(200 * 24 * time.Hour))))
+					events = append(events, dbtest.Event(t, []string{"call", "unknown"}[i%5/4], []string{"acme", "beta"}[i%2], at,
+						fmt.Sprintf("%d.%012d", random.IntN(1e6)-5e5, random.Int64N(1e12)), []string{"", fmt.Sprint(i)}[i%3/2], fmt.Sprintf(`{"model":%d}`, i%4)))
+				}
+				ingest(t, store, k.tenant, events...)
+				refresh(t, store, k.now, community)
+				zoneOf := metering.Location(zone)
+				whole := metering.Range{
+					Start: metering.WindowOf(k.daysAgo(210), metering.Day, zoneOf).Start, End: metering.WindowOf(k.now, metering.Hour, zoneOf).End,
+				}
+				before, stored := k.usage(whole, "acme", "beta"), k.count(`select count(*) from events`)
+				require.Zero(t, k.retain(201), "all are younger")
+
+				require.Positive(t, k.retain(90))
+				require.Equal(t, before, k.usage(whole, "acme", "beta"))
+				edge := *k.edge()
+				require.True(t, edge.Before(k.daysAgo(90)) && edge.After(k.daysAgo(98)), "a whole chunk before the cutoff, and no more: %s", edge)
+				require.Zero(t, k.count(`select count(*) from events where ts < $1`, edge))
+				kept := 0
+				for _, e := range events {
+					if !e.At.Before(edge) {
+						kept++
+					}
+				}
+				require.Equal(t, kept, k.count(`select count(*) from events`))
+				require.Less(t, kept, stored)
+				require.Zero(t, k.retain(90), "again")
+				require.Zero(t, k.retain(150), "the edge never moves back")
+				require.True(t, edge.Equal(*k.edge()))
+				require.Equal(t, kept, k.count(`select count(*) from events`))
+				refresh(t, store, k.now, community)
+				require.Equal(t, before, k.usage(whole, "acme", "beta"))
+			})
+		})
+	}
+}
+
+func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	k := newKeeper(t, store, conn, "Asia/Kathmandu")
+	m := dbtest.Meter(t, store, k.tenant, "calls", "call")
+	for days := 1; days < 100; days++ {
+		ingest(t, store, k.tenant, dbtest.Event(t, "call", "acme", k.daysAgo(days), "1", "", ""))
+	}
+	require.Positive(t, k.retain(50))
+	acme, edge := k.customer("acme"), *k.edge()
+	quarter := edge.Add(-72 * time.Hour).Add(15 * time.Minute) // in Kathmandu hours begin at :15
+	read := func(r metering.Range) (errs []error) {
+		_, err := store.Usage.MeterTotals(t.Context(), k.tenant, acme, r)
+		errs = append(errs, err)
+		_, err = store.Usage.Windows(t.Context(), k.tenant, db.WindowQuery{Customer: acme, Meter: m, Range: r, Granularity: metering.Day, Limit: 10})
+		return append(errs, err)
+	}
+	for _, whole := range []metering.Range{
+		{Start: quarter, End: quarter.Add(time.Hour)},
+		{Start: edge.Add(time.Minute), End: k.now},
+		{Start: edge, End: edge.Add(15 * time.Minute)},
+	} {
+		for _, err := range read(whole) {
+			require.NoError(t, err, whole)
+		}
+	}
+	for place, ragged := range map[string]metering.Range{
+		"query.start": {Start: quarter.Add(-time.Microsecond), End: k.now},
+		"query.end":   {Start: quarter, End: edge.Add(time.Minute)}, // within the hour in which the edge lies
+	} {
+		for _, err := range read(ragged) {
+			var refused *metering.Error
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, metering.CodeInvalid, refused.Code)
+			require.Equal(t, place, refused.Fields[0].Location)
+			require.Contains(t, refused.Message, edge.Format(time.RFC3339))
+		}
+	}
+	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge, End: k.now}, nil, 10)
+	require.NoError(t, err)
+	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge.Add(-time.Microsecond), End: k.now}, nil, 10)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+}
+
+func TestAKeyBehindTheEdgeIsRejectedRatherThanCountedTwice(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	k := newKeeperAt(t, store, address)
+	dbtest.Meter(t, store, k.tenant, "calls", "call")
+	dated := dbtest.Event(t, "call", "acme", k.daysAgo(100), "5", "dated", "")
+	undated := func(now time.Time) metering.Event {
+		key := "undated"
+		e, rejection := metering.SentEvent{EventType: "call", CustomerID: "acme", IdempotencyKey: &key}.Judge(now)
+		require.Nil(t, rejection)
+		return e
+	}
+	young := dbtest.Event(t, "call", "acme", k.daysAgo(10), "7", "young", "")
+	ingest(t, store, k.tenant, dated, undated(k.daysAgo(100)), young)
+	require.Positive(t, k.retain(50))
+	require.Equal(t, 2, k.count(`select count(*) from event_keys`), "the dated key is forgotten")
+
+	require.Equal(t, []db.Outcome{{Forgotten: true}, {Duplicate: true}, {Duplicate: true}, {}},
+		ingest(t, store, k.tenant, dated, undated(k.now), young, dbtest.Event(t, "call", "acme", k.daysAgo(101), "11", "", "")))
+	all := metering.Range{Start: k.daysAgo(120).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
+	require.Equal(t, "24", total(t, store, k.tenant, "acme", all)[0].Usage.String(), "5 + 1 + 7, and 11 without a key")
+	require.Equal(t, 1, k.retain(50), "what came without a key goes too")
+	require.Equal(t, "24", total(t, store, k.tenant, "acme", all)[0].Usage.String())
+	require.Zero(t, k.count(`select count(*) from forgotten_days`))
+}
+
+func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	k := newKeeperAt(t, store, address)
+	dbtest.Meter(t, store, k.tenant, "calls", "call")
+	for days := 1; days < 300; days += 3 {
+		ingest(t, store, k.tenant, dbtest.Event(t, "call", "acme", k.daysAgo(days), "1", "", ""))
+	}
+	acme := k.customer("acme")
+	edgeAfter := func(hold time.Time) {
+		t.Helper()
+		k.retain(50)
+		edge := *k.edge()
+		require.False(t, edge.After(hold), "%s is needed", hold)
+		require.True(t, edge.Add(7*24*time.Hour).After(hold), "%s holds back no more than its chunk", hold)
+	}
+
+	k.exec(`update customers set created_at = $2 where id = $1`, acme, k.daysAgo(250))
+	created := metering.CalendarPeriod(k.daysAgo(250).Add(-72*time.Hour), time.UTC)
+	edgeAfter(created.Start) // nobody has looked at its periods yet
+
+	period := func(start, end time.Time, frozen bool) {
+		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, frozen_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
+			k.tenant, acme, start, end, frozen)
+	}
+	period(k.daysAgo(250), k.daysAgo(200), true)
+	edgeAfter(k.daysAgo(200)) // where the chain will go on
+	period(k.daysAgo(200), k.daysAgo(130), false)
+	period(k.daysAgo(130), k.daysAgo(10), false)
+	edgeAfter(k.daysAgo(200))
+	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(129))
+	edgeAfter(k.daysAgo(130))
+	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(9))
+
+	held := *k.edge()
+	m := dbtest.Meter(t, store, k.tenant, "late", "call")
+	require.Equal(t, metering.Filling, m.Generation.Status)
+	require.True(t, held.Equal(*m.Generation.CountedFrom))
+	require.Zero(t, k.retain(50), "a past is still to be counted")
+	require.True(t, held.Equal(*k.edge()))
+	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Generation.ID))
+	edgeAfter(k.daysAgo(50))
+
+	all := metering.Range{Start: k.daysAgo(310).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
+	totals := total(t, store, k.tenant, "acme", all)
+	require.Equal(t, "100", totals[0].Usage.String())
+	kept := 0
+	for days := 1; days < 300; days += 3 {
+		if !k.daysAgo(days).Before(held) {
+			kept++
+		}
+	}
+	require.Equal(t, fmt.Sprint(kept), totals[1].Usage.String(), "from the edge on")
+}
+
+func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {
+		k := newKeeper(t, store, conn, "UTC")
+		dbtest.Meter(t, store, k.tenant, "calls", "call")
+		writer := db.NewWriter(store, db.WriterOptions{GroupEvents: 20})
+		defer writer.Close()
+		counted, failed := make([]int, 4), make(chan error)
+		for sender := range counted {
+			go func() {
+				random := rand.New(rand.NewPCG(uint64(sender), 3))
+				seen := make(map[string]bool)
+				for range 60 {
+					var batch []metering.Event
+					for range 5 { // again and again the same keys, at the same instants
+						days := 40 + random.IntN(60)
+						batch = append(batch, dbtest.Event(t, "call", "acme", k.daysAgo(days), "1", fmt.Sprint(sender, "-", days), ""))
+					}
+					batch = append(batch, dbtest.Event(t, "call", "acme", k.daysAgo(40+random.IntN(60)), "1", "", ""))
+					outcomes, err := writer.Ingest(t.Context(), k.tenant, batch)
+					if err != nil {
+						failed <- err
+						return
+					}
+					for i, o := range outcomes {
+						key := batch[i].IdempotencyKey
+						if key != "" && o == (db.Outcome{}) && seen[key] {
+							failed <- fmt.Errorf("%s is counted twice", key)
+							return
+						}
+						if o == (db.Outcome{}) {
+							seen[key] = true
+							counted[sender]++
+						}
+					}
+				}
+				failed <- nil
+			}()
+		}
+		for days, senders := 100, len(counted); senders > 0; {
+			select {
+			case err := <-failed:
+				require.NoError(t, err)
+				senders--
+			default:
+				days = max(45, days-7)
+				_, err := store.Upkeep.Retain(t.Context(), k.now.AddDate(0, 0, -days))
+				if metering.CodeOf(err) != metering.CodeOverloaded { // somebody is making the chunk anew; it goes next time
+					require.NoError(t, err)
+				}
+			}
+		}
+		all := metering.Range{Start: k.daysAgo(120).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
+		sum := 0
+		for _, n := range counted {
+			sum += n
+		}
+		require.Equal(t, fmt.Sprint(sum), total(t, store, k.tenant, "acme", all)[0].Usage.String())
+		require.NotNil(t, k.edge())
+		k.retain(45)
+		require.Zero(t, k.count(`select count(*) from events where ts < (select kept_from from event_retention)`))
+		require.Zero(t, k.count(`
+			select count(*) from events e
+			where idempotency_key is not null
+			  and not exists (select from event_keys k where k.tenant_id = e.tenant_id and k.key = e.idempotency_key)`), "an event that is kept has its key")
+	})
+}
+
+// A subscription's period, which begins and ends in the middle of an hour, so
+// that its late usage is counted from events.
+func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	now := b.now
+	start := metering.Instant(now.AddDate(0, 0, -200).Truncate(24 * time.Hour).Add(25 * time.Minute))
+	closed, open := metering.Range{Start: start, End: start.AddDate(0, 0, 60)}, metering.Range{Start: start.AddDate(0, 0, 60), End: now.AddDate(0, 0, 10)}
+	b.created(start)
+	b.price("10", "100", "0.005")
+	for _, period := range []metering.Range{closed, open} {
+		b.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at) values ($1, $2, $3, $4)`, b.tenant, b.customer.ID, period.Start, period.End)
+	}
+	b.useAt("200", start.Add(time.Minute))
+	b.now = closed.End.Add(72 * time.Hour)
+	b.acknowledgeAll()
+	require.Equal(t, 1, b.freeze().Frozen)
+	b.useAt("100", start.Add(time.Minute)) // both in the hour that the start cuts
+	b.useAt("40", closed.End.Add(-time.Minute))
+	carried := adjustments(t, b.acknowledge())
+	require.Len(t, carried, 1)
+	require.Equal(t, "140", carried[0].Usage.String())
+	require.Equal(t, "0.7", carried[0].Amount.String())
+	statement := func() metering.PeriodLine {
+		list, err := store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, now, 10)
+		require.NoError(t, err)
+		return list[len(list)-1].Lines[0]
+	}
+	before := statement()
+
+	retain := func() {
+		dropped, err := store.Upkeep.Retain(t.Context(), now.AddDate(0, 0, -40))
+		require.NoError(t, err)
+		require.Positive(t, dropped)
+	}
+	retain()
+	require.Equal(t, before, statement())
+	require.Nil(t, b.prepare(1<<62).Send, "nothing has changed")
+
+	groupBy := []string{"model"}
+	_, filling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
+	require.NoError(t, err)
+	require.NoError(t, backfill(t.Context(), store, b.tenant, filling.ID))
+	require.Equal(t, before, statement(), "another way of counting looks no further back than the events")
+	b.useAt("5", b.now)
+	require.Equal(t, carried, adjustments(t, b.acknowledge()), "it is said again, and not taken back")
+
+	b.useAt("1000", start.Add(time.Minute)) // without a key, and so accepted
+	require.Equal(t, before, statement(), "it comes too late to be billed")
+	require.Nil(t, b.prepare(1<<62).Send)
+	retain()
+}

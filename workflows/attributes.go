@@ -14,7 +14,7 @@ var (
 	customerAttribute = temporal.NewSearchAttributeKeyKeyword("OdometerCustomer")
 	triggerAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerTrigger")
 	periodAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerPeriod")  // its first day, UTC
-	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of a sync: running, succeeded, failed
+	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of a sync, or of the one that an event has asked for: running, succeeded, failed
 )
 
 // SearchAttributes is what has to be registered for them.

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -14,44 +13,23 @@ type AutoSyncInput struct {
 	After     metering.CustomerID `json:"after"`
 	SoFar     MassResult          `json:"so_far"`
 	Unindexed bool                `json:"unindexed"`
+	Paused    bool                `json:"paused,omitempty"`
 }
 
 // AutoSync brings every customer whose usage the provider does not know of up
 // to date, and then closes the periods that are due.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (MassResult, error) {
-	m := &mass{tenant: in.TenantID, unindexed: in.Unindexed, result: in.SoFar}
-	if err := m.heed(ctx); err != nil {
+	m := &mass{tenant: in.TenantID, unindexed: in.Unindexed, after: in.After, result: in.SoFar}
+	m.paused = in.Paused
+	more, err := m.pages(ctx, do.DueCustomers, "find who is due", m.sync)
+	if more {
+		in.After, in.SoFar, in.Paused = m.after, m.result, m.paused
+		return m.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
+	}
+	if err != nil {
 		return m.result, err
 	}
-	for pages := 0; ; pages++ {
-		if err := m.awaitResume(ctx); err != nil {
-			return m.result, err
-		}
-		if pages == pagesPerRun || longHistory(ctx) {
-			in.SoFar = m.result
-			return m.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
-		}
-		var due activities.DuePageResult
-		err := workflow.ExecuteActivity(storing(ctx, "find who is due"), do.DueCustomers,
-			activities.DuePageInput{TenantID: in.TenantID, After: in.After, Limit: customersPerPage}).Get(ctx, &due)
-		if err == nil {
-			err = m.sync(ctx, due.Customers)
-		}
-		if err != nil {
-			return m.result, forOperators(err)
-		}
-		if in.After = due.Last; !due.More {
-			return m.result, m.startClosing(ctx)
-		}
-	}
-}
-
-// forOperators makes what somebody has to act on the run's own failure.
-func forOperators(err error) error {
-	if code, message, ok := problemOf(err); ok {
-		return temporal.NewNonRetryableApplicationError(message, code, nil)
-	}
-	return err
+	return m.result, m.startClosing(ctx)
 }
 
 // startClosing leaves the periods that are due to a run of their own.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -29,6 +30,8 @@ type fleet struct {
 	closed   int
 	sync     func() error // how the provider answers
 	open     int          // how often a freeze has to wait
+	freeze   func() error
+	periods  func(context.Context, activities.DuePageInput) (activities.DuePageResult, error)
 }
 
 func newFleet(t *testing.T, customers int) *fleet {
@@ -46,7 +49,10 @@ func newFleet(t *testing.T, customers int) *fleet {
 	}
 	f.RegisterActivity(do)
 	f.OnActivity(do.DueCustomers, mock.Anything, mock.Anything).Return(f.page).Maybe()
-	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(f.page).Maybe()
+	f.periods, f.freeze = f.page, func() error { return nil }
+	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.DuePageInput) (activities.DuePageResult, error) {
+		return f.periods(ctx, in)
+	}).Maybe()
 	f.OnActivity(do.SyncChunk, mock.Anything, mock.Anything).Return(f.syncChunk).Maybe()
 	f.OnActivity(do.FreezeChunk, mock.Anything, mock.Anything).Return(f.freezeChunk).Maybe()
 	f.OnWorkflow(workflows.SyncCustomer, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
@@ -97,6 +103,9 @@ func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (acti
 func (f *fleet) freezeChunk(_ context.Context, in activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := f.freeze(); err != nil {
+		return activities.FreezeChunkResult{}, err
+	}
 	if f.open > 0 {
 		f.open--
 		return activities.FreezeChunkResult{Frozen: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
@@ -198,6 +207,63 @@ func TestOperatorsPauseResumeAndHurryAutoSync(t *testing.T) {
 	require.Less(t, f.Now().Sub(began), 200*time.Second)
 }
 
+// A run that is paused for long must not outgrow its history, and is paused
+// after it has been continued as new, until it is resumed.
+func TestAPauseOfAMassSurvivesContinueAsNew(t *testing.T) {
+	for name, run := range map[string]struct {
+		workflow any
+		input    func(paused bool, after metering.CustomerID) any
+	}{
+		"AutoSync": {workflows.AutoSync, func(paused bool, after metering.CustomerID) any {
+			return workflows.AutoSyncInput{TenantID: 1, Paused: paused, After: after}
+		}},
+		"ClosePeriod": {workflows.ClosePeriod, func(paused bool, after metering.CustomerID) any {
+			return workflows.ClosePeriodInput{TenantID: 1, Paused: paused, After: after}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fresh := func() *fleet {
+				f := newFleet(t, 250) // two pages
+				if name == "AutoSync" {
+					f.closeElsewhere()
+				}
+				return f
+			}
+			f := fresh()
+			f.sync = down
+			f.ask(t, time.Minute, "pause")
+			f.RegisterDelayedCallback(func() {
+				require.Contains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
+				f.SetContinueAsNewSuggested(true)
+			}, time.Hour)
+			f.ask(t, time.Hour+time.Minute, "pause")
+			f.ExecuteWorkflow(run.workflow, run.input(false, 20))
+			var next *workflow.ContinueAsNewError
+			require.ErrorAs(t, f.GetWorkflowError(), &next)
+			var input struct {
+				After  metering.CustomerID `json:"after"`
+				Paused bool                `json:"paused"`
+			}
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+			require.True(t, input.Paused)
+			require.EqualValues(t, 20, input.After, "the page is done again")
+
+			f = fresh()
+			began := f.Now()
+			f.RegisterDelayedCallback(func() {
+				require.Empty(t, f.synced)
+				require.Contains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
+			}, 2*time.Hour)
+			f.ask(t, 3*time.Hour, "resume")
+			f.ExecuteWorkflow(run.workflow, run.input(true, 20))
+			require.NoError(t, f.GetWorkflowError())
+			require.Len(t, f.synced, 230)
+			require.GreaterOrEqual(t, f.Now().Sub(began), 3*time.Hour)
+			require.NotContains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
+		})
+	}
+}
+
 func TestClosePeriodSyncsAndThenFreezes(t *testing.T) {
 	f := newFleet(t, 70)
 	f.open = 1
@@ -225,11 +291,18 @@ func TestMaintainStartsWhatNobodyIsWorkingOnWhateverElseFails(t *testing.T) {
 	f.OnActivity(do.MakeChunks, mock.Anything).Return(metering.Errorf(metering.CodeConflict, "not now"))
 	f.OnActivity(do.SweepRequestIDs, mock.Anything).Return(nil)
 	f.OnActivity(do.RefreshDaily, mock.Anything).Return(nil)
+	f.OnActivity(do.DropEvents, mock.Anything).Return(activities.DropEventsResult{Chunks: 1}, nil)
 	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{
 		Syncs:     []activities.BeginSyncInput{{TenantID: 1, CustomerID: 2}},
 		Backfills: []activities.BackfillInput{{TenantID: 1, GenerationID: 3}},
 		Closing:   []metering.TenantID{1, 2},
+		Events:    []activities.ProviderEventInput{{TenantID: 1, RowID: 7}},
+		Secrets:   []activities.ReplacedSecretInput{{TenantID: 1, SecretID: 3}},
 	}, nil)
+	f.OnWorkflow(workflows.HandleProviderEvent, mock.Anything, workflows.HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true}).
+		Return(workflows.HandleProviderEventResult{}, nil)
+	f.OnWorkflow(workflows.RotateHMACSecret, mock.Anything, workflows.RotateHMACSecretInput{TenantID: 1, SecretID: 3}).
+		Return(workflows.RotateHMACSecretResult{}, nil)
 	f.OnWorkflow(workflows.BackfillMeter, mock.Anything, mock.Anything).Return(workflows.BackfillMeterResult{}, nil)
 	f.closeElsewhere()
 	f.ExecuteWorkflow(workflows.Maintain)

@@ -38,6 +38,7 @@ type mass struct {
 	operators
 	tenant    metering.TenantID
 	unindexed bool
+	after     metering.CustomerID // the last one of the pages that are done
 	result    MassResult
 }
 
@@ -53,12 +54,65 @@ func chunking(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// pages has act work on one page of customers after the other, as find lists
+// them. more says that the run has to be continued as new.
+func (m *mass) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
+	if err := m.heed(ctx); err != nil {
+		return false, err
+	}
+	for pages := 0; pages < pagesPerRun && !longHistory(ctx); pages++ {
+		page, err := m.page(ctx, find, summary)
+		if err == nil {
+			err = act(ctx, page.Customers)
+		}
+		switch {
+		case errors.Is(err, errLongHistory):
+			return true, nil
+		case err != nil:
+			return false, forOperators(err)
+		case !page.More:
+			return false, nil
+		}
+		m.after = page.Last
+	}
+	return true, nil
+}
+
+// page is the next one, once the run is not paused.
+func (m *mass) page(ctx workflow.Context, find any, summary string) (page activities.DuePageResult, err error) {
+	if err := m.hold(ctx); err != nil {
+		return page, err
+	}
+	err = workflow.ExecuteActivity(storing(ctx, summary), find,
+		activities.DuePageInput{TenantID: m.tenant, After: m.after, Limit: customersPerPage}).Get(ctx, &page)
+	return page, err
+}
+
+// forOperators makes what somebody has to act on the run's own failure.
+func forOperators(err error) error {
+	if code, message, ok := problemOf(err); ok {
+		return temporal.NewNonRetryableApplicationError(message, code, nil)
+	}
+	return err
+}
+
+// hold is awaitResume, visibly.
+func (m *mass) hold(ctx workflow.Context) error {
+	if !m.paused {
+		return nil
+	}
+	m.report(ctx)
+	err := m.awaitResume(ctx)
+	m.report(ctx)
+	return err
+}
+
 // sync brings a page of customers up to date. Its error says what an operator
 // has to do before anybody can be synced.
 func (m *mass) sync(ctx workflow.Context, customers []metering.CustomerID) error {
 	left := slices.Collect(slices.Chunk(customers, customersPerChunk))
 	for len(left) > 0 {
-		if err := m.awaitResume(ctx); err != nil {
+		if err := m.hold(ctx); err != nil {
 			return err
 		}
 		undone, err := m.try(ctx, left)

@@ -134,8 +134,8 @@ func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant meter
 		ID:                       HandleProviderEventID(tenant, row),
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary:            fmt.Sprintf("Act on an event of the billing provider of %s", tenant),
-		StaticDetails:            "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open, and freezes one whose invoice is final.",
+		StaticSummary:            eventSummary(tenant),
+		StaticDetails:            eventDetails,
 		TypedSearchAttributes:    attributesOf(tenant, triggerAttribute.ValueSet(string(metering.ByProvider))),
 		Priority:                 temporal.Priority{PriorityKey: interactive, FairnessKey: tenant.String()},
 	}
@@ -146,6 +146,13 @@ func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant meter
 		return err
 	})
 }
+
+func eventSummary(tenant metering.TenantID) string {
+	return fmt.Sprintf("Act on an event of the billing provider of %s", tenant)
+}
+
+const eventDetails = "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open " +
+	"and says what came of it, and freezes one whose invoice is final."
 
 // StartRotateAPIKey begins a rotation whose row was committed before, and does
 // not wait for it. CodeUnavailable when Temporal does not answer: it may have
@@ -166,6 +173,37 @@ func StartRotateAPIKey(ctx context.Context, c client.Client, tenant metering.Ten
 		return err
 	})
 }
+
+// RotateHMACSecretID is the workflow id of the replacement of a secret.
+func RotateHMACSecretID(tenant metering.TenantID, secret metering.HMACSecretID) string {
+	return fmt.Sprintf("rotate-hmac-secret/%d/%d", tenant, secret)
+}
+
+// StartRotateHMACSecret makes sure that a run knows how long a secret is valid
+// beside its successor, and does not wait for it. CodeUnavailable when Temporal
+// does not answer: the old secret ends in time all the same.
+func StartRotateHMACSecret(ctx context.Context, c client.Client, tenant metering.TenantID, secret metering.HMACSecretID) error {
+	options := client.StartWorkflowOptions{
+		ID:                    RotateHMACSecretID(tenant, secret),
+		TaskQueue:             TaskQueue,
+		StaticSummary:         rotateHMACSummary(tenant),
+		StaticDetails:         rotateHMACDetails,
+		TypedSearchAttributes: attributesOf(tenant),
+		Priority:              temporal.Priority{PriorityKey: background, FairnessKey: tenant.String()},
+	}
+	input := RotateHMACSecretInput{TenantID: tenant, SecretID: secret}
+	return start(ctx, &options, func(ctx context.Context, _ bool) error {
+		_, err := c.SignalWithStartWorkflow(ctx, options.ID, overlapChanged, nil, options, RotateHMACSecret, input)
+		return err
+	})
+}
+
+func rotateHMACSummary(tenant metering.TenantID) string {
+	return fmt.Sprintf("Replace an HMAC secret of %s", tenant)
+}
+
+const rotateHMACDetails = "Revokes the old secret once its time beside the new one is over. " +
+	"The update finish-now revokes it at once; cancelling keeps both. Neither secret is here."
 
 // RunRotateSecrets has every secret sealed under the key of that id and waits
 // for the end of it, in the run that is open if there is one.

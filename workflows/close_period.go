@@ -17,37 +17,21 @@ type ClosePeriodInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
 	SoFar    MassResult          `json:"so_far"`
+	Paused   bool                `json:"paused,omitempty"`
 }
 
 // ClosePeriod closes a tenant's billing periods whose end and grace are over:
 // a last sync, and then the freeze, which takes place only where the provider
 // has acknowledged everything. What cannot be frozen stays due.
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (MassResult, error) {
-	m := &mass{tenant: in.TenantID, unindexed: true, result: in.SoFar}
-	if err := m.heed(ctx); err != nil {
-		return m.result, err
+	m := &mass{tenant: in.TenantID, unindexed: true, after: in.After, result: in.SoFar}
+	m.paused = in.Paused
+	more, err := m.pages(ctx, do.DuePeriods, "find periods to close", m.close)
+	if more {
+		in.After, in.SoFar, in.Paused = m.after, m.result, m.paused
+		return m.result, workflow.NewContinueAsNewError(ctx, ClosePeriod, in)
 	}
-	for pages := 0; ; pages++ {
-		if err := m.awaitResume(ctx); err != nil {
-			return m.result, err
-		}
-		if pages == pagesPerRun || longHistory(ctx) {
-			in.SoFar = m.result
-			return m.result, workflow.NewContinueAsNewError(ctx, ClosePeriod, in)
-		}
-		var due activities.DuePageResult
-		err := workflow.ExecuteActivity(storing(ctx, "find periods to close"), do.DuePeriods,
-			activities.DuePageInput{TenantID: in.TenantID, After: in.After, Limit: customersPerPage}).Get(ctx, &due)
-		if err == nil {
-			err = m.close(ctx, due.Customers)
-		}
-		if err != nil {
-			return m.result, forOperators(err)
-		}
-		if in.After = due.Last; !due.More {
-			return m.result, nil
-		}
-	}
+	return m.result, err
 }
 
 // closeTries is how often usage may overtake the freeze before the period is

@@ -20,10 +20,10 @@ const itemsPatience = 72 * time.Hour
 // tell tells Stripe what it has not been told, one entry at a time: it takes
 // one call at once for a customer and meter. What is refused for one meter does
 // not hold back the others; where Stripe does not answer, all of them wait.
-func (s *syncCustomer) tell(ctx workflow.Context, after int64) (answer activities.FinishSyncInput, err error) {
+func (s *syncCustomer) tell(ctx workflow.Context, begun activities.BeginSyncResult) (answer activities.FinishSyncInput, err error) {
 	var tried []uuid.UUID
 	for {
-		prepared, problem, err := s.prepareEntries(ctx, after)
+		prepared, problem, err := s.prepareEntries(ctx, begun)
 		if err != nil || problem != "" {
 			answer.Problem = problem
 			return answer, err
@@ -33,7 +33,6 @@ func (s *syncCustomer) tell(ctx workflow.Context, after int64) (answer activitie
 		})
 		if len(open) == 0 {
 			answer.Entries = append(answer.Entries, prepared.UpToDate...)
-			answer.Skipped = prepared.Skipped
 			return answer, s.confirm(ctx)
 		}
 		for _, entry := range open {
@@ -57,7 +56,7 @@ func (s *syncCustomer) tell(ctx workflow.Context, after int64) (answer activitie
 }
 
 // prepareEntries reads where the usage goes and writes down what to tell.
-func (s *syncCustomer) prepareEntries(ctx workflow.Context, after int64) (prepared activities.PrepareEntriesResult, problem string, err error) {
+func (s *syncCustomer) prepareEntries(ctx workflow.Context, begun activities.BeginSyncResult) (prepared activities.PrepareEntriesResult, problem string, err error) {
 	const tries = 3 // the customer's link may change between the two steps
 	for range tries {
 		s.show(ctx, "| items | |", "reading")
@@ -77,7 +76,7 @@ func (s *syncCustomer) prepareEntries(ctx workflow.Context, after int64) (prepar
 		}
 		s.show(ctx, "| items | |", "read")
 		err = workflow.ExecuteActivity(storing(ctx, "read totals, write the next entries"), do.PrepareEntries,
-			activities.PrepareEntriesInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after, Hold: s.skipped}).Get(ctx, &prepared)
+			activities.PrepareEntriesInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: begun.AfterEntry, Hold: s.skipped, Syncs: begun.Syncs}).Get(ctx, &prepared)
 		code, message, refused := problemOf(err)
 		if !refused {
 			return prepared, "", err

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -54,7 +56,8 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case h.event.CustomerID == 0:
 		return "it is about no customer of ours", nil
 	case !h.event.Invoice:
-		return "the customer was synced with its items as they are now", h.sync(ctx)
+		return h.sync(ctx, workflow.Now(ctx), "the customer was synced with its items as they are now",
+			"the customer was not synced with its items as they are now")
 	}
 	var invoice activities.ReadInvoiceResult
 	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(itemsPatience), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
@@ -64,7 +67,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case !invoice.Cycle:
 		return "the invoice was kept", nil
 	case !invoice.Final:
-		return "the period's last usage was sent", h.sync(ctx)
+		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
 	var frozen activities.FreezeChunkResult
 	err = workflow.ExecuteActivity(storing(ctx, "freeze the period"), do.FreezeChunk,
@@ -75,12 +78,45 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	return "the invoice was kept and its period frozen", err
 }
 
-// sync makes sure that a pass over the customer begins after now, and waits
-// for the run that makes it, if it is one of its own.
-func (h *handleProviderEvent) sync(ctx workflow.Context) error {
+// sync makes sure that a pass over the customer begins after now, and says what
+// came of it: whether it was done or undone, and why.
+func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
 	if err := workflow.ExecuteActivity(storing(ctx, "ask for a sync"), do.RequestSync, h.row).Get(ctx, nil); err != nil {
-		return err
+		return "", err
 	}
+	run, err := h.startSync(ctx)
+	if err != nil {
+		return "", err
+	}
+	sync, err := h.awaitSync(ctx, since, run)
+	if err != nil {
+		return "", err
+	}
+	switch sync.Status {
+	case metering.SyncFailed:
+		outcome = undone + ": " + sync.Problem
+	case metering.SyncSucceeded:
+		outcome = done
+	default:
+		outcome = undone + " in time; the sync goes on"
+	}
+	if sync.Skipped > 0 {
+		outcome += fmt.Sprintf("; meters left out: %d", sync.Skipped)
+	}
+	if h.in.Unindexed {
+		return outcome, nil
+	}
+	found := failed
+	if sync.Status == metering.SyncSucceeded {
+		found = succeeded
+	}
+	return outcome, workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(found))
+}
+
+// startSync begins a run that takes the request, or tells the one that is open
+// of it. The run is nil where it is not a child of this one. Where neither works
+// because runs end and begin meanwhile, the row is enough: it is looked after.
+func (h *handleProviderEvent) startSync(ctx workflow.Context) (run workflow.Future, err error) {
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID:        SyncCustomerID(h.in.TenantID, h.event.CustomerID),
 		TaskQueue:         TaskQueue,
@@ -92,19 +128,68 @@ func (h *handleProviderEvent) sync(ctx workflow.Context) error {
 	if !h.in.Unindexed {
 		options.TypedSearchAttributes = syncAttributes(h.in.TenantID, h.event.CustomerID, metering.ByProvider)
 	}
-	const tries = 3 // the run may end between the two
-	var err error
+	input := SyncCustomerInput{TenantID: h.in.TenantID, CustomerID: h.event.CustomerID, Unindexed: h.in.Unindexed}
+	const tries = 3
 	for range tries {
-		input := SyncCustomerInput{TenantID: h.in.TenantID, CustomerID: h.event.CustomerID, Unindexed: h.in.Unindexed}
-		err = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), SyncCustomer, input).GetChildWorkflowExecution().Get(ctx, nil)
+		child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), SyncCustomer, input)
+		err := child.GetChildWorkflowExecution().Get(ctx, nil)
 		var running *temporal.ChildWorkflowExecutionAlreadyStartedError
 		if !errors.As(err, &running) {
-			return err
+			return child, err
 		}
 		err = workflow.SignalExternalWorkflow(ctx, options.WorkflowID, "", syncRequested, nil).Get(ctx, nil)
-		if err == nil {
-			return nil
+		if err == nil || temporal.IsCanceledError(err) {
+			return nil, err
 		}
 	}
-	return err
+	return nil, nil
+}
+
+const (
+	// finalization is how long Stripe leaves an invoice a draft, unless told otherwise.
+	finalization = time.Hour
+	// longestLook is the longest pause between two looks at a sync.
+	longestLook = 5 * time.Minute
+)
+
+// awaitSync waits until the sync has ended, or the invoice that was made at
+// since takes no more usage.
+func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
+	began := workflow.Now(ctx)
+	until := began.Add(finalization)
+	if since.Before(began) {
+		until = since.Add(finalization)
+	}
+	for pause := time.Second; ; pause = min(2*pause, longestLook) {
+		err = workflow.ExecuteActivity(storing(ctx, "look what came of the sync"), do.ReadSync, h.row).Get(ctx, &sync)
+		if err != nil || sync.Status.Done() {
+			return sync, err
+		}
+		if !workflow.Now(ctx).Before(until) {
+			if workflow.Now(ctx).Sub(began) > itemsPatience || !h.stillDraft(ctx) {
+				return sync, nil
+			}
+			until = workflow.Now(ctx).Add(finalization)
+		}
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("The sync is %s; its end is awaited until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
+		ended, err := workflow.AwaitWithTimeout(ctx, min(pause, max(time.Second, until.Sub(workflow.Now(ctx)))),
+			func() bool { return run != nil && run.IsReady() })
+		if err != nil {
+			return sync, err
+		}
+		if ended {
+			run = nil // look once more; what another run answers is waited for
+		}
+	}
+}
+
+// stillDraft says whether the event's invoice still takes usage, as far as the
+// provider answers.
+func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
+	if !h.event.Invoice {
+		return false
+	}
+	var invoice activities.ReadInvoiceResult
+	err := workflow.ExecuteActivity(looking(ctx, "see whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	return err == nil && !invoice.Final
 }

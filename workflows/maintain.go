@@ -19,24 +19,29 @@ type MaintainResult struct {
 	Syncs     int `json:"syncs"`
 	Backfills int `json:"backfills"`
 	Closing   int `json:"closing"`
+	Events    int `json:"events,omitempty"`    // of providers'
+	Rotations int `json:"rotations,omitempty"` // of HMAC secrets
+	Dropped   int `json:"dropped"`             // chunks of events
 }
 
 // Maintain is the hourly upkeep. What one part fails at does not keep the
 // others from being done.
 func Maintain(ctx workflow.Context) (MaintainResult, error) {
 	var result MaintainResult
+	var dropped activities.DropEventsResult
 	err := errors.Join(
-		workflow.ExecuteActivity(upkeep(ctx, "make the chunks of the coming weeks"), do.MakeChunks).Get(ctx, nil),
-		workflow.ExecuteActivity(upkeep(ctx, "forget expired request ids"), do.SweepRequestIDs).Get(ctx, nil),
-		workflow.ExecuteActivity(counting(ctx, "refresh the second count, compress old events"), do.RefreshDaily).Get(ctx, nil),
+		workflow.ExecuteActivity(upkeep(storing(ctx, "make the chunks of the coming weeks")), do.MakeChunks).Get(ctx, nil),
+		workflow.ExecuteActivity(upkeep(storing(ctx, "forget expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
 		startUnfinished(ctx, &result),
+		workflow.ExecuteActivity(upkeep(counting(ctx, "refresh the second count, compress old events")), do.RefreshDaily).Get(ctx, nil),
+		workflow.ExecuteActivity(upkeep(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
 	)
+	result.Dropped = dropped.Chunks
 	return result, err
 }
 
 // upkeep is for a step that the next hour would do as well.
-func upkeep(ctx workflow.Context, summary string) workflow.Context {
-	ctx = storing(ctx, summary)
+func upkeep(ctx workflow.Context) workflow.Context {
 	options := workflow.GetActivityOptions(ctx)
 	options.RetryPolicy.MaximumAttempts = 10
 	return workflow.WithActivityOptions(ctx, options)
@@ -44,7 +49,7 @@ func upkeep(ctx workflow.Context, summary string) workflow.Context {
 
 func startUnfinished(ctx workflow.Context, result *MaintainResult) error {
 	var open activities.UnfinishedResult
-	err := workflow.ExecuteActivity(upkeep(ctx, "find what nobody is working on"), do.Unfinished, startedAtOnce).Get(ctx, &open)
+	err := workflow.ExecuteActivity(upkeep(storing(ctx, "find what nobody is working on")), do.Unfinished, startedAtOnce).Get(ctx, &open)
 	if err != nil {
 		return err
 	}
@@ -64,7 +69,18 @@ func startUnfinished(ctx workflow.Context, result *MaintainResult) error {
 			return err
 		}
 	}
-	*result = MaintainResult{len(open.Syncs), len(open.Backfills), len(open.Closing)}
+	for _, event := range open.Events {
+		if err := startHandling(ctx, event); err != nil {
+			return err
+		}
+	}
+	for _, secret := range open.Secrets {
+		if err := startRotation(ctx, secret); err != nil {
+			return err
+		}
+	}
+	result.Syncs, result.Backfills, result.Closing = len(open.Syncs), len(open.Backfills), len(open.Closing)
+	result.Events, result.Rotations = len(open.Events), len(open.Secrets)
 	return nil
 }
 
@@ -76,4 +92,26 @@ func startBackfill(ctx workflow.Context, b activities.BackfillInput) error {
 		StaticSummary:     fmt.Sprintf("Count the past of a meter of %s", b.TenantID),
 		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: b.TenantID.String()},
 	}, BackfillMeter, BackfillMeterInput{TenantID: b.TenantID, GenerationID: b.GenerationID})
+}
+
+func startHandling(ctx workflow.Context, event activities.ProviderEventInput) error {
+	return startChild(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:        HandleProviderEventID(event.TenantID, event.RowID),
+		TaskQueue:         TaskQueue,
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     eventSummary(event.TenantID),
+		StaticDetails:     eventDetails,
+		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: event.TenantID.String()},
+	}, HandleProviderEvent, HandleProviderEventInput{TenantID: event.TenantID, RowID: event.RowID, Unindexed: true})
+}
+
+func startRotation(ctx workflow.Context, secret activities.ReplacedSecretInput) error {
+	return startChild(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:        RotateHMACSecretID(secret.TenantID, secret.SecretID),
+		TaskQueue:         TaskQueue,
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     rotateHMACSummary(secret.TenantID),
+		StaticDetails:     rotateHMACDetails,
+		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: secret.TenantID.String()},
+	}, RotateHMACSecret, RotateHMACSecretInput(secret))
 }

@@ -62,12 +62,19 @@ func (o *operators) heedSkips(ctx workflow.Context) error {
 	}})
 }
 
-// awaitResume returns at once unless the run is paused.
+// errLongHistory ends a run before its work is done: the next run goes on.
+var errLongHistory = errors.New("the history has become long")
+
+func longHistory(ctx workflow.Context) bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }
+
+// awaitResume returns at once unless the run is paused, and errLongHistory
+// where it has to wait on in another run.
 func (o *operators) awaitResume(ctx workflow.Context) error {
-	if !o.paused {
-		return nil
+	err := workflow.Await(ctx, func() bool { return !o.paused || longHistory(ctx) })
+	if err == nil && o.paused {
+		return errLongHistory
 	}
-	return workflow.Await(ctx, func() bool { return !o.paused })
+	return err
 }
 
 // forget drops what was asked before now.

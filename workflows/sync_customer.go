@@ -26,6 +26,7 @@ type SyncCustomerInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 	Unindexed  bool                `json:"unindexed"`
 	Hold       []metering.MeterID  `json:"hold,omitempty"` // what operators have asked an earlier part of the run to skip
+	Paused     bool                `json:"paused,omitempty"`
 }
 
 // SyncCustomerResult is what a run did.
@@ -43,7 +44,7 @@ type SyncCustomerResult struct {
 // signal is left.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
-	s.skipped = in.Hold
+	s.skipped, s.paused = in.Hold, in.Paused
 	if err := errors.Join(s.heed(ctx), s.heedSkips(ctx)); err != nil {
 		return s.result, err
 	}
@@ -71,13 +72,11 @@ func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
 			s.drain()
-			s.Hold = s.skipped
+			s.Hold, s.Paused = s.skipped, s.paused
 			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 		}
 	}
 }
-
-func longHistory(ctx workflow.Context) bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }
 
 // drain forgets the signals: the pass that follows takes every request row.
 func (s *syncCustomer) drain() {
@@ -125,7 +124,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 // bring tells the provider what it has not been told.
 func (s *syncCustomer) bring(ctx workflow.Context, begun activities.BeginSyncResult) (activities.FinishSyncInput, error) {
 	if begun.Provider == metering.Stripe {
-		return s.tell(ctx, begun.AfterEntry)
+		return s.tell(ctx, begun)
 	}
 	return s.send(ctx, begun.After)
 }
@@ -135,7 +134,7 @@ func (s *syncCustomer) bring(ctx workflow.Context, begun activities.BeginSyncRes
 // one that no answer to the requests can explain.
 func (s *syncCustomer) send(ctx workflow.Context, after int64) (answer activities.FinishSyncInput, err error) {
 	for {
-		if err := s.awaitResume(ctx); err != nil {
+		if err := s.hold(ctx, func(state string) { s.show(ctx, "| run | |", state) }); err != nil {
 			return answer, err
 		}
 		var prepared activities.PrepareSnapshotResult
@@ -218,15 +217,12 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 // try again at once: until then the first attempt may still be under way.
 const silence = 30 * time.Second
 
-// errLongHistory ends a run in the middle of a pass, which the next run begins again.
-var errLongHistory = errors.New("the history has become long")
-
 // await waits for the provider's decision. The activity tries again by itself,
 // after longer and longer pauses; who asks for a sync meanwhile need not wait
 // for the pause to end.
 func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
-		if err := s.awaitResume(ctx); err != nil {
+		if err := s.hold(ctx, show); err != nil {
 			return err
 		}
 		s.forget()
@@ -254,12 +250,23 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 			return answered.Get(ctx, answer)
 		}
 		stop()
-		if s.paused {
-			show("paused by an operator")
-			continue
+		if !s.paused {
+			show("sending again, as was asked")
 		}
-		show("sending again, as was asked")
 	}
+}
+
+// hold is awaitResume, visibly.
+func (s *syncCustomer) hold(ctx workflow.Context, show func(state string)) error {
+	if !s.paused {
+		return nil
+	}
+	show("paused by an operator")
+	err := s.awaitResume(ctx)
+	if err == nil {
+		show("resumed by an operator")
+	}
+	return err
 }
 
 // report shows operators where a snapshot stands.

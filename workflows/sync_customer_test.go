@@ -37,6 +37,7 @@ type world struct {
 	told     int         // what the provider acknowledged
 	sequence int64
 	deadline time.Time
+	provider metering.ProviderKind // "": one that takes snapshots
 
 	older     int   // further periods whose snapshots come first
 	ours      int64 // the sequence that carried the total last
@@ -76,7 +77,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) beginSync(context.Context, activities.BeginSyncInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
 	w.requests, w.refused = nil, false
-	return activities.BeginSyncResult{Syncs: taken, After: w.sequence}, nil
+	return activities.BeginSyncResult{Syncs: taken, After: w.sequence, Provider: w.provider}, nil
 }
 
 func (w *world) prepareSnapshot(_ context.Context, in activities.PrepareSnapshotInput) (activities.PrepareSnapshotResult, error) {
@@ -245,6 +246,18 @@ func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
 	require.Equal(t, "save another URL", w.settled[0].Refusal)
 	require.Equal(t, "save another URL", w.finished[0].Problem)
 	require.Zero(t, w.told)
+}
+
+// What is no decision of the provider's leaves the snapshot as it is.
+func TestSyncCustomerSettlesOnlyWhatTheProviderHasDecided(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(int) error { return metering.Errorf(metering.CodeNotFound, "there is no such snapshot") }
+	w.request(0)
+	_, err := w.run(t)
+	require.ErrorContains(t, err, "there is no such snapshot")
+	require.Empty(t, w.settled)
+	require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "there is no such snapshot |")
 }
 
 func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
@@ -457,4 +470,56 @@ func TestAnOperatorPausesSyncCustomerAndSkipsAMeter(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, w.Now().Sub(began), time.Hour)
 	require.Equal(t, []metering.MeterID{9}, w.held, "from the next snapshot on")
+}
+
+// Paused runs take signals too; their histories must not grow without end.
+func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(int) error { return down() }
+	w.request(0)
+	w.ask(t, time.Minute, "pause")
+	w.ask(t, 2*time.Minute, "skip-meter", workflows.SkipMeterInput{MeterID: 9})
+	w.RegisterDelayedCallback(func() {
+		require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "paused by an operator")
+		w.SetContinueAsNewSuggested(true)
+	}, time.Hour)
+	w.request(time.Hour + time.Minute)
+	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	var input workflows.SyncCustomerInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Paused: true, Hold: []metering.MeterID{9}}, input)
+	require.Empty(t, w.finished, "the requests stay with the next run")
+
+	w = newWorld(t)
+	w.total = 5
+	began := w.Now()
+	w.request(0)
+	w.RegisterDelayedCallback(func() {
+		require.Zero(t, w.attempts)
+		require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "paused by an operator")
+	}, 2*time.Hour)
+	w.ask(t, 3*time.Hour, "resume")
+	w.ExecuteWorkflow(workflows.SyncCustomer, input)
+	require.NoError(t, w.GetWorkflowError())
+	require.Equal(t, 5, w.told)
+	require.GreaterOrEqual(t, w.Now().Sub(began), 3*time.Hour)
+}
+
+func TestAMeterThatIsNoneIsNotSkipped(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.request(0)
+	rejected := ""
+	w.RegisterDelayedCallback(func() {
+		w.UpdateWorkflow("skip-meter", "skip", &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { rejected = err.Error() },
+		}, workflows.SkipMeterInput{})
+	}, 0)
+	_, err := w.run(t)
+	require.NoError(t, err)
+	require.Equal(t, "meter_id must be a meter's number", rejected)
+	require.Empty(t, w.held)
 }

@@ -1,0 +1,266 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+var eventRow = activities.ProviderEventInput{TenantID: 1, RowID: 7}
+
+// happening is an event of a provider's about a customer with a draft invoice.
+type happening struct {
+	*testsuite.TestWorkflowEnvironment
+	event   activities.ReadEventResult
+	invoice func() (activities.ReadInvoiceResult, error)
+	sync    func(ctx workflow.Context) error // what the customer's run does
+	answer  activities.ReadSyncResult
+	frozen  activities.FreezeChunkResult
+
+	unindexed bool
+
+	requests, looks int
+	recorded        []string // outcomes
+	ended           time.Time
+	indexed         string // as a search attribute
+}
+
+func newHappening(t *testing.T) *happening {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	h := &happening{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	h.event = activities.ReadEventResult{CustomerID: 2, Invoice: true}
+	drafted := h.Now()
+	h.invoice = func() (activities.ReadInvoiceResult, error) {
+		return activities.ReadInvoiceResult{Cycle: true, CreatedAt: drafted}, nil
+	}
+	h.sync = func(workflow.Context) error {
+		h.answer.Status = metering.SyncSucceeded
+		return nil
+	}
+	h.RegisterWorkflow(workflows.HandleProviderEvent)
+	h.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
+		require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: h.unindexed}, in)
+		return workflows.SyncCustomerResult{}, h.sync(ctx)
+	}, workflow.RegisterOptions{Name: "SyncCustomer"})
+	h.RegisterActivity(do)
+	h.OnActivity(do.ReadEvent, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.ReadEventResult, error) {
+		return h.event, nil
+	})
+	h.OnActivity(do.ReadInvoice, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.ReadInvoiceResult, error) {
+		invoice, err := h.invoice()
+		return invoice, activities.Failure(err)
+	}).Maybe()
+	h.OnActivity(do.RequestSync, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) error {
+		h.requests++
+		h.answer.Status = metering.SyncRequested
+		return nil
+	}).Maybe()
+	h.OnActivity(do.ReadSync, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.ReadSyncResult, error) {
+		h.looks++
+		return h.answer, nil
+	}).Maybe()
+	h.OnActivity(do.FreezeChunk, mock.Anything, activities.SyncChunkInput{TenantID: 1, Customers: []metering.CustomerID{2}}).Return(
+		func(context.Context, activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
+			return h.frozen, nil
+		}).Maybe()
+	h.OnActivity(do.FinishEvent, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.FinishEventInput) error {
+		h.recorded, h.ended = append(h.recorded, in.Outcome), h.Now()
+		return nil
+	}).Maybe()
+	h.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(attributes temporal.SearchAttributes) bool {
+		h.indexed, _ = attributes.GetKeyword(temporal.NewSearchAttributeKeyKeyword("OdometerOutcome"))
+		return true
+	})).Return(nil).Maybe()
+	return h
+}
+
+// run returns the outcome and how long it took.
+func (h *happening) run(t *testing.T) (outcome string, took time.Duration) {
+	t.Helper()
+	began := h.Now()
+	h.ExecuteWorkflow(workflows.HandleProviderEvent, workflows.HandleProviderEventInput{TenantID: 1, RowID: 7})
+	require.True(t, h.IsWorkflowCompleted())
+	require.NoError(t, h.GetWorkflowError())
+	var result workflows.HandleProviderEventResult
+	require.NoError(t, h.GetWorkflowResult(&result))
+	require.Equal(t, []string{result.Outcome}, h.recorded, "what the run returns is what the row says")
+	return result.Outcome, h.ended.Sub(began).Round(time.Minute)
+}
+
+func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {
+	h := newHappening(t)
+	h.event = activities.ReadEventResult{Invoice: true}
+	outcome, _ := h.run(t)
+	require.Equal(t, "it is about no customer of ours", outcome)
+
+	h = newHappening(t)
+	h.invoice = func() (activities.ReadInvoiceResult, error) { return activities.ReadInvoiceResult{}, nil }
+	outcome, _ = h.run(t)
+	require.Equal(t, "the invoice was kept", outcome)
+	require.Zero(t, h.requests)
+}
+
+func TestAFinalInvoiceFreezesItsPeriodWhereThatCanBe(t *testing.T) {
+	for frozen, want := range map[int]string{
+		0: "the invoice was kept; its period is not frozen yet", 1: "the invoice was kept and its period frozen",
+	} {
+		h := newHappening(t)
+		h.invoice = func() (activities.ReadInvoiceResult, error) {
+			return activities.ReadInvoiceResult{Cycle: true, Final: true}, nil
+		}
+		h.frozen.Frozen = frozen
+		outcome, _ := h.run(t)
+		require.Equal(t, want, outcome)
+		require.Zero(t, h.requests)
+	}
+}
+
+func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		end     activities.ReadSyncResult
+		want    string
+		indexed string
+	}{
+		{activities.ReadSyncResult{Status: metering.SyncSucceeded}, "the period's last usage was sent", "succeeded"},
+		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Skipped: 2}, "the period's last usage was sent; meters left out: 2", "succeeded"},
+		{activities.ReadSyncResult{Status: metering.SyncFailed, Problem: "save the key again"}, "the period's last usage was not sent: save the key again", "failed"},
+	} {
+		h := newHappening(t)
+		h.sync = func(ctx workflow.Context) error {
+			if err := workflow.Sleep(ctx, 40*time.Minute); err != nil {
+				return err
+			}
+			h.answer = c.end
+			if c.end.Status == metering.SyncFailed {
+				return errors.New("the run has failed too")
+			}
+			return nil
+		}
+		h.RegisterDelayedCallback(func() {
+			require.Contains(t, detailsOf(t, h.TestWorkflowEnvironment), "The sync is requested; its end is awaited until ")
+			require.Empty(t, h.recorded)
+		}, 39*time.Minute)
+		outcome, took := h.run(t)
+		require.Equal(t, c.want, outcome)
+		require.Equal(t, 40*time.Minute, took, "it is told as soon as it is known")
+		require.Equal(t, c.indexed, h.indexed)
+		require.Equal(t, 1, h.requests)
+	}
+}
+
+// The run that is open may be somebody else's: it is told, and the row tells
+// what it answers. It may end between, so that neither works.
+func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		taken, deaf   int // how often a run is open, and how often it cannot be told
+		runs, signals int
+	}{"told": {1, 0, 0, 1}, "it has ended": {1, 1, 1, 1}, "another has begun each time": {3, 3, 0, 3}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHappening(t)
+			h.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&taken{starts: c.taken}}})
+			runs, signals := 0, 0
+			h.sync = func(ctx workflow.Context) error {
+				runs++
+				return workflow.Sleep(ctx, 20*time.Minute)
+			}
+			h.OnSignalExternalWorkflow(mock.Anything, workflows.SyncCustomerID(1, 2), "", "sync-requested", mock.Anything).Return(
+				func(string, string, string, string, any) error {
+					if signals++; signals <= c.deaf {
+						return errors.New("no such run")
+					}
+					return nil
+				})
+			h.RegisterDelayedCallback(func() { h.answer.Status = metering.SyncSucceeded }, 8*time.Minute)
+			outcome, took := h.run(t)
+			require.Equal(t, "the period's last usage was sent", outcome)
+			require.InDelta(t, 8*time.Minute, took, float64(5*time.Minute))
+			require.Equal(t, [2]int{c.runs, c.signals}, [2]int{runs, signals})
+		})
+	}
+}
+
+func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
+	h := newHappening(t)
+	h.event.Invoice = false
+	outcome, _ := h.run(t)
+	require.Equal(t, "the customer was synced with its items as they are now", outcome)
+
+	h = newHappening(t)
+	h.event.Invoice = false
+	h.sync = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 100*time.Hour) }
+	outcome, took := h.run(t)
+	require.Equal(t, "the customer was not synced with its items as they are now in time; the sync goes on", outcome)
+	require.Equal(t, time.Hour, took)
+	require.Equal(t, "failed", h.indexed)
+	require.Less(t, h.looks, 30)
+}
+
+func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
+	looks := 0
+	late := "the period's last usage was not sent in time; the sync goes on"
+	for name, c := range map[string]struct {
+		invoice func(age time.Duration) (activities.ReadInvoiceResult, error)
+		want    time.Duration
+	}{
+		"it is final after an hour": {func(age time.Duration) (activities.ReadInvoiceResult, error) {
+			return activities.ReadInvoiceResult{Cycle: true, Final: age >= time.Hour}, nil
+		}, time.Hour},
+		"it is a draft for five hours": {func(age time.Duration) (activities.ReadInvoiceResult, error) {
+			return activities.ReadInvoiceResult{Cycle: true, Final: age >= 5*time.Hour-time.Minute}, nil
+		}, 5 * time.Hour},
+		"it is a draft for ever": {func(time.Duration) (activities.ReadInvoiceResult, error) {
+			return activities.ReadInvoiceResult{Cycle: true}, nil
+		}, 73 * time.Hour},
+		"nobody knows, because the provider is away": {func(age time.Duration) (activities.ReadInvoiceResult, error) {
+			if age > time.Minute {
+				return activities.ReadInvoiceResult{}, down()
+			}
+			return activities.ReadInvoiceResult{Cycle: true}, nil
+		}, time.Hour},
+		"it was known late": {func(time.Duration) (activities.ReadInvoiceResult, error) {
+			looks++
+			return activities.ReadInvoiceResult{Cycle: true, Final: looks > 1, CreatedAt: time.Unix(1, 0)}, nil
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHappening(t)
+			h.SetTestTimeout(time.Minute)
+			drafted := h.Now()
+			h.invoice = func() (activities.ReadInvoiceResult, error) {
+				invoice, err := c.invoice(h.Now().Sub(drafted))
+				if invoice.CreatedAt.IsZero() {
+					invoice.CreatedAt = drafted
+				}
+				return invoice, err
+			}
+			h.sync = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 1000*time.Hour) }
+			outcome, took := h.run(t)
+			require.Equal(t, late, outcome)
+			require.InDelta(t, c.want, took, float64(6*time.Minute))
+		})
+	}
+}
+
+func TestAnEventThatTheProviderRefusesToExplainSaysWhatToDo(t *testing.T) {
+	h := newHappening(t)
+	h.invoice = func() (activities.ReadInvoiceResult, error) {
+		return activities.ReadInvoiceResult{}, metering.Errorf(metering.CodeProviderRefuse, "save the key again")
+	}
+	outcome, _ := h.run(t)
+	require.Equal(t, "save the key again", outcome)
+}

@@ -14,17 +14,21 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // Activities are the effects and what they reach: the database, the keys of
-// its sealed secrets, the webhooks, Stripe and the clock.
+// its sealed secrets, the webhooks, Stripe, how long events are kept, what is
+// counted, and the clock.
 type Activities struct {
 	store   *db.DB
 	keyring db.Keyring
 	webhook deliverer
 	stripe  *stripe.Client
+	keep    metering.Retention
+	metrics Metrics
 	now     func() time.Time
 }
 
@@ -34,8 +38,8 @@ type deliverer interface {
 }
 
 // New makes the activities of a worker.
-func New(store *db.DB, keyring db.Keyring, webhook deliverer, stripe *stripe.Client, now func() time.Time) *Activities {
-	return &Activities{store, keyring, webhook, stripe, now}
+func New(store *db.DB, keyring db.Keyring, webhook deliverer, stripe *stripe.Client, keep metering.Retention, metrics Metrics, now func() time.Time) *Activities {
+	return &Activities{store, keyring, webhook, stripe, keep, metrics, now}
 }
 
 // beat is how often an activity shows that its worker lives.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"time"
 
-	"github.com/google/uuid"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/db"
@@ -54,7 +55,7 @@ type chunkProgress struct {
 	Result SyncChunkResult `json:"result"`
 }
 
-// SyncChunk brings customers' usage to the provider, one after the other. A
+// SyncChunk brings customers' usage to the provider, a few at once. A
 // customer that fails on its own is left to a run of its own. A failure of the
 // provider itself ends the attempt: the next one goes on where it stopped.
 func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChunkResult, error) {
@@ -73,14 +74,14 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 	if c.sequences, err = a.store.Ledger.Sequences(ctx, in.TenantID, rest); err != nil {
 		return SyncChunkResult{}, err
 	}
-	for _, customer := range rest {
+	for few := range slices.Chunk(rest, c.atOnce()) {
 		stop := alive(ctx, c.progress)
-		err := c.take(ctx, customer)
+		err := c.takeAll(ctx, few)
 		stop()
+		activity.RecordHeartbeat(ctx, c.progress)
 		if err != nil {
 			return SyncChunkResult{}, err
 		}
-		activity.RecordHeartbeat(ctx, c.progress)
 	}
 	return c.progress.Result, c.endSilence(ctx)
 }
@@ -94,12 +95,40 @@ type chunk struct {
 	silent    metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
 }
 
-// take syncs one customer. Its error is one of the provider or the database.
-func (c *chunk) take(ctx context.Context, customer metering.CustomerID) error {
-	sent, err := c.sync(ctx, customer)
+// atOnce is how many customers are synced side by side: while one waits for
+// the receiver or the disk, others need not. Stripe bounds an account's calls,
+// and takes many for each customer.
+func (c *chunk) atOnce() int {
+	if c.provider == metering.Stripe {
+		return 1
+	}
+	return 5
+}
+
+// takeAll syncs a few customers at once and judges them in their order.
+func (c *chunk) takeAll(ctx context.Context, customers []metering.CustomerID) error {
+	sent, failures := make([]int, len(customers)), make([]error, len(customers))
+	var syncing sync.WaitGroup
+	for i, customer := range customers {
+		syncing.Go(func() { sent[i], failures[i] = c.sync(ctx, customer) })
+	}
+	syncing.Wait()
+	for _, n := range sent {
+		c.progress.Result.Sent += n
+	}
+	for i, customer := range customers {
+		if err := c.judge(ctx, customer, failures[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge says what came of one customer's sync. Its error is one of the
+// provider or the database.
+func (c *chunk) judge(ctx context.Context, customer metering.CustomerID, err error) error {
 	switch metering.CodeOf(err) {
 	case "":
-		c.progress.Result.Sent += sent
 		return c.done(ctx)
 	case metering.CodeOverloaded:
 		var busy db.Busy
@@ -176,44 +205,51 @@ func (c *chunk) sync(ctx context.Context, customer metering.CustomerID) (sent in
 	if c.provider == metering.Stripe {
 		return c.tellAll(ctx, customer)
 	}
-	var answer db.Answer
 	for {
-		prepared, err := c.store.Ledger.PrepareSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.now())
+		prepared, delivery, err := c.store.Ledger.TakeSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.now(), lease)
 		if err != nil {
 			return sent, err
+		}
+		answer := db.Answer{Snapshots: prepared.UpToDate, Skipped: prepared.Skipped}
+		if prepared.Send == nil && sent == 0 {
+			return 0, nil
 		}
 		if prepared.Send == nil {
-			answer.Snapshots, answer.Skipped = append(answer.Snapshots, prepared.UpToDate...), prepared.Skipped
-			break
+			return sent, c.record(ctx, customer, answer, began)
 		}
-		overtaken, err := c.deliverOne(ctx, prepared.Send.ID)
+		snapshot := DeliverSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID}
+		status, err := c.deliverOne(ctx, snapshot, delivery)
 		if err != nil {
 			return sent, err
 		}
-		if !overtaken {
-			sent++
+		sent++
+		if prepared.Last {
+			answer.Snapshots = append(answer.Snapshots, prepared.Send.ID)
+			return sent, c.recordDelivery(ctx, customer, snapshot, status, answer, began)
+		}
+		if err := c.SettleSnapshot(ctx, SettleSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID, Status: status}); err != nil {
+			return sent, err
 		}
 	}
-	if sent == 0 {
-		return 0, nil
-	}
-	return sent, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now())
 }
 
-// deliverOne sends a snapshot and settles it. overtaken says that somebody
-// else has settled it, or its account was replaced.
-func (c *chunk) deliverOne(ctx context.Context, snapshot uuid.UUID) (overtaken bool, err error) {
-	answer, err := c.send(ctx, DeliverSnapshotInput{TenantID: c.tenant, SnapshotID: snapshot})
+func (c *chunk) record(ctx context.Context, customer metering.CustomerID, answer db.Answer, began time.Time) error {
+	return c.metrics.synced("", 1, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now()))
+}
+
+func (c *chunk) recordDelivery(ctx context.Context, customer metering.CustomerID, s DeliverSnapshotInput, status int, answer db.Answer, began time.Time) error {
+	err := c.store.Syncs.RecordDelivery(ctx, c.tenant, customer, s.SnapshotID, saidBy(status), answer, began, c.now())
+	return c.metrics.synced("", 1, c.metrics.settled("snapshot", string(db.Acknowledged), err))
+}
+
+// deliverOne sends a snapshot that was taken, and returns the answer's status.
+func (c *chunk) deliverOne(ctx context.Context, in DeliverSnapshotInput, taken db.Delivery) (status int, err error) {
+	answer, err := c.attempt(ctx, in, taken)
 	var coded *metering.Error
-	switch {
-	case metering.CodeOf(err) == metering.CodeConflict:
-		return true, nil
-	case errors.As(err, &coded) && coded.Code == metering.CodeProviderRefuse && answer.AboutMessage():
-		return false, coded.Because(errors.Join(coded.Unwrap(), ownRefusal{answer.Status}))
-	case err != nil:
-		return false, err
+	if errors.As(err, &coded) && coded.Code == metering.CodeProviderRefuse && answer.AboutMessage() {
+		err = coded.Because(errors.Join(coded.Unwrap(), ownRefusal{answer.Status}))
 	}
-	return false, c.SettleSnapshot(ctx, SettleSnapshotInput{TenantID: c.tenant, SnapshotID: snapshot, Status: answer.Status})
+	return answer.Status, err
 }
 
 // FreezeChunkResult is what came of freezing.

@@ -49,7 +49,7 @@ func (c *chunk) tellAll(ctx context.Context, customer metering.CustomerID) (sent
 	if sent == 0 {
 		return 0, nil
 	}
-	return sent, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now())
+	return sent, c.record(ctx, customer, answer, began)
 }
 
 // tellOne sends an entry and settles it. What is refused is settled by the run
@@ -62,7 +62,7 @@ func (c *chunk) tellOne(ctx context.Context, entry uuid.UUID) error {
 	if err != nil {
 		return ofCustomer(err)
 	}
-	if err := c.store.Ledger.SettleEntry(ctx, c.tenant, entry, result.Outcome, result.Answer, c.now()); err != nil {
+	if err := c.settleEntry(ctx, SettleEntryInput{c.tenant, entry, result.Outcome, result.Answer}); err != nil {
 		return err
 	}
 	if result.Outcome == metering.EntryAmbiguous {

@@ -27,8 +27,8 @@ type ReadItemsInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 }
 
-// ReadItems reads what the customer is subscribed to at Stripe, and keeps
-// where the usage of each meter goes.
+// ReadItems reads what the customer is subscribed to at Stripe, keeps where
+// the usage of each meter goes, and looks for what was told before.
 func (a *Activities) ReadItems(ctx context.Context, in ReadItemsInput) error {
 	defer alive(ctx)()
 	return a.readItems(ctx, in)
@@ -50,12 +50,17 @@ func (a *Activities) readItems(ctx context.Context, in ReadItemsInput) error {
 		if err != nil {
 			return err
 		}
-		if items, err = a.stripe.Items(ctx, key, wanted.Customer); err != nil {
+		items, err = measured(a.metrics, metering.Stripe, func() ([]stripe.Item, error) { return a.stripe.Items(ctx, key, wanted.Customer) })
+		if err != nil {
 			return patient(unnamed(err))
 		}
 	}
 	route(&link, items, wanted)
-	return a.store.Links.Save(ctx, in.TenantID, in.CustomerID, link, readAt)
+	if err := a.store.Links.Save(ctx, in.TenantID, in.CustomerID, link, readAt); err != nil {
+		return err
+	}
+	_, err = a.confirmEntries(ctx, ConfirmEntriesInput(in)) // what Stripe has dropped is told again
+	return err
 }
 
 var errReplaced = metering.Errorf(metering.CodeConflict, "the billing provider was replaced; sync again")
@@ -142,13 +147,14 @@ type PrepareEntriesInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 	After      int64               `json:"after"`
 	Hold       []metering.MeterID  `json:"hold,omitempty"` // meters that stay as the provider knows them
+	Syncs      []uuid.UUID         `json:"syncs"`          // that are told which meters are left out
 }
 
-// PrepareEntriesResult is what there is to send, if anything.
+// PrepareEntriesResult is what there is to send, if anything. Why meters are
+// left out stays in the database: it names what is the customer's at Stripe.
 type PrepareEntriesResult struct {
 	Send     []Entry     `json:"send"`
 	UpToDate []uuid.UUID `json:"up_to_date"`
-	Skipped  []Skipped   `json:"skipped"`
 }
 
 // Entry names what is to be told of one meter; to whom stays in the database.
@@ -170,13 +176,10 @@ func (a *Activities) PrepareEntries(ctx context.Context, in PrepareEntriesInput)
 		return PrepareEntriesResult{}, err
 	}
 	out := PrepareEntriesResult{UpToDate: prepared.UpToDate}
-	for _, s := range prepared.Skipped {
-		out.Skipped = append(out.Skipped, Skipped{s.MeterID, s.Reason})
-	}
 	for _, e := range prepared.Send {
 		out.Send = append(out.Send, Entry{e.ID, e.Meter, e.Mechanism, e.Quantity, e.Period.Start, e.Period.End, e.Deadline})
 	}
-	return out, nil
+	return out, a.store.Syncs.Skip(ctx, in.TenantID, in.Syncs, prepared.Skipped)
 }
 
 // SendEntryInput names the entry to send.
@@ -207,7 +210,7 @@ func (a *Activities) sendEntry(ctx context.Context, in SendEntryInput) (SendEntr
 	}
 	ctx, cancel := context.WithTimeout(ctx, entryLease-time.Second)
 	defer cancel()
-	result, err := a.tell(ctx, in, sending, now)
+	result, newKey, err := a.tell(ctx, in, sending, now)
 	if err == nil {
 		return result, nil
 	}
@@ -216,47 +219,61 @@ func (a *Activities) sendEntry(ctx context.Context, in SendEntryInput) (SendEntr
 	if errors.As(err, &coded) {
 		text = coded.Message
 	}
-	answer := stripe.AnswerOf(err)
-	stuck := answer.Replayed && answer.Status >= 500 && sending.Call.Mechanism.Overwrites()
-	released := a.store.Ledger.ReleaseEntry(context.WithoutCancel(ctx), in.TenantID, in.EntryID, sending.Attempt, text, stuck)
+	released := a.store.Ledger.ReleaseEntry(context.WithoutCancel(ctx), in.TenantID, in.EntryID, sending.Attempt, text, newKey)
 	return SendEntryResult{}, errors.Join(patient(err), released)
 }
 
-func (a *Activities) tell(ctx context.Context, in SendEntryInput, s db.Sending, now time.Time) (SendEntryResult, error) {
+// tell sends an entry, or finds that it was taken. Its error is to be tried
+// again under a newKey where Stripe would repeat its answer to this one.
+func (a *Activities) tell(ctx context.Context, in SendEntryInput, s db.Sending, now time.Time) (result SendEntryResult, newKey bool, err error) {
 	key, err := a.open(in.TenantID, s.Provider)
 	if err != nil {
-		return SendEntryResult{}, err
+		return SendEntryResult{}, false, err
 	}
-	if !s.Call.Mechanism.Overwrites() && now.Sub(s.FirstSentAt) > certain {
+	adds := !s.Call.Mechanism.Overwrites()
+	if adds && now.Sub(s.FirstSentAt) > certain {
 		found, err := a.look(ctx, in, s, key)
 		if err != nil || found.Outcome != "" {
-			return found, err
+			return found, false, err
 		}
 	}
-	answer, err := a.stripe.Send(ctx, key, entryOf(s))
+	answer, err := measured(a.metrics, metering.Stripe, func() (stripe.Answer, error) { return a.stripe.Send(ctx, key, entryOf(s)) })
 	switch {
 	case err == nil && answer.Duplicate:
-		return SendEntryResult{metering.EntryAcknowledged, "Stripe had it already"}, nil
+		return SendEntryResult{metering.EntryAcknowledged, "Stripe had it already"}, false, nil
 	case err == nil:
-		return SendEntryResult{metering.EntryAcknowledged, fmt.Sprintf("Stripe answered %d", answer.Status)}, nil
-	case answer.Replayed && answer.Status >= 500 && !s.Call.Mechanism.Overwrites():
-		found, unread := a.look(ctx, in, s, key)
-		if unread == nil && found.Outcome == metering.EntryAcknowledged {
-			return found, nil
-		}
+		return SendEntryResult{metering.EntryAcknowledged, fmt.Sprintf("Stripe answered %d", answer.Status)}, false, nil
+	case !answer.Replayed || answer.Status < 500:
+		return SendEntryResult{}, false, err
+	case !adds:
+		return SendEntryResult{}, true, err
 	}
-	return SendEntryResult{}, err
+	found, unread := a.look(ctx, in, s, key)
+	if unread == nil && found.Outcome == metering.EntryAcknowledged {
+		return found, false, nil
+	}
+	return SendEntryResult{}, unread == nil && s.Call.Mechanism == metering.InvoiceItem, err
 }
 
-// look asks Stripe what it has counted: the entry with what came before it, or
-// only that. Where it is neither, somebody else writes to the same meter, and
-// the entry is ambiguous.
+// look asks Stripe what it has taken. An invoice item is there or it is not. Of
+// usage it has counted the entry with what came before it, or only that; where
+// it is neither, somebody else writes to the same meter, and the entry is
+// ambiguous.
 func (a *Activities) look(ctx context.Context, in SendEntryInput, s db.Sending, key string) (SendEntryResult, error) {
+	if s.Call.Mechanism == metering.InvoiceItem {
+		found, err := measured(a.metrics, metering.Stripe, func() (bool, error) {
+			return a.stripe.InvoiceItem(ctx, key, s.Call.Customer, s.Identifier, s.FirstSentAt)
+		})
+		if err != nil || !found {
+			return SendEntryResult{}, err
+		}
+		return SendEntryResult{metering.EntryAcknowledged, "seen among the customer's invoice items"}, nil
+	}
 	before, err := a.store.Ledger.BeforeEntry(ctx, in.TenantID, in.EntryID)
 	if err != nil {
 		return SendEntryResult{}, err
 	}
-	counted, err := a.stripe.Summary(ctx, key, s.Call.Target, s.Call.Customer, before.Range.Start, before.Range.End)
+	counted, err := a.counted(ctx, key, db.Counted{Mechanism: s.Call.Mechanism, Target: s.Call.Target, Customer: s.Call.Customer, Range: before.Range})
 	switch {
 	case err != nil:
 		return SendEntryResult{}, err
@@ -272,10 +289,15 @@ func (a *Activities) look(ctx context.Context, in SendEntryInput, s db.Sending, 
 
 func entryOf(s db.Sending) stripe.Entry {
 	c := s.Call
-	return stripe.Entry{
+	e := stripe.Entry{
 		Mechanism: c.Mechanism, ItemID: c.ItemID, EventName: c.EventName, CustomerKey: c.CustomerKey, ValueKey: c.ValueKey,
 		Customer: c.Customer, Value: c.Quantity, Timestamp: c.Timestamp, Identifier: s.Identifier, IdempotencyKey: s.IdempotencyKey,
 	}
+	if c.Mechanism == metering.InvoiceItem {
+		e.SubscriptionID, e.Currency, e.Description, e.Period = c.Target, c.Currency, c.Description, *c.Period
+		e.Value = stripe.Smallest(c.Quantity, c.Currency)
+	}
+	return e
 }
 
 // SettleEntryInput is what came of an entry.
@@ -289,7 +311,12 @@ type SettleEntryInput struct {
 // SettleEntry records what came of an entry.
 func (a *Activities) SettleEntry(ctx context.Context, in SettleEntryInput) error {
 	defer alive(ctx)()
-	return a.store.Ledger.SettleEntry(ctx, in.TenantID, in.EntryID, in.Outcome, in.Answer, a.now())
+	return a.settleEntry(ctx, in)
+}
+
+func (a *Activities) settleEntry(ctx context.Context, in SettleEntryInput) error {
+	err := a.store.Ledger.SettleEntry(ctx, in.TenantID, in.EntryID, in.Outcome, in.Answer, a.now())
+	return a.metrics.settled("entry", string(in.Outcome), err)
 }
 
 // ConfirmEntriesInput names the customer.
@@ -302,49 +329,68 @@ type ConfirmEntriesInput struct {
 type ConfirmEntriesResult struct {
 	Confirmed int `json:"confirmed"` // places
 	Behind    int `json:"behind"`    // places where Stripe's summaries say something else, as yet
+	Dropped   int `json:"dropped"`   // places where Stripe took something and did not count it, which is to be told again
 }
 
 // ConfirmEntries looks for what Stripe acknowledged in what it has counted.
-// Its summaries are some minutes behind.
+// Its summaries are some minutes behind. What they lack after a day, Stripe
+// took and dropped: it checks meter events only after it has answered.
 func (a *Activities) ConfirmEntries(ctx context.Context, in ConfirmEntriesInput) (ConfirmEntriesResult, error) {
 	defer alive(ctx)()
 	return a.confirmEntries(ctx, in)
 }
 
-func (a *Activities) confirmEntries(ctx context.Context, in ConfirmEntriesInput) (ConfirmEntriesResult, error) {
-	open, err := a.store.Ledger.Unconfirmed(ctx, in.TenantID, in.CustomerID)
+func (a *Activities) confirmEntries(ctx context.Context, in ConfirmEntriesInput) (result ConfirmEntriesResult, err error) {
+	open, err := a.store.Ledger.Unconfirmed(ctx, in.TenantID, in.CustomerID, a.now().Add(-certain))
 	if err != nil || len(open) == 0 {
-		return ConfirmEntriesResult{}, err
+		return result, err
 	}
 	provider, err := a.store.Providers.Active(ctx, in.TenantID)
 	if err != nil {
-		return ConfirmEntriesResult{}, err
+		return result, err
 	}
 	key, err := a.open(in.TenantID, provider)
 	if err != nil {
-		return ConfirmEntriesResult{}, err
+		return result, err
 	}
-	var result ConfirmEntriesResult
 	for _, place := range open {
 		counted, err := a.counted(ctx, key, place)
 		if err != nil {
 			return result, patient(err)
 		}
-		if !counted.Equal(place.Total) {
-			result.Behind++
-			continue
-		}
-		if err := a.store.Ledger.Confirm(ctx, in.TenantID, place.Entries); err != nil {
+		if err := a.confirm(ctx, in.TenantID, place, counted, &result); err != nil {
 			return result, err
 		}
-		result.Confirmed++
 	}
 	return result, nil
 }
 
-func (a *Activities) counted(ctx context.Context, key string, c db.Counted) (metering.Decimal, error) {
-	if c.Mechanism == metering.UsageRecord {
-		return a.stripe.RecordSummary(ctx, key, c.Target, stripe.RecordTime(c.Range.Start))
+// confirm draws its conclusions from what Stripe has counted in a place. What
+// is new may be in it or not; equal sums may be taken for each other.
+func (a *Activities) confirm(ctx context.Context, tenant metering.TenantID, place db.Counted, counted metering.Decimal, result *ConfirmEntriesResult) error {
+	withoutOld := counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old))
+	entries, seen, answer := place.Entries, metering.EntryConfirmed, "seen in what Stripe has counted"
+	switch {
+	case counted.Equal(place.Total):
+		result.Confirmed++
+	case len(place.OldEntries) > 0 && counted.Equal(place.Seen.Add(place.Old)):
+		entries = place.OldEntries
+		result.Confirmed++
+	case len(place.OldEntries) > 0 && withoutOld:
+		entries, seen, answer = place.OldEntries, metering.EntryRejected, "Stripe took it and did not count it: its dashboard lists the meter's errors"
+		result.Dropped++
+	default:
+		seen, answer = metering.EntryAcknowledged, fmt.Sprintf("Stripe has counted %s of %s so far", counted, place.Total)
+		result.Behind++
 	}
-	return a.stripe.Summary(ctx, key, c.Target, c.Customer, c.Range.Start, c.Range.End)
+	return a.store.Ledger.Confirm(ctx, tenant, entries, seen, answer)
+}
+
+func (a *Activities) counted(ctx context.Context, key string, c db.Counted) (metering.Decimal, error) {
+	return measured(a.metrics, metering.Stripe, func() (metering.Decimal, error) {
+		if c.Mechanism == metering.UsageRecord {
+			return a.stripe.RecordSummary(ctx, key, c.Target, stripe.RecordTime(c.Range.Start))
+		}
+		return a.stripe.Summary(ctx, key, c.Target, c.Customer, c.Range.Start, c.Range.End)
+	})
 }

@@ -38,6 +38,22 @@ func (a *Activities) RefreshDaily(ctx context.Context) error {
 	return err
 }
 
+// DropEventsResult is what an hour's upkeep dropped.
+type DropEventsResult struct {
+	Chunks int `json:"chunks"`
+}
+
+// DropEvents drops the events that need not be kept any longer, where the
+// deployment keeps them for a time only.
+func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
+	if a.keep == 0 {
+		return DropEventsResult{}, nil
+	}
+	defer alive(ctx)()
+	dropped, err := a.store.Upkeep.Retain(ctx, a.keep.Cutoff(a.now()))
+	return DropEventsResult{dropped}, err
+}
+
 // patienceWithStarts is how long a row may wait for the start of its workflow.
 const patienceWithStarts = time.Minute
 
@@ -46,6 +62,9 @@ type UnfinishedResult struct {
 	Syncs     []BeginSyncInput    `json:"syncs"`     // customers with requests that nobody has answered
 	Backfills []BackfillInput     `json:"backfills"` // generations whose past is not counted
 	Closing   []metering.TenantID `json:"closing"`   // tenants with periods that are due
+
+	Events  []ProviderEventInput  `json:"events,omitempty"`  // of providers', that nobody has handled
+	Secrets []ReplacedSecretInput `json:"secrets,omitempty"` // HMAC secrets that are valid beside their successors
 }
 
 // Unfinished lists at most limit of each.
@@ -66,8 +85,21 @@ func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResul
 	for _, f := range filling[:min(limit, len(filling))] {
 		result.Backfills = append(result.Backfills, BackfillInput{f.Tenant, f.Generation})
 	}
-	result.Closing, err = a.store.Ledger.DueTenants(ctx, a.now())
+	if result.Closing, err = a.store.Ledger.DueTenants(ctx, a.now()); err != nil {
+		return UnfinishedResult{}, err
+	}
 	result.Closing = result.Closing[:min(limit, len(result.Closing))]
+	events, err := a.store.ProviderEvents.Open(ctx, a.now().Add(-patienceWithStarts))
+	if err != nil {
+		return UnfinishedResult{}, err
+	}
+	for _, e := range events[:min(limit, len(events))] {
+		result.Events = append(result.Events, ProviderEventInput{e.Tenant, e.Row})
+	}
+	replaced, err := a.store.HMACSecrets.Replaced(ctx, a.now().Add(metering.MaxOverlap))
+	for _, r := range replaced[:min(limit, len(replaced))] {
+		result.Secrets = append(result.Secrets, ReplacedSecretInput{r.Tenant, r.Secret})
+	}
 	return result, err
 }
 
@@ -108,7 +140,6 @@ func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (Au
 			}
 			if found > 0 {
 				activity.GetLogger(ctx).Error("rollups and events differ", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
-				activity.GetMetricsHandler(ctx).Counter("odometer_usage_differences").Inc(int64(found))
 			}
 			result.Differences += found
 		}

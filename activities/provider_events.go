@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -31,8 +32,9 @@ func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (Read
 
 // ReadInvoiceResult is what has to be done about the invoice.
 type ReadInvoiceResult struct {
-	Cycle bool `json:"cycle"` // it bills a period's usage
-	Final bool `json:"final"` // and nothing changes it any more
+	Cycle     bool      `json:"cycle"` // it bills a period's usage
+	Final     bool      `json:"final"` // and nothing changes it any more
+	CreatedAt time.Time `json:"created_at"`
 }
 
 // ReadInvoice reads the event's invoice as it is now, and keeps it.
@@ -51,7 +53,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	found, err := a.stripe.Invoice(ctx, key, event.ObjectID)
+	found, err := measured(a.metrics, metering.Stripe, func() (stripe.Invoice, error) { return a.stripe.Invoice(ctx, key, event.ObjectID) })
 	if err != nil {
 		return ReadInvoiceResult{}, patient(err)
 	}
@@ -62,7 +64,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	kept := invoiceOf(found, items)
 	kept.Account = event.Account
 	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
-	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero()}, err
+	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
 }
 
 func invoiceOf(in stripe.Invoice, items map[string]bool) metering.Invoice {
@@ -85,8 +87,26 @@ func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) err
 	if err != nil || customer == 0 {
 		return err
 	}
-	id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "provider-event/%d/%d", in.TenantID, in.RowID))
-	return a.store.Syncs.RequestBecause(ctx, in.TenantID, customer, id, a.now())
+	return a.store.Syncs.RequestBecause(ctx, in.TenantID, customer, syncOf(in), a.now())
+}
+
+// syncOf is the id of the sync that an event asks for.
+func syncOf(in ProviderEventInput) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "provider-event/%d/%d", in.TenantID, in.RowID))
+}
+
+// ReadSyncResult is where the sync that an event has asked for stands.
+type ReadSyncResult struct {
+	Status  metering.SyncStatus `json:"status"`
+	Problem string              `json:"problem"` // of a failed one: what an operator should do
+	Skipped int                 `json:"skipped"` // meters
+}
+
+// ReadSync says where the sync that the event has asked for stands.
+func (a *Activities) ReadSync(ctx context.Context, in ProviderEventInput) (ReadSyncResult, error) {
+	defer alive(ctx)()
+	sync, err := a.store.Syncs.Get(ctx, in.TenantID, syncOf(in))
+	return ReadSyncResult{sync.Status, sync.Problem, len(sync.Skipped)}, err
 }
 
 // FinishEventInput is what came of an event.

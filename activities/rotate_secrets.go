@@ -11,8 +11,8 @@ type RewrapSecretsInput struct {
 	KeyID string `json:"key_id"`
 }
 
-// RewrapSecretsResult is how many were sealed again, and how many could not be
-// opened with this worker's keys.
+// RewrapSecretsResult is how many were sealed again by the attempt that came to
+// the end, and how many could not be opened with this worker's keys.
 type RewrapSecretsResult struct {
 	Sealed   int `json:"sealed"`
 	Unopened int `json:"unopened"`

@@ -110,6 +110,12 @@ func (a *Activities) send(ctx context.Context, in DeliverSnapshotInput) (webhook
 	if err != nil {
 		return webhook.Answer{}, err
 	}
+	return a.attempt(ctx, in, delivery)
+}
+
+// attempt sends a snapshot that is leased to the caller, and ends the lease
+// where that brings no decision.
+func (a *Activities) attempt(ctx context.Context, in DeliverSnapshotInput, delivery db.Delivery) (webhook.Answer, error) {
 	answer, err := a.deliver(ctx, in, delivery)
 	if err == nil {
 		return answer, nil
@@ -132,7 +138,9 @@ func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.
 		return webhook.Answer{}, metering.Errorf(metering.CodeProviderRefuse,
 			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
 	}
-	return a.webhook.Deliver(ctx, d.Provider.Account, string(secret), in.SnapshotID.String(), a.now(), d.Body)
+	return measured(a.metrics, metering.Webhook, func() (webhook.Answer, error) {
+		return a.webhook.Deliver(ctx, d.Provider.Account, string(secret), in.SnapshotID.String(), a.now(), d.Body)
+	})
 }
 
 // SettleSnapshotInput is the provider's decision. Refusal says why it was
@@ -147,12 +155,16 @@ type SettleSnapshotInput struct {
 // SettleSnapshot records the provider's decision.
 func (a *Activities) SettleSnapshot(ctx context.Context, in SettleSnapshotInput) error {
 	defer alive(ctx)()
+	outcome, answer := db.Acknowledged, saidBy(in.Status)
 	if in.Refusal != "" {
-		return a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, db.Rejected, in.Refusal, a.now())
+		outcome, answer = db.Rejected, in.Refusal
 	}
-	answer := fmt.Sprintf("the webhook answered %d", in.Status)
-	return a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, db.Acknowledged, answer, a.now())
+	err := a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, outcome, answer, a.now())
+	return a.metrics.settled("snapshot", string(outcome), err)
 }
+
+// saidBy is what is kept of a webhook's answer.
+func saidBy(status int) string { return fmt.Sprintf("the webhook answered %d", status) }
 
 // FinishSyncInput is how a pass ended.
 type FinishSyncInput struct {
@@ -178,5 +190,5 @@ func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (Finish
 		answer.Skipped = append(answer.Skipped, metering.SkippedMeter{MeterID: skipped.MeterID, Reason: skipped.Reason})
 	}
 	more, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, answer, a.now())
-	return FinishSyncResult{more}, err
+	return FinishSyncResult{more}, a.metrics.synced(in.Problem, len(in.Syncs), err)
 }

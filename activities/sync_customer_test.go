@@ -57,7 +57,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{store: dbtest.Open(t), far: &far{answer: webhook.Answer{Status: 204}}, now: time.Now()}
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
-	b.do = activities.New(b.store, ring, b.far, stripe.New(""), func() time.Time { return b.now })
+	b.do = activities.New(b.store, ring, b.far, stripe.New(""), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	b.TestActivityEnvironment = suite.NewTestActivityEnvironment()
@@ -166,7 +166,7 @@ func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	b := newBench(t)
 	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
 	require.NoError(t, err)
-	do := activities.New(b.store, other, b.far, stripe.New(""), time.Now)
+	do := activities.New(b.store, other, b.far, stripe.New(""), 0, activities.NewMetrics(nil), time.Now)
 	_, err = do.DeliverSnapshot(t.Context(), activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: b.prepare(t).Send.ID})
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "save the provider again")

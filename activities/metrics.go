@@ -1,0 +1,78 @@
+package activities
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Metrics count what the activities do, by what came of it: never by tenant.
+type Metrics struct {
+	calls    *prometheus.HistogramVec
+	failed   *prometheus.GaugeVec
+	messages *prometheus.CounterVec
+	syncs    *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics and registers them; registry may be nil.
+func NewMetrics(registry prometheus.Registerer) Metrics {
+	m := Metrics{
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "odometer_provider_call_duration_seconds", Help: "Calls to providers: answered, refused, unavailable, or failed on our side.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
+		}, []string{"provider", "outcome"}),
+		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "odometer_provider_last_failure_timestamp_seconds", Help: "When this worker last called a provider of this kind in vain.",
+		}, []string{"provider"}),
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_billing_messages_total", Help: "Snapshots and entries by what came of them.",
+		}, []string{"kind", "outcome"}),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_syncs_total", Help: "Syncs of customers: succeeded or failed.",
+		}, []string{"outcome"}),
+	}
+	if registry != nil {
+		registry.MustRegister(m.calls, m.failed, m.messages, m.syncs)
+	}
+	return m
+}
+
+// measured makes a call to a provider and notes what came of it.
+func measured[T any](m Metrics, kind metering.ProviderKind, call func() (T, error)) (T, error) {
+	began := time.Now()
+	answer, err := call()
+	outcome := "failed"
+	switch metering.CodeOf(err) {
+	case "":
+		outcome = "answered"
+	case metering.CodeProviderRefuse:
+		outcome = "refused"
+	case metering.CodeProviderDown:
+		outcome = "unavailable"
+	}
+	m.calls.WithLabelValues(string(kind), outcome).Observe(time.Since(began).Seconds())
+	if err != nil {
+		m.failed.WithLabelValues(string(kind)).SetToCurrentTime()
+	}
+	return answer, err
+}
+
+func (m Metrics) settled(kind, outcome string, err error) error {
+	if err == nil {
+		m.messages.WithLabelValues(kind, outcome).Inc()
+	}
+	return err
+}
+
+func (m Metrics) synced(problem string, requests int, err error) error {
+	outcome := "succeeded"
+	if problem != "" {
+		outcome = "failed"
+	}
+	if err == nil {
+		m.syncs.WithLabelValues(outcome).Add(float64(requests))
+	}
+	return err
+}

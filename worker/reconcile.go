@@ -54,6 +54,15 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 			return err
 		}
 	}
+	replaced, err := config.Store.HMACSecrets.Replaced(ctx, now.Add(-patience))
+	if err != nil {
+		return err
+	}
+	for _, r := range replaced {
+		if err := workflows.StartRotateHMACSecret(ctx, config.Temporal, r.Tenant, r.Secret); err != nil {
+			return err
+		}
+	}
 	open, err := config.Store.Syncs.Open(ctx, now.Add(-patience))
 	if err != nil {
 		return err

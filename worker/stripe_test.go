@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -17,22 +18,29 @@ import (
 
 const stripeKey = "sk_test_canary"
 
-// stripeSystem is a system whose provider is the fake of Stripe. Its customer
-// is subscribed there in calendar months.
+// stripeSystem is a system whose provider is the fake of Stripe.
 type stripeSystem struct {
 	*system
 	fake *stripetest.Fake
 }
 
-// newStripe subscribes the customer to one price per mechanism, each named for
-// the meter of ours that goes there.
 func newStripe(t testing.TB) *stripeSystem {
 	t.Helper()
-	s := &stripeSystem{newSystem(t), stripetest.New(stripetest.Options{})}
+	s := &stripeSystem{newSystem(t), seededStripe(t)}
 	server := httptest.NewServer(s.fake)
 	t.Cleanup(server.Close)
 	s.stripeBase = server.URL
-	require.NoError(t, s.fake.Seed(&stripetest.Seed{
+	s.link("cus_canary")
+	s.useStripe("acct_canary", stripeKey, nil)
+	return s
+}
+
+// seededStripe subscribes its customers to one price per mechanism, each named
+// for the meter of ours that goes there.
+func seededStripe(t testing.TB) *stripetest.Fake {
+	t.Helper()
+	fake := stripetest.New(stripetest.Options{})
+	require.NoError(t, fake.Seed(&stripetest.Seed{
 		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
 		Customers: []stripetest.Customer{{ID: "cus_canary"}, {ID: "cus_other"}},
 		Meters: []stripetest.Meter{
@@ -50,14 +58,12 @@ func newStripe(t testing.TB) *stripeSystem {
 		},
 		Subscriptions: []stripetest.Subscription{subscribed("1", "cus_canary"), subscribed("2", "cus_other")},
 	}))
-	s.link("cus_canary")
-	s.useStripe("acct_canary", stripeKey, nil)
-	return s
+	return fake
 }
 
 func subscribed(n, customer string) stripetest.Subscription {
-	month := metering.CalendarPeriod(time.Now(), time.UTC)
-	in := stripetest.Subscription{ID: "sub_" + n, Customer: customer, Start: month.Start.Unix(), End: month.End.Unix()}
+	now := time.Now()
+	in := stripetest.Subscription{ID: "sub_" + n, Customer: customer, Start: now.AddDate(0, 0, -10).Unix(), End: now.AddDate(0, 0, 20).Unix()}
 	for _, price := range []string{"record", "delta", "window", "last", "count"} {
 		in.Items = append(in.Items, stripetest.Item{ID: "si_" + price + "_" + n, Price: "price_" + price})
 	}
@@ -125,14 +131,10 @@ func TestASyncTellsStripeEachMeterInItsOwnWay(t *testing.T) {
 		"record usage_record 40/40 confirmed", "delta meter_delta 40/40 confirmed",
 		"window meter_window 40/40 confirmed", "last meter_last 40/40 confirmed",
 	}, entriesOf(sync))
-	skipped := map[string]string{}
-	for _, m := range sync.Skipped {
-		skipped[m.MeterSlug] = m.Reason
-	}
 	require.Equal(t, map[string]string{
 		"api-calls": "no subscription item of the customer has the lookup key or the metadata meter_slug=api-calls",
 		"count":     "Stripe's meter mtr_count counts events, so no total can be sent to it; use one with formula sum",
-	}, skipped)
+	}, skippedOf(sync))
 
 	for _, meter := range []string{"record", "delta", "window", "last"} {
 		s.useOf(meter, "0.2") // 40.6 are 41
@@ -159,8 +161,8 @@ func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	return calls
 }
 
-// happened is an event of Stripe's as the API keeps it, handled to its end.
-func (s *stripeSystem) happened(kind, object, customer string) (outcome string) {
+// begins is an event of Stripe's as the API keeps it.
+func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	row, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
 		Account: "acct_canary", EventID: "evt_" + kind + object, Kind: kind, ObjectID: object, Customer: customer, MadeAt: time.Now(),
@@ -168,7 +170,24 @@ func (s *stripeSystem) happened(kind, object, customer string) (outcome string) 
 	require.NoError(s, err)
 	require.False(s, handled)
 	require.NoError(s, workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, row))
+	return row
+}
+
+// happens is such an event, handled to its end.
+func (s *stripeSystem) happens(kind, object, customer string) metering.ProviderEventID {
+	s.Helper()
+	row := s.begins(kind, object, customer)
 	require.NoError(s, s.awaitClosed(workflows.HandleProviderEventID(s.tenant, row)))
+	return row
+}
+
+func (s *stripeSystem) happened(kind, object, customer string) (outcome string) {
+	s.Helper()
+	return s.outcome(s.happens(kind, object, customer))
+}
+
+func (s *stripeSystem) outcome(row metering.ProviderEventID) (outcome string) {
+	s.Helper()
 	require.NoError(s, s.connect().QueryRow(s.Context(), `
 		select outcome from provider_events where tenant_id = $1 and id = $2 and handled_at is not null`, s.tenant, row).Scan(&outcome))
 	return outcome
@@ -177,50 +196,121 @@ func (s *stripeSystem) happened(kind, object, customer string) (outcome string) 
 func TestAPeriodIsSentToItsEndAndFrozenWithItsInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
-	end := time.Now().Add(20 * time.Second).Truncate(time.Second)
-	require.NoError(t, s.fake.Seed(&stripetest.Seed{
-		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
-		Customers: []stripetest.Customer{{ID: "cus_soon"}},
-		Subscriptions: []stripetest.Subscription{{
-			ID: "sub_soon", Customer: "cus_soon", Start: end.AddDate(0, -1, 0).Unix(), End: end.Unix(),
-			Items: []stripetest.Item{{ID: "si_soon", Price: "price_delta"}},
-		}},
-	}))
+	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
 	s.meters("delta")
-	meter, err := s.store.Meters.Get(t.Context(), s.tenant, "delta")
-	require.NoError(t, err)
-	_, err = s.store.Prices.Set(t.Context(), s.tenant, metering.Operator, metering.Price{
-		MeterID: meter.ID, OverageRate: metering.MustDecimal("0.003"), Currency: "USD", EffectiveFrom: time.Now(),
-	})
-	require.NoError(t, err)
-	s.link("cus_soon")
+	s.price("delta", metering.Price{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"})
+	s.subscribeUntil(end, "delta")
 	s.work()
 	s.useOf("delta", "12.25")
 	sync := s.synced()
 	require.Equal(t, []string{"delta meter_delta 12/12 confirmed"}, entriesOf(sync))
 	require.True(t, sync.Entries[0].Period.End.Equal(end), "the period is the subscription's")
 
-	dbtest.Eventually(t, time.Minute, func() error {
-		if time.Now().Before(end.Add(time.Second)) {
-			return fmt.Errorf("the period runs")
-		}
-		return nil
-	})
+	s.awaitEnd(end)
 	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	require.Equal(t, "the period's last usage was sent", s.happened("invoice.created", invoice.ID, "cus_soon"))
-	dbtest.Eventually(t, 30*time.Second, func() error {
-		if got := s.fake.State().Accounts[0].Invoices[0].Total.String(); got != "6" { // cents
-			return fmt.Errorf("the invoice comes to %s", got)
-		}
-		return nil
-	})
+	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))
+	require.Equal(t, "6", s.fake.State().Accounts[0].Invoices[0].Total.String(), "cents, as soon as that is said")
 	s.fake.Advance(time.Hour)
 	require.Equal(t, "the invoice was kept and its period frozen", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	var billed, estimate string
 	require.NoError(t, s.connect().QueryRow(t.Context(), `
 		select usage_amount::text, estimate::text from billing_invoices where tenant_id = $1`, s.tenant).Scan(&billed, &estimate))
 	require.Equal(t, [2]string{"0.06", "0.06"}, [2]string{billed, estimate})
-	require.Equal(t, "the customer was synced with its items as they are now", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
+	require.Equal(t, "the customer was synced with its items as they are now; meters left out: 1", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
 	require.Equal(t, "it is about no customer of ours", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
+}
+
+// TestHistoriesAtStripe runs every branch of what is told meter by meter.
+func TestHistoriesAtStripe(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("record", "delta", "canary-unmapped")
+	s.work()
+	syncing := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	histories := map[string]*historypb.History{}
+	keep := func(name, workflowID string) {
+		_ = s.awaitClosed(workflowID)
+		histories[name] = s.history(workflowID)
+	}
+	s.useOf("record", "5")
+	s.useOf("delta", "5")
+	s.await(s.request())
+	keep("sync_customer_entries", syncing)
+	s.useOf("record", "5")
+	s.useOf("delta", "5")
+	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: "/v1/billing/meter_events"})
+	require.Equal(t, "the API key lacks a permission at Stripe; save the key again with one that has it", s.await(s.request()).Problem)
+	keep("sync_customer_entry_refused", syncing)
+	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1})
+	s.await(s.request())
+	keep("sync_customer_entries_after_an_outage", syncing)
+	s.link("cus_canary_nobody")
+	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", s.await(s.request()).Problem)
+	keep("sync_customer_unknown_at_the_provider", syncing)
+	s.link("cus_canary")
+
+	row := s.happens("customer.subscription.updated", "sub_1", "cus_canary")
+	keep("handle_provider_event_subscription", workflows.HandleProviderEventID(s.tenant, row))
+	invoice := s.drafted()
+	row = s.happens("invoice.created", invoice, "cus_soon")
+	keep("handle_provider_event_invoice", workflows.HandleProviderEventID(s.tenant, row))
+	s.fake.Advance(time.Hour)
+	row = s.happens("invoice.finalized", invoice, "cus_soon")
+	keep("handle_provider_event_invoice_final", workflows.HandleProviderEventID(s.tenant, row))
+	keepHistories(t, histories)
+}
+
+func (s *stripeSystem) price(slug string, p metering.Price) {
+	s.Helper()
+	meter, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
+	require.NoError(s, err)
+	p.MeterID, p.EffectiveFrom = meter.ID, time.Now()
+	_, err = s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, p)
+	require.NoError(s, err)
+}
+
+func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("delta")
+	s.useOf("delta", "3")
+	_, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
+		Account: "acct_canary", EventID: "evt_lost", Kind: "customer.subscription.updated", ObjectID: "sub_1", Customer: "cus_canary", MadeAt: time.Now(),
+	}, time.Now().Add(-2*time.Minute))
+	require.NoError(t, err)
+	s.work()
+	dbtest.Eventually(t, time.Minute, func() error {
+		if got := s.quantity("delta"); got != "3" {
+			return fmt.Errorf("Stripe has %s", got)
+		}
+		return nil
+	})
+}
+
+func TestAutoSyncTellsStripeAndPeriodsAreFrozenOnceConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("record", "delta")
+	s.work()
+	s.useOf("record", "2")
+	s.useOf("delta", "3")
+	due := func() []metering.CustomerID {
+		page, err := s.store.Ledger.Due(t.Context(), s.tenant, 0, 10, time.Now())
+		require.NoError(t, err)
+		return page.Customers
+	}
+	require.Equal(t, []metering.CustomerID{s.customer.ID}, due())
+	s.schedule()
+	require.NoError(t, s.awaitClosed(s.trigger()))
+	require.Equal(t, "2", s.quantity("record"))
+	require.Equal(t, "3", s.quantity("delta"))
+	require.Empty(t, due())
+	s.link("cus_other")
+	require.Equal(t, []metering.CustomerID{s.customer.ID}, due(), "another link")
+	s.link("cus_canary")
+	require.Empty(t, due())
+	frozen, err := s.store.Ledger.Freeze(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, time.Now().AddDate(0, 0, 24))
+	require.NoError(t, err)
+	require.Equal(t, 1, frozen.Frozen)
 }

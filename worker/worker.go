@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -29,10 +31,12 @@ type Config struct {
 	Namespace              string // that Temporal uses; "" is "default"
 	Keyring                db.Keyring
 	Guard                  providers.Guard
-	StripeBase             string  // the URL of the Stripe API; "": its own
+	StripeBase             string // the URL of the Stripe API; "": its own
+	Retention              metering.Retention
 	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
 	Log                    *slog.Logger
-	Started                func() // called once both task queues are polled; may be nil
+	Metrics                prometheus.Registerer // may be nil
+	Started                func()                // called once both task queues are polled; may be nil
 }
 
 // stopTimeout is how long running activities may go on after a stop: longer
@@ -46,7 +50,10 @@ func Run(ctx context.Context, config Config) error {
 	}
 	prepareNamespace(ctx, config)
 
-	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), stripe.New(config.StripeBase), time.Now)
+	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), stripe.New(config.StripeBase), config.Retention, activities.NewMetrics(config.Metrics), time.Now)
+	if config.Metrics != nil {
+		config.Metrics.MustRegister(&state{config.Store, config.Log})
+	}
 	fatal := make(chan error, 2)
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,

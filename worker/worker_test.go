@@ -139,7 +139,9 @@ func (s *system) request() uuid.UUID {
 	s.Helper()
 	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, time.Now())
 	require.NoError(s, err)
-	require.NoError(s, workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual))
+	dbtest.Eventually(s, 30*time.Second, func() error { // a busy server may not answer at once
+		return workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual)
+	})
 	return sync.ID
 }
 

@@ -1,0 +1,449 @@
+package worker_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/oauth2-proxy/mockoidc"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+const (
+	canaryHook     = "whsec_canary_endpoint_at_stripe_0123456789"
+	canaryPassword = "canary password of the owner"
+	canaryMeter    = "/v1/billing/meter_events"
+)
+
+// canary is a system of real processes through which marked secrets and
+// personal data go. What is personal contains the word canary.
+type canary struct {
+	*testing.T
+	environment []string
+	database    string
+	api, worker *proc.Process
+	processes   []*proc.Process
+	conn        *pgx.Conn
+	temporal    client.Client
+	namespace   string
+	far         farEnd
+	fake        *stripetest.Fake
+	tenant, key string
+
+	secrets map[string]string // by what they are
+	shown   []string          // bodies of errors
+	read    []string          // answers to GET
+	kinds   map[string]bool   // of runs that were looked at
+}
+
+// TestNoSecretLeavesItsSealNorPersonalDataItsRows drives every flow, and then
+// looks into all that the processes have left behind.
+func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
+	t.Parallel()
+	c := newCanary(t)
+	for _, flow := range []struct {
+		name string
+		run  func()
+	}{
+		{"people", c.people}, {"keys", c.keys}, {"signatures", c.signatures}, {"usage", c.usage}, {"mistakes", c.mistakes},
+		{"webhook", c.webhook}, {"Auto-Sync", c.autoSync}, {"Stripe", c.stripe}, {"Stripe's events", c.events},
+		{"upkeep", c.upkeep}, {"another encryption key", c.reseal},
+	} {
+		flow.run()
+		require.False(t, t.Failed(), flow.name)
+	}
+	c.readBack()
+	c.inspect()
+	for _, kind := range []string{"sync-customer", "auto-sync", "provider-event", "rotate-key", "rotate-hmac-secret", "backfill-meter",
+		"close-period", "audit-usage", "maintain", "rotate-secrets"} {
+		require.Contains(t, c.kinds, kind)
+	}
+}
+
+func newCanary(t *testing.T) *canary {
+	t.Helper()
+	c := &canary{T: t, far: newFarEnd(t), fake: seededStripe(t), secrets: map[string]string{}}
+	address := temporalAddress(t)
+	c.namespace = proc.Namespace(t, address)
+	_, c.database = dbtest.Fresh(t)
+	c.conn = connect(t, c.database)
+	server := httptest.NewServer(c.fake)
+	t.Cleanup(server.Close)
+	secret := base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text()))
+	c.secret("the service's secret", secret)
+	for _, id := range "ab" {
+		_, key, _ := strings.Cut(encryptionKey(byte(id)), ":")
+		c.secret("encryption key "+string(id), key)
+	}
+	c.environment = []string{"TEMPORAL_NAMESPACE=" + c.namespace, "ODOMETER_SECRET=" + secret, "STRIPE_API_BASE=" + server.URL, "LOG_LEVEL=debug"}
+	system := c.start(encryptionKey('a'))
+	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: c.namespace, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	c.temporal = temporal
+	var made struct {
+		Tenant   string `json:"tenant_id"`
+		Key      string `json:"admin_key"`
+		Password string `json:"password"`
+	}
+	output := system.Run(t, "tenant", "create", "--name", "Canary Ltd", "--owner-email", "canary-owner@example.com", "--json")
+	require.NoError(t, json.Unmarshal([]byte(output), &made))
+	c.tenant, c.key = made.Tenant, made.Key
+	c.secret("the first admin key", made.Key)
+	c.secret("the owner's first password", made.Password)
+	return c
+}
+
+// start runs an API and a worker with these encryption keys.
+func (c *canary) start(keys string) *proc.System {
+	c.Helper()
+	system := proc.New(c, proc.Config{
+		DatabaseURL: c.database, TemporalAddress: temporalAddress(c), Env: append(c.environment, "ODOMETER_ENCRYPTION_KEYS="+keys),
+	})
+	c.api, c.worker = system.API(c), system.Worker(c)
+	c.processes = append(c.processes, c.api, c.worker)
+	return system
+}
+
+func (c *canary) secret(what, value string) {
+	c.Helper()
+	require.Greater(c, len(value), 11, what)
+	c.secrets[what] = value
+}
+
+// call makes a request, with the admin key unless the headers say otherwise,
+// and keeps what its answer shows.
+func (c *canary) call(method, path string, body any, headers ...string) (status int, answer map[string]any) {
+	c.Helper()
+	text, given := body.(string)
+	if !given && body != nil {
+		encoded, err := json.Marshal(body)
+		require.NoError(c, err)
+		text = string(encoded)
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), 40*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, c.api.URL+path, strings.NewReader(text))
+	require.NoError(c, err)
+	request.Header.Set("Authorization", "Bearer "+c.key)
+	request.Header.Set("Content-Type", "application/json")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(c, err)
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	require.NoError(c, err)
+	switch {
+	case response.StatusCode >= 400:
+		c.shown = append(c.shown, fmt.Sprintf("%s %d: %s", method, response.StatusCode, raw))
+	case method == http.MethodGet:
+		c.read = append(c.read, string(raw))
+	}
+	_ = json.Unmarshal(raw, &answer) // exports are no objects
+	return response.StatusCode, answer
+}
+
+func (c *canary) must(status int, method, path string, body any, headers ...string) map[string]any {
+	c.Helper()
+	got, answer := c.call(method, path, body, headers...)
+	require.Equal(c, status, got, "%s %s: %v", method, path, answer)
+	return answer
+}
+
+type object = map[string]any
+
+func (c *canary) people() {
+	first := c.must(200, "POST", "/v1/auth/login", object{"email": "canary-owner@example.com", "password": c.secrets["the owner's first password"]})
+	c.secret("a session", first["token"].(string))
+	bearer := "Authorization: Bearer " + first["token"].(string)
+	c.must(200, "PUT", "/v1/auth/password", object{"current": c.secrets["the owner's first password"], "new": canaryPassword}, bearer)
+	c.secret("the owner's password", canaryPassword)
+	c.must(401, "POST", "/v1/auth/login", object{"email": "canary-owner@example.com", "password": "a wrong canary password"})
+	c.secret("a wrong password", "a wrong canary password")
+	c.must(201, "POST", "/v1/tenant/members", object{"email": "canary-member@example.com", "name": "Canary Member", "role": "billing", "password": "canary password of a member"})
+	c.secret("a member's password", "canary password of a member")
+	c.must(409, "POST", "/v1/tenant/members", object{"email": "canary-member@example.com", "role": "viewer"})
+
+	issuer, err := mockoidc.Run()
+	require.NoError(c, err)
+	c.Cleanup(func() { _ = issuer.Shutdown() })
+	c.secret("the issuer's client secret", issuer.ClientSecret)
+	c.must(200, "PUT", "/v1/tenant/oidc", object{"issuer": issuer.Issuer(), "client_id": issuer.ClientID, "client_secret": issuer.ClientSecret, "redirect_base": c.api.URL})
+	c.must(422, "PUT", "/v1/tenant/oidc", object{"issuer": "http://127.0.0.1:1/canary", "client_id": "canary", "client_secret": "canary-client-secret"})
+	c.secret("a refused client secret", "canary-client-secret")
+	for _, email := range []string{"canary-member@example.com", "canary-stranger@example.com"} {
+		issuer.QueueUser(&mockoidc.MockUser{Subject: email, Email: email, EmailVerified: true})
+		c.signInAtIssuer()
+	}
+}
+
+// signInAtIssuer goes there and back, as a browser does.
+func (c *canary) signInAtIssuer() {
+	c.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(c, err)
+	browser := http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	address := c.api.URL + "/v1/auth/oidc/" + c.tenant + "/login"
+	for range 3 {
+		response, err := browser.Get(address)
+		require.NoError(c, err)
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		require.NoError(c, err)
+		for _, cookie := range response.Cookies() {
+			if len(cookie.Value) > 40 {
+				c.secret("cookie "+cookie.Name+" of "+address, cookie.Value)
+			}
+		}
+		if response.StatusCode >= 400 {
+			c.shown = append(c.shown, string(body))
+		}
+		if address = response.Header.Get("Location"); address == "" || strings.HasSuffix(address, "/") {
+			return
+		}
+	}
+}
+
+func (c *canary) keys() {
+	made := c.must(201, "POST", "/v1/api-keys", object{"name": "canary-key", "scope": "read_write"}, "Idempotency-Key: canary-once")
+	c.secret("an API key", made["key"].(string))
+	c.must(409, "POST", "/v1/api-keys", object{"name": "canary-key", "scope": "read_write"}, "Idempotency-Key: canary-once")
+	rotated := c.must(201, "POST", "/v1/api-keys/"+made["id"].(string)+"/rotate", nil)
+	c.secret("a rotated API key", rotated["key"].(string))
+	c.must(401, "GET", "/v1/customers", nil, "Authorization: Bearer "+made["key"].(string))
+	c.must(401, "GET", "/v1/customers", nil, "Authorization: Bearer svc_adm_canarycanarycanarycanarycanary")
+	c.must(403, "GET", "/v1/tenant", nil, "Authorization: Bearer "+rotated["key"].(string))
+}
+
+func (c *canary) signatures() {
+	made := c.must(201, "POST", "/v1/hmac-secrets", object{"name": "canary-service", "scope": "admin"})
+	id, secret := made["id"].(string), made["secret"].(string)
+	c.secret("an HMAC secret", secret)
+	c.must(200, "GET", "/v1/customers", nil, c.sign(secret)...)
+	fresh := c.must(201, "POST", "/v1/hmac-secrets/"+id+"/rotate", object{"overlap_seconds": 3600})
+	c.secret("its successor", fresh["secret"].(string))
+	run := fmt.Sprintf("rotate-hmac-secret/%s/%s", strings.TrimPrefix(c.tenant, "ten_"), strings.TrimPrefix(id, "sec_"))
+	handle, err := c.temporal.UpdateWorkflow(c.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: run, UpdateName: "finish-now", WaitForStage: client.WorkflowUpdateStageCompleted})
+	require.NoError(c, err)
+	require.NoError(c, handle.Get(c.Context(), nil))
+	c.must(401, "GET", "/v1/customers", nil, c.sign(secret)...)
+	c.must(200, "GET", "/v1/customers", nil, c.sign(fresh["secret"].(string))...)
+}
+
+// sign returns the headers of a signed GET.
+func (c *canary) sign(secret string) []string {
+	timestamp, id := fmt.Sprint(time.Now().Unix()), rand.Text()
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s:%s:", timestamp, id)
+	return []string{"Authorization: HMAC v1:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
+		"X-Timestamp: " + timestamp, "X-Request-Id: " + id, "X-Tenant-Id: " + c.tenant}
+}
+
+func (c *canary) use(customer, value string) {
+	c.Helper()
+	c.must(200, "POST", "/v1/events", object{"event_type": "canary-type", "customer_id": customer, "value": json.Number(value),
+		"properties": object{"canary_property": "canary-value"}, "idempotency_key": "canary-" + rand.Text()})
+}
+
+func (c *canary) usage() {
+	c.must(201, "POST", "/v1/customers", object{"external_id": "canary-customer", "name": "Canary Person", "metadata": object{"canary": "canary"}})
+	c.use("canary-customer", "3")
+	c.must(201, "POST", "/v1/meters", object{"slug": "canary-meter", "event_type": "canary-type", "name": "Canary", "aggregation": "sum", "group_by": []string{"canary_property"}})
+	dbtest.Eventually(c, 30*time.Second, func() error {
+		if status, _ := c.call("GET", "/v1/usage/total?customer=canary-customer", nil); status != 200 {
+			return fmt.Errorf("the past is still being counted")
+		}
+		return nil
+	})
+	c.must(200, "PUT", "/v1/meters/canary-meter/pricing", object{"base_price": 1, "included_units": 0, "overage_rate": json.Number("0.25"), "currency": "USD"})
+	c.use("canary-customer", "4")
+	c.use("canary-other", "5")
+}
+
+// mistakes are requests that are refused, with marked values wherever one can be.
+func (c *canary) mistakes() {
+	c.must(409, "POST", "/v1/customers", object{"external_id": "canary-customer"})
+	c.must(422, "POST", "/v1/customers", object{"external_id": "canary\x00", "unknown": "canary"})
+	c.must(422, "POST", "/v1/customers", `{"external_id":"canary-`+strings.Repeat("x", 300)+`"}`)
+	c.must(400, "POST", "/v1/customers", `{"external_id":"canary`)
+	c.must(404, "GET", "/v1/customers/canary-nobody", nil)
+	c.must(404, "GET", "/v1/meters/canary-none", nil)
+	c.must(404, "GET", "/canary/path", nil)
+	c.must(405, "DELETE", "/v1/customers/canary-customer", nil)
+	c.must(409, "POST", "/v1/meters", object{"slug": "canary-meter", "event_type": "canary-type"})
+	c.must(422, "POST", "/v1/meters", object{"slug": "CANARY METER", "event_type": "canary-type"})
+	c.must(404, "GET", "/v1/usage?meter=canary-none&customer=canary-customer", nil)
+	c.must(404, "GET", "/v1/usage/total?customer=canary-nobody", nil)
+	c.must(422, "GET", "/v1/usage/export?customer=canary-customer&format=canary", nil)
+	c.must(422, "GET", "/v1/customers?page_token=canary", nil)
+	c.must(422, "POST", "/v1/events", object{"event_type": "canary-type", "customer_id": "canary-customer", "value": "canary"})
+	c.must(422, "POST", "/v1/events", object{"event_type": "canary-type", "customer_id": "canary-customer", "timestamp": "canary"})
+	c.must(422, "POST", "/v1/events", object{"event_type": "canary-type", "customer_id": "canary-customer", "timestamp": "1999-01-01T00:00:00Z"})
+	c.must(404, "POST", "/v1/billing/sync", object{"customer_external_id": "canary-nobody"})
+	c.must(409, "POST", "/v1/billing/sync", object{"customer_external_id": "canary-customer"})
+	c.secret("a password in a URL", "canary-password-in-a-url")
+	for _, url := range []string{"https://canary:canary-password-in-a-url@example.com/", "https://canary.invalid/", "http://169.254.169.254/canary", "canary"} {
+		c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": url, "secret": webhookSecret})
+	}
+	c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": c.far.url + "/canary", "secret": "whsec_canary"})
+	c.must(422, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "canary canary"})
+	c.secret("a key that Stripe refuses", "sk_test_canary_refused")
+	c.must(422, "PUT", "/v1/billing/provider", object{"type": "stripe", "secret_key": "sk_test_canary_refused", "webhook_secret": canaryHook})
+}
+
+// sync has a customer synced and requires that this ends in time, well or not.
+func (c *canary) sync(customer, status string) {
+	c.Helper()
+	answer := c.must(200, "POST", "/v1/billing/sync", object{"customer_external_id": customer})
+	require.Equal(c, status, answer["status"], "%v", answer)
+}
+
+func (c *canary) webhook() {
+	c.secret("the webhook's secret", webhookSecret)
+	c.must(200, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": c.far.url + "/canary-hook?token=canary", "secret": webhookSecret})
+	c.sync("canary-customer", "succeeded")
+	c.far.behave(`{"status":410,"times":1}`)
+	c.use("canary-customer", "1")
+	c.sync("canary-customer", "failed")
+	c.far.behave(`{"drop_answer":true,"times":1}`)
+	c.use("canary-customer", "1")
+	c.sync("canary-customer", "succeeded")
+}
+
+func (c *canary) autoSync() {
+	c.far.behave(`{"status":503,"times":1000}`)
+	c.use("canary-customer", "1")
+	c.use("canary-other", "1")
+	c.must(200, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "daily"})
+	dbtest.Eventually(c, 30*time.Second, func() error {
+		if status, answer := c.call("POST", "/v1/billing/auto-sync/trigger", nil); status != 202 {
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
+	c.awaitFailing("auto-sync/", "SyncChunk")
+	c.inspectTemporal() // while the provider is away, failures stand with the pending activity
+	c.far.behave(`{"status":422,"times":1}`)
+	dbtest.Eventually(c, time.Minute, func() error {
+		return c.none(`select count(*) from billing_syncs where status in ('requested', 'running')`,
+			`select 1 - least(1, count(*)) from billing_syncs where trigger = 'schedule' and status in ('failed', 'succeeded')`)
+	})
+}
+
+// awaitFailing waits until an activity of such a run has failed and is tried again.
+func (c *canary) awaitFailing(prefix, kind string) {
+	c.Helper()
+	dbtest.Eventually(c, time.Minute, func() error {
+		for _, run := range c.runs() {
+			if !strings.HasPrefix(run.GetWorkflowId(), prefix) {
+				continue
+			}
+			described, err := c.temporal.DescribeWorkflowExecution(c.Context(), run.GetWorkflowId(), run.GetRunId())
+			if err != nil {
+				return err
+			}
+			for _, pending := range described.GetPendingActivities() {
+				if pending.GetActivityType().GetName() == kind && pending.GetLastFailure() != nil {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no %s fails in %s", kind, prefix)
+	})
+}
+
+// none requires that each query counts nothing.
+func (c *canary) none(queries ...string) error {
+	for _, query := range queries {
+		var n int
+		if err := c.conn.QueryRow(c.Context(), query).Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			return fmt.Errorf("%d: %s", n, query)
+		}
+	}
+	return nil
+}
+
+func (c *canary) stripe() {
+	c.secret("Stripe's key", stripeKey)
+	c.secret("the secret of Stripe's endpoint", canaryHook)
+	c.must(200, "PUT", "/v1/billing/provider", object{"type": "stripe", "secret_key": stripeKey, "webhook_secret": canaryHook,
+		"mapping": object{"canary-meter": "price_delta"}})
+	c.must(200, "PUT", "/v1/customers/canary-customer/upsert", object{"billing_provider_id": "cus_canary", "name": "Canary Person"})
+	c.use("canary-customer", "2")
+	c.sync("canary-customer", "succeeded")
+	c.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: canaryMeter})
+	c.use("canary-customer", "2")
+	c.sync("canary-customer", "failed")
+	c.fake.Behave(stripetest.Behaviour{DropAnswer: true, Times: 2})
+	c.use("canary-customer", "2")
+	c.sync("canary-customer", "succeeded")
+	c.must(200, "PUT", "/v1/customers/canary-other/upsert", object{"billing_provider_id": "cus_canary_nobody"})
+	c.use("canary-other", "2")
+	c.sync("canary-other", "failed")
+}
+
+func (c *canary) events() {
+	path := "/v1/provider-webhooks/stripe/" + c.tenant
+	for i, kind := range []string{"customer.subscription.updated", "invoice.created", "customer.subscription.updated"} {
+		payload := fmt.Sprintf(`{"id":"evt_canary_%d","object":"event","type":%q,"created":1,"data":{"object":{"id":"in_canary","customer":"cus_canary","status":"active"}}}`, i, kind)
+		signed := stripetest.Sign([]byte(payload), canaryHook, time.Now())
+		if i == 2 {
+			c.must(400, "POST", path, payload+" ", "Stripe-Signature: "+signed)
+			continue
+		}
+		c.must(200, "POST", path, payload, "Stripe-Signature: "+signed)
+	}
+	dbtest.Eventually(c, 90*time.Second, func() error {
+		return c.none(`select count(*) from provider_events where handled_at is null`)
+	})
+}
+
+// upkeep runs what the schedules would, with a period that is due.
+func (c *canary) upkeep() {
+	var tenant metering.TenantID
+	require.NoError(c, c.conn.QueryRow(c.Context(), `select id from tenants`).Scan(&tenant))
+	_, err := c.conn.Exec(c.Context(), `update customers set created_at = created_at - interval '70 days'`)
+	require.NoError(c, err)
+	for id, run := range map[string]any{"close-period": workflows.ClosePeriod, "audit-usage": workflows.AuditUsage, "maintain": workflows.Maintain} {
+		input := map[string][]any{"close-period": {workflows.ClosePeriodInput{TenantID: tenant}}, "audit-usage": {workflows.AuditUsageInput{}}}[id]
+		started, err := c.temporal.ExecuteWorkflow(c.Context(), client.StartWorkflowOptions{ID: id + "/by-hand", TaskQueue: workflows.TaskQueue}, run, input...)
+		require.NoError(c, err)
+		require.NoError(c, started.Get(c.Context(), nil))
+	}
+}
+
+// reseal puts another encryption key in front.
+func (c *canary) reseal() {
+	c.api.Stop(c)
+	c.worker.Stop(c)
+	system := c.start(encryptionKey('b') + "," + encryptionKey('a'))
+	require.Contains(c, system.Run(c, "rotate-secrets"), "Not opened    0\n")
+	c.use("canary-customer", "1")
+	c.sync("canary-customer", "succeeded")
+}

@@ -1,0 +1,313 @@
+package worker_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+type exampleMeter struct {
+	slug                           string
+	base, included, rate, currency string
+	price                          stripetest.Price
+}
+
+// What the examples' meters cost, here and at Stripe. 10 dollars cover 100
+// calls and each further one costs half a cent; a seat costs 3 cents. The same
+// in yen: 500 cover 100, each further one costs 1.5; a seat 20.
+var exampleMeters = []exampleMeter{
+	{"calls", "10", "100", "0.005", "USD", stripetest.Price{Currency: "usd", FlatAmount: "1000", IncludedUnits: "100", UnitAmount: "0.5"}},
+	{"seats", "0", "0", "0.03", "USD", stripetest.Price{Currency: "usd", UnitAmount: "3", Meter: "mtr_delta"}},
+	{"calls-jp", "500", "100", "1.5", "JPY", stripetest.Price{Currency: "jpy", FlatAmount: "500", IncludedUnits: "100", UnitAmount: "1.5"}},
+	{"seats-jp", "0", "0", "20", "JPY", stripetest.Price{Currency: "jpy", UnitAmount: "20", Meter: "mtr_last"}},
+}
+
+// example is one customer's period, worked by hand.
+type example struct {
+	customer string
+	slugs    [2]string
+	use      [2]string // units
+	owed     [2]string
+	invoice  [2]string // Stripe's lines, in smallest units
+	late     [2]string // units that arrive after the period is closed
+	owedLate [2]string
+	next     [2]string // Stripe's lines for that, on the next invoice
+}
+
+var examples = []example{
+	{
+		customer: "dollars", slugs: [2]string{"calls", "seats"},
+		use:     [2]string{"342", "7"},
+		owed:    [2]string{"11.21", "0.21"}, // 10 + 242 × 0.005; 7 × 0.03
+		invoice: [2]string{"1121", "21"},
+		late:    [2]string{"11", "2"},
+		// 353 calls come to 11.265, which is rounded half to even, so 11.26; 2 × 0.03
+		owedLate: [2]string{"0.05", "0.06"},
+		next:     [2]string{"5", "6"},
+	},
+	{
+		customer: "yen", slugs: [2]string{"calls-jp", "seats-jp"},
+		use:     [2]string{"342", "7"},
+		owed:    [2]string{"863", "140"}, // 500 + 242 × 1.5; 7 × 20
+		invoice: [2]string{"863", "140"},
+		late:    [2]string{"7", "1"},
+		// 349 calls come to 873.5, which is 874
+		owedLate: [2]string{"11", "20"},
+		next:     [2]string{"11", "20"},
+	},
+}
+
+// exampleSystem is real processes with the fake of Stripe, seen from outside only.
+type exampleSystem struct {
+	testing.TB
+	caller
+	tenant string
+	fake   *stripetest.Fake
+	end    time.Time // of the period
+}
+
+func newExamples(t *testing.T) *exampleSystem {
+	t.Helper()
+	fake := stripetest.New(stripetest.Options{})
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	_, database := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t), Env: []string{"STRIPE_API_BASE=" + server.URL}})
+	tenant, key := system.Tenant(t)
+	s := &exampleSystem{t, caller{system.API(t).URL, key}, tenant, fake, time.Now().Add(50 * time.Second).Truncate(time.Second)}
+	system.Worker(t)
+	seed := &stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: stripeKey},
+		Meters:  []stripetest.Meter{{ID: "mtr_delta", EventName: "delta"}, {ID: "mtr_last", EventName: "last", Formula: "last"}},
+	}
+	for _, m := range exampleMeters {
+		m.price.ID, m.price.LookupKey = "price_"+m.slug, m.slug
+		seed.Prices = append(seed.Prices, m.price)
+	}
+	for _, e := range examples {
+		id := e.customer
+		seed.Customers = append(seed.Customers, stripetest.Customer{ID: "cus_" + id})
+		seed.Subscriptions = append(seed.Subscriptions, stripetest.Subscription{
+			ID: "sub_" + id, Customer: "cus_" + id, Start: s.end.AddDate(0, -1, 0).Unix(), End: s.end.Unix(),
+			Items: []stripetest.Item{{ID: "si_0" + id, Price: "price_" + e.slugs[0]}, {ID: "si_1" + id, Price: "price_" + e.slugs[1]}},
+		})
+	}
+	require.NoError(t, fake.Seed(seed))
+	s.must(t, 200, http.MethodPut, "/v1/billing/provider", map[string]any{"type": "stripe", "secret_key": stripeKey, "webhook_secret": webhookSecret})
+	for _, m := range exampleMeters {
+		s.must(t, 201, http.MethodPost, "/v1/meters", map[string]any{"slug": m.slug, "event_type": m.slug, "name": m.slug})
+		s.must(t, 200, http.MethodPut, "/v1/meters/"+m.slug+"/pricing", map[string]any{
+			"base_price": json.Number(m.base), "included_units": json.Number(m.included), "overage_rate": json.Number(m.rate), "currency": m.currency,
+		})
+	}
+	for _, e := range examples {
+		s.must(t, 201, http.MethodPost, "/v1/customers", map[string]any{"external_id": e.customer, "billing_provider_id": "cus_" + e.customer})
+	}
+	return s
+}
+
+func (s *exampleSystem) read(method, path string, body, into any) {
+	s.Helper()
+	status, answer, err := s.call(s.Context(), method, path, body)
+	require.NoError(s, err)
+	require.Equal(s, http.StatusOK, status, "%s", answer)
+	require.NoError(s, json.Unmarshal(answer, into), "%s", answer)
+}
+
+func (s *exampleSystem) use(e example, units [2]string) {
+	s.Helper()
+	for i, slug := range e.slugs {
+		var got struct{ Accepted int }
+		s.read(http.MethodPost, "/v1/events", map[string]any{
+			"event_type": slug, "customer_id": e.customer, "value": json.Number(units[i]), "timestamp": s.end.Add(-time.Second).Add(-time.Hour),
+		}, &got)
+		require.Equal(s, 1, got.Accepted)
+	}
+}
+
+// preview is what the preview says of the example's meters, for the period and
+// for what came late. Once the customer was synced, it says of the others why
+// they are not billed.
+func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
+	s.Helper()
+	var items []struct {
+		Slug     string      `json:"meter_slug"`
+		Amount   json.Number `json:"amount"`
+		Currency string      `json:"currency"`
+		Skipped  string
+		LateFor  *struct {
+			End time.Time `json:"end"`
+		} `json:"late_for"`
+	}
+	s.read(http.MethodGet, "/v1/billing/preview?customer="+url.QueryEscape(e.customer), nil, &items)
+	for _, item := range items {
+		i := slices.Index(e.slugs[:], item.Slug)
+		if i < 0 {
+			if synced {
+				require.Equal(s, "no subscription item of the customer has the lookup key or the metadata meter_slug="+item.Slug, item.Skipped)
+			}
+			continue // it is in the other currency
+		}
+		require.Empty(s, item.Skipped)
+		m := slices.IndexFunc(exampleMeters, func(m exampleMeter) bool { return m.slug == item.Slug })
+		require.Equal(s, exampleMeters[m].currency, item.Currency)
+		if item.LateFor == nil {
+			now[i] = item.Amount.String()
+		} else {
+			require.True(s, item.LateFor.End.Equal(s.end))
+			late[i] = item.Amount.String()
+		}
+	}
+	return now, late
+}
+
+// ledger is what the ledger holds after a sync: for the period, and for what
+// came late.
+func (s *exampleSystem) ledger(e example) (now, late [2]string) {
+	s.Helper()
+	var sync struct {
+		Status, Problem string
+		Entries         []struct {
+			Slug      string `json:"meter_slug"`
+			Amount    json.Number
+			Mechanism string
+			Status    string
+			Period    struct{ End time.Time }
+		}
+	}
+	s.read(http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": e.customer}, &sync)
+	require.Equal(s, "succeeded", sync.Status, sync.Problem)
+	for _, entry := range sync.Entries {
+		require.Contains(s, []string{"acknowledged", "confirmed"}, entry.Status)
+		require.True(s, entry.Period.End.Equal(s.end), entry.Slug)
+		to := &now
+		if entry.Mechanism == "invoice_item" {
+			to = &late
+		}
+		to[slices.Index(e.slugs[:], entry.Slug)] = entry.Amount.String()
+	}
+	return now, late
+}
+
+// invoice is a customer's n-th at Stripe: its lines for usage, and for money.
+func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []string) {
+	s.Helper()
+	for _, in := range s.fake.State().Accounts[0].Invoices {
+		if in.Subscription != "sub_"+e.customer {
+			continue
+		}
+		if n--; n >= 0 {
+			continue
+		}
+		for _, line := range in.Lines {
+			if line.InvoiceItem == "" {
+				usage = append(usage, line.Amount.String())
+			} else {
+				items = append(items, line.Amount.String())
+			}
+		}
+		return in.ID, usage, items
+	}
+	s.Fatalf("%s has no such invoice", e.customer)
+	return "", nil, nil
+}
+
+// TestWhatIsOwedIsTheSameHereAndOnStripesInvoice runs both examples to the end
+// of the period, closes it, and bills what comes late with the next one.
+func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
+	t.Parallel()
+	s := newExamples(t)
+	for _, e := range examples {
+		s.use(e, e.use)
+		now, late := s.preview(e, false)
+		require.Equal(t, e.owed, now, "the preview")
+		require.Empty(t, late[0]+late[1])
+		now, _ = s.ledger(e)
+		require.Equal(t, e.owed, now, "the ledger")
+	}
+	dbtest.Eventually(t, 2*time.Minute, func() error {
+		if time.Now().Before(s.end.Add(time.Second)) {
+			return fmt.Errorf("the period runs")
+		}
+		return nil
+	})
+	s.fake.Advance(time.Hour)
+	for _, e := range examples {
+		id, usage, _ := s.invoice(e, 0)
+		require.Equal(t, e.invoice[:], usage, "Stripe's invoice")
+		s.happened("invoice.finalized", id)
+		s.awaitFrozen(e)
+		s.use(e, e.late)
+		_, late := s.preview(e, true)
+		require.Equal(t, e.owedLate, late, "the preview")
+		var now [2]string
+		now, late = s.ledger(e)
+		require.Equal(t, [2]string{}, now, "nothing more is told of the closed period")
+		require.Equal(t, e.owedLate, late, "the ledger")
+		_, late = s.preview(e, true)
+		require.Equal(t, e.owedLate, late, "it is owed with this period, told or not")
+	}
+	s.fake.Advance(32 * 24 * time.Hour)
+	for _, e := range examples {
+		_, _, items := s.invoice(e, 1)
+		require.ElementsMatch(t, e.next[:], items, "Stripe's next invoice")
+	}
+}
+
+// happened delivers an event of the fake's, whose clock is ahead, as of now.
+func (s *exampleSystem) happened(kind, object string) {
+	s.Helper()
+	payload, _, err := s.fake.Event(&stripetest.Webhook{Type: kind, Object: object})
+	require.NoError(s, err)
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url+"/v1/provider-webhooks/stripe/"+s.tenant, bytes.NewReader(payload))
+	require.NoError(s, err)
+	request.Header.Set("Stripe-Signature", stripetest.Sign(payload, webhookSecret, time.Now()))
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s, err)
+	require.NoError(s, response.Body.Close())
+	require.Equal(s, http.StatusOK, response.StatusCode)
+}
+
+func (s *exampleSystem) awaitFrozen(e example) {
+	s.Helper()
+	dbtest.Eventually(s, time.Minute, func() error {
+		var periods struct {
+			Data []struct {
+				End      time.Time
+				FrozenAt *time.Time `json:"frozen_at"`
+				Lines    []struct {
+					Slug   string `json:"meter_slug"`
+					Amount json.Number
+					Billed bool
+				}
+			}
+		}
+		s.read(http.MethodGet, "/v1/billing/periods?customer="+e.customer, nil, &periods)
+		for _, p := range periods.Data {
+			if !p.End.Equal(s.end) || p.FrozenAt == nil {
+				continue
+			}
+			for _, l := range p.Lines {
+				i := slices.Index(e.slugs[:], l.Slug)
+				require.Equal(s, i >= 0, l.Billed, l.Slug)
+				if i >= 0 {
+					require.Equal(s, e.owed[i], l.Amount.String())
+				}
+			}
+			return nil
+		}
+		return fmt.Errorf("not frozen: %+v", periods)
+	})
+}

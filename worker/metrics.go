@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/odometer-metering/odometer/db"
+)
+
+// state tells Prometheus how things stand in the database, asked when it asks;
+// every worker says the same.
+type state struct {
+	store *db.DB
+	log   *slog.Logger
+}
+
+const stateTimeout = 5 * time.Second
+
+var (
+	differences = prometheus.NewDesc("odometer_usage_differences",
+		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
+	openSyncs = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
+	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
+		"Snapshots and entries that the provider has not decided on.", []string{"kind"}, nil)
+	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not frozen.", nil, nil)
+	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
+)
+
+func (s *state) Describe(all chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{differences, openSyncs, unsettled, duePeriods, keptFrom} {
+		all <- d
+	}
+}
+
+// Collect leaves everything out when the database does not answer.
+func (s *state) Collect(all chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
+	defer cancel()
+	found, err := s.store.Upkeep.State(ctx, time.Now())
+	if err != nil {
+		s.log.Warn("the state of the database cannot be shown", "error", err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
+		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	gauge(differences, found.Differences)
+	gauge(openSyncs, found.OpenSyncs)
+	gauge(unsettled, found.UnsettledSnapshots, "snapshot")
+	gauge(unsettled, found.UnsettledEntries, "entry")
+	gauge(duePeriods, found.DuePeriods)
+	if found.KeptFrom != nil {
+		gauge(keptFrom, found.KeptFrom.Unix())
+	}
+}

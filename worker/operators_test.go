@@ -1,0 +1,140 @@
+package worker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// TestOperatorsSteerAnOpenRun sends updates as the Temporal UI does.
+func TestOperatorsSteerAnOpenRun(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	storage := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
+	s.work()
+	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	s.use("5")
+	s.behave(`{"status":503,"times":1000}`)
+	first := s.request()
+	s.awaitDeliveries(1)
+
+	require.ErrorContains(t, s.update(run, "skip-meter", map[string]any{"meter_id": 0}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "skip-meter", map[string]any{"meter_id": "storage"}), "unable to decode")
+	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")
+	require.Zero(t, s.events(run, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED), "what is refused leaves no trace")
+
+	require.NoError(t, s.update(run, "pause"))
+	s.awaitDetails(run, "paused by an operator")
+	s.awaitIdle(run)
+	s.behave(`{"times":0}`)
+	paused := len(s.received())
+	_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "3", "", "")})
+	require.NoError(t, err)
+	second := s.request()
+	require.NoError(t, s.update(run, "skip-meter", map[string]any{"meter_id": storage.ID}))
+	s.awaitIdle(run)
+	require.Len(t, s.received(), paused, "whatever comes, nothing is sent")
+
+	require.NoError(t, s.update(run, "resume"))
+	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
+	skipped := s.await(second)
+	require.Equal(t, metering.SyncSucceeded, skipped.Status)
+	for _, delivery := range s.received() {
+		require.NotContains(t, delivery.Body, `"usage":3`)
+	}
+	require.NoError(t, s.awaitClosed(run))
+	told := s.await(s.request())
+	require.Len(t, told.Entries, 2, "the next run brings the meter")
+	require.Contains(t, s.received()[len(s.received())-1].Body, `"usage":3`)
+}
+
+func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	s.use("5")
+	s.behave(`{"status":503,"times":1000}`)
+	sync := s.request()
+	s.awaitDeliveries(3) // the next pause is of eight seconds
+	s.behave(`{"times":0}`)
+	asked := time.Now()
+	require.NoError(t, s.update(run, "retry-now"))
+	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
+	require.Less(t, time.Since(asked), 6*time.Second)
+	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
+}
+
+// update asks a run for something as the Temporal UI does, and waits for the answer.
+func (s *system) update(run, name string, args ...any) error {
+	s.Helper()
+	handle, err := s.temporal.UpdateWorkflow(s.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: run, UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return err
+	}
+	return handle.Get(s.Context(), nil)
+}
+
+// awaitDetails waits until operators see the text.
+func (s *system) awaitDetails(run, text string) {
+	s.Helper()
+	dbtest.Eventually(s, 20*time.Second, func() error {
+		described, err := s.temporal.QueryWorkflow(s.Context(), run, "", "__temporal_workflow_metadata")
+		if err != nil {
+			return err
+		}
+		var metadata sdkpb.WorkflowMetadata
+		if err := described.Get(&metadata); err != nil {
+			return err
+		}
+		if !strings.Contains(metadata.GetCurrentDetails(), text) {
+			return fmt.Errorf("operators see %q", metadata.GetCurrentDetails())
+		}
+		return nil
+	})
+}
+
+func (s *system) awaitDeliveries(atLeast int) {
+	s.Helper()
+	dbtest.Eventually(s, 30*time.Second, func() error {
+		if got := len(s.received()); got < atLeast {
+			return fmt.Errorf("%d deliveries", got)
+		}
+		return nil
+	})
+}
+
+// awaitIdle waits until the run waits for nobody but the operators.
+func (s *system) awaitIdle(run string) {
+	s.Helper()
+	dbtest.Eventually(s, 30*time.Second, func() error {
+		described, err := s.temporal.DescribeWorkflowExecution(s.Context(), run, "")
+		if err == nil && len(described.GetPendingActivities()) > 0 {
+			err = fmt.Errorf("%d activities are open", len(described.GetPendingActivities()))
+		}
+		return err
+	})
+}
+
+// events counts a run's events of a kind.
+func (s *system) events(run string, kind enumspb.EventType) (n int) {
+	s.Helper()
+	for _, event := range s.history(run).GetEvents() {
+		if event.GetEventType() == kind {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+const meterEvents = "/v1/billing/meter_events"
+
+// drafted is the invoice of a period that has just ended, with usage that
+// Stripe was not told.
+func (s *stripeSystem) drafted() (invoice string) {
+	s.Helper()
+	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
+	s.subscribeUntil(end, "delta")
+	s.useOf("delta", "12.25")
+	s.synced()
+	s.awaitEnd(end)
+	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
+	return s.lastInvoice().ID
+}
+
+func (s *stripeSystem) lastInvoice() stripetest.InvoiceState {
+	invoices := s.fake.State().Accounts[0].Invoices
+	return invoices[len(invoices)-1]
+}
+
+func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("delta")
+	s.work()
+	invoice := s.drafted()
+	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: meterEvents})
+	require.Equal(t, "the period's last usage was not sent: the API key lacks a permission at Stripe; save the key again with one that has it; meters left out: 1",
+		s.happened("invoice.created", invoice, "cus_soon"))
+	require.Equal(t, "4", s.lastInvoice().Total.String(), "12 at 0.3 cents")
+}
+
+// The run that the event finds is one that waits for Stripe to come back.
+func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("delta")
+	s.work()
+	invoice := s.drafted()
+	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1000, Path: meterEvents})
+	asked := s.request()
+	row := s.begins("invoice.created", invoice, "cus_soon")
+	run := workflows.HandleProviderEventID(s.tenant, row)
+	s.awaitDetails(run, "its end is awaited until")
+	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED))
+	s.fake.Behave(stripetest.Behaviour{})
+	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
+	require.Equal(t, metering.SyncSucceeded, s.await(asked).Status)
+	dbtest.Eventually(t, 90*time.Second, func() error { // it looks less often the longer it waits
+		open, err := s.store.ProviderEvents.Open(t.Context(), time.Now())
+		if err == nil && len(open) > 0 {
+			err = fmt.Errorf("it still waits")
+		}
+		return err
+	})
+	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.outcome(row))
+	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
+}

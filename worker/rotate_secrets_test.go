@@ -1,0 +1,147 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func encryptionKey(id byte) string {
+	return fmt.Sprintf("key-%c:%s", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, 32)))
+}
+
+func keyring(t *testing.T, text string) db.Keyring {
+	t.Helper()
+	ring, err := db.ParseKeyring(text)
+	require.NoError(t, err)
+	return ring
+}
+
+const secretsEach = 6
+
+// sealEverything gives a new tenant a secret of every kind.
+func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.TenantID {
+	t.Helper()
+	tenant := dbtest.Tenant(t, store).ID
+	seal := func(purpose db.Purpose) []byte {
+		sealed, err := ring.Seal(tenant, purpose, []byte(purpose))
+		require.NoError(t, err)
+		return sealed
+	}
+	for _, account := range []string{"acct_former", "acct_now"} { // a provider that was replaced keeps its key
+		_, err := store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
+			Kind: metering.Stripe, Account: account, SealedSecret: seal(db.ProviderSecret), LastFour: "abcd",
+			SealedWebhookSecret: seal(db.ProviderWebhookSecret), ValidatedAt: time.Now(),
+		})
+		require.NoError(t, err)
+	}
+	_, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
+		metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret), LastFour: "abcd"}, time.Now())
+	require.NoError(t, err)
+	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
+		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret), RedirectBase: "https://odometer.example.com"})
+	require.NoError(t, err)
+	return tenant
+}
+
+// TestAKilledWorkersRewrappingIsFinishedByAnother kills it while a lock holds
+// it up in the middle.
+func TestAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
+	t.Parallel()
+	store, url := dbtest.Fresh(t)
+	address := temporalAddress(t)
+	namespace := proc.Namespace(t, address)
+	old, fresh := keyring(t, encryptionKey('a')), keyring(t, encryptionKey('b'))
+	var tenants []metering.TenantID
+	for range 3 {
+		tenants = append(tenants, sealEverything(t, store, old))
+	}
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: address, Env: []string{
+		"TEMPORAL_NAMESPACE=" + namespace, "ODOMETER_ENCRYPTION_KEYS=" + encryptionKey('b') + "," + encryptionKey('a'),
+	}})
+	holder := connect(t, url)
+	_, err := holder.Exec(t.Context(), `begin`)
+	require.NoError(t, err)
+	_, err = holder.Exec(t.Context(), `select from hmac_secrets where tenant_id = $1 for update`, tenants[1])
+	require.NoError(t, err)
+
+	worker := system.Worker(t)
+	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: namespace, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	type outcome struct {
+		done workflows.RotateSecretsResult
+		err  error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		done, err := workflows.RunRotateSecrets(t.Context(), temporal, fresh.First())
+		ended <- outcome{done, err}
+	}()
+	watcher := connect(t, url)
+	dbtest.Eventually(t, 20*time.Second, func() error {
+		var held bool
+		err := watcher.QueryRow(t.Context(), `
+			select exists (
+			  select from pg_stat_activity
+			  where datname = current_database() and wait_event_type = 'Lock' and query like 'update hmac_secrets%')`).Scan(&held)
+		if err == nil && !held {
+			err = fmt.Errorf("nothing waits for the lock")
+		}
+		return err
+	})
+	worker.Kill(t)
+	_, err = holder.Exec(t.Context(), `rollback`)
+	require.NoError(t, err)
+	require.NotEqual(t, secretsEach, opened(t, watcher, tenants[1], fresh), "it was killed in the middle")
+	worker.Start(t)
+	result := <-ended
+	require.NoError(t, result.err)
+	require.Zero(t, result.done.Unopened)
+	for _, tenant := range tenants {
+		require.Equal(t, secretsEach, opened(t, watcher, tenant, fresh))
+	}
+}
+
+// opened is how many of the tenant's secrets the keyring opens.
+func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyring) (n int) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		select 'billing_providers.secret', secret from billing_providers where tenant_id = $1
+		union all select 'billing_providers.webhook_secret', webhook_secret from billing_providers where tenant_id = $1
+		union all select 'hmac_secrets.secret', secret from hmac_secrets where tenant_id = $1
+		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1`, tenant)
+	require.NoError(t, err)
+	var purpose db.Purpose
+	var sealed []byte
+	_, err = pgx.ForEachRow(rows, []any{&purpose, &sealed}, func() error {
+		if plain, err := ring.Open(tenant, purpose, sealed); err == nil {
+			require.Equal(t, string(purpose), string(plain))
+			n++
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return n
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}

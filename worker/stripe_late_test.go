@@ -1,0 +1,156 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// subscribeUntil links the customer to a subscription whose period ends soon.
+func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
+	s.Helper()
+	sub := stripetest.Subscription{ID: "sub_soon", Customer: "cus_soon", Start: end.AddDate(0, -1, 0).Unix(), End: end.Unix()}
+	for _, price := range prices {
+		sub.Items = append(sub.Items, stripetest.Item{ID: "si_soon_" + price, Price: "price_" + price})
+	}
+	require.NoError(s, s.fake.Seed(&stripetest.Seed{
+		Account:       stripetest.Account{ID: "acct_canary", Key: stripeKey},
+		Customers:     []stripetest.Customer{{ID: "cus_soon"}},
+		Subscriptions: []stripetest.Subscription{sub},
+	}))
+	s.link("cus_soon")
+}
+
+func (s *stripeSystem) awaitEnd(end time.Time) {
+	s.Helper()
+	dbtest.Eventually(s, 2*time.Minute, func() error {
+		if time.Now().Before(end.Add(time.Second)) {
+			return fmt.Errorf("the period runs")
+		}
+		return nil
+	})
+}
+
+// newClosed is a system whose customer has used 12 units of two meters, at 5
+// cents each, in a period that is invoiced and frozen, where one more unit of
+// the one that has usage records came too late for them.
+func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
+	t.Helper()
+	s = newStripe(t)
+	s.meters("record", "delta")
+	for _, slug := range []string{"record", "delta"} {
+		s.price(slug, metering.Price{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"})
+	}
+	end = time.Now().Add(40 * time.Second).Truncate(time.Second)
+	s.subscribeUntil(end, "record", "delta")
+	stop = s.work()
+	s.useOf("record", "12")
+	s.useOf("delta", "12")
+	s.synced()
+	s.awaitEnd(end)
+	s.useAt("record", "1", end.Add(-time.Second))
+	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last will be late usage", skippedOf(s.synced())["record"])
+	s.fake.Advance(time.Hour)
+	invoice := s.fake.State().Accounts[0].Invoices[0]
+	require.Equal(t, "the invoice was kept and its period frozen", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	return s, end, stop
+}
+
+func skippedOf(sync metering.Sync) map[string]string {
+	reasons := make(map[string]string)
+	for _, m := range sync.Skipped {
+		reasons[m.MeterSlug] = m.Reason
+	}
+	return reasons
+}
+
+// pending is the money that waits for a customer's next invoice, in cents.
+func (s *stripeSystem) pending(customer string) string {
+	var sum metering.Decimal
+	for _, p := range s.fake.State().Accounts[0].Pending {
+		if p.Customer == customer {
+			sum = sum.Add(p.Amount)
+		}
+	}
+	return sum.String()
+}
+
+func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
+	t.Parallel()
+	s, end, stop := newClosed(t)
+	s.synced()
+	require.Equal(t, "5", s.pending("cus_soon"), "what came too late for usage records")
+	cents := 5
+	late := func() {
+		s.useAt("delta", "1", end.Add(-time.Second))
+		cents += 5
+	}
+	for _, b := range []stripetest.Behaviour{
+		{Status: 503, Times: 2},
+		{Status: 429, RetryAfter: 1, Times: 1},
+		{Mode: stripetest.LockTimeout, Times: 1},
+		{DropAnswer: true, Times: 2},
+		{Mode: stripetest.Hang, Done: true, Times: 1},
+		{Status: 500, Done: true, Times: 1},
+		{Status: 500, Mode: stripetest.Saved, Times: 1},
+		{Status: 500, Mode: stripetest.Saved, Done: true, Times: 1},
+	} {
+		late()
+		b.Path = "/v1/invoiceitems"
+		s.fake.Behave(b)
+		s.synced()
+		s.fake.Behave(stripetest.Behaviour{})
+		t.Logf("%+v", b)
+		require.Equal(t, fmt.Sprint(cents), s.pending("cus_soon"))
+	}
+
+	s.link("cus_other")
+	late()
+	s.synced()
+	require.Equal(t, "5", s.pending("cus_other"), "another customer at Stripe gets what is new")
+	require.Equal(t, fmt.Sprint(cents-5), s.pending("cus_soon"))
+	s.link("cus_soon")
+	s.useAt("delta", "-9", end.Add(-time.Second))
+	s.synced()
+	require.Equal(t, fmt.Sprint(cents-5-9*5), s.pending("cus_soon"), "what was too much is taken back")
+
+	for _, taken := range []bool{true, false} {
+		cents = 10
+		s.useAt("delta", "2", end.Add(-time.Second))
+		before := metering.MustDecimal(s.pending("cus_soon"))
+		s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Hang, Done: taken, Times: 1000, Path: "/v1/invoiceitems"})
+		calls := len(s.writes())
+		id := s.request()
+		dbtest.Eventually(t, 30*time.Second, func() error {
+			if len(s.writes()) == calls {
+				return fmt.Errorf("nothing was sent yet")
+			}
+			return nil
+		})
+		stop()
+		s.fake.Behave(stripetest.Behaviour{})
+		s.fake.Advance(25 * time.Hour) // Stripe has forgotten the key
+		_, err := s.connect().Exec(t.Context(), `
+			update billing_entries set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
+		require.NoError(t, err)
+		stop = s.work()
+		require.Equal(t, metering.SyncSucceeded, s.await(id).Status)
+		require.Equal(t, before.Add(metering.Whole(10)).String(), s.pending("cus_soon"), "uncertain for a day, taken: %v", taken)
+	}
+}
+
+func TestLateUsageThatIsOnlyReportedIsNotBilledAtStripe(t *testing.T) {
+	t.Parallel()
+	s, end, _ := newClosed(t)
+	_, err := s.connect().Exec(t.Context(), `update tenants set late_policy = 'report' where id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.useAt("delta", "3", end.Add(-time.Second))
+	s.synced()
+	require.Equal(t, "0", s.pending("cus_soon"))
+}

@@ -47,6 +47,7 @@ type bundle struct {
 type fakeTemporal struct {
 	temporal.Client
 	down    atomic.Bool
+	hangs   atomic.Bool
 	started chan string
 
 	schedules fakeSchedules
@@ -54,7 +55,11 @@ type fakeTemporal struct {
 
 var errDown = errors.New("connection refused")
 
-func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, options temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+func (f *fakeTemporal) ExecuteWorkflow(ctx context.Context, options temporal.StartWorkflowOptions, _ any, _ ...any) (temporal.WorkflowRun, error) {
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return nil, f.start(options.ID)
 }
 
@@ -79,7 +84,11 @@ func (f *fakeTemporal) start(id string) error {
 
 func setup(t testing.TB, zone ...string) *bundle {
 	t.Helper()
-	store := dbtest.Open(t)
+	return setupAt(t, dbtest.Open(t), zone...)
+}
+
+func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
+	t.Helper()
 	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}}
 	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
 	secret := make([]byte, 32)

@@ -52,14 +52,20 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if err := atEnd(decoder); err != nil {
 			return ingestResult{}, err
 		}
-		event, rejection := sent.judge(s.Now())
+		event, rejection := sent.judge(s.Now(), s.Retention)
 		if rejection != nil {
 			s.metrics.events.WithLabelValues("rejected").Inc()
-			return ingestResult{}, metering.Invalid("body."+rejection.Field, "%s", rejection.Message)
+			return ingestResult{}, rejected(rejection)
 		}
-		return s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
+		result, err := s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
+		if err == nil && result.Rejected > 0 {
+			return ingestResult{}, rejected(metering.Forgotten())
+		}
+		return result, err
 	})
 }
+
+func rejected(r *metering.Rejection) error { return metering.Invalid("body."+r.Field, "%s", r.Message) }
 
 // ingestEvents stores the events of a batch that break no rule.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
@@ -75,7 +81,7 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 		events, indexes := make([]metering.Event, 0, len(batch)), make([]int, 0, len(batch))
 		var rejections []metering.Rejection
 		for i, sent := range batch {
-			event, rejection := sent.judge(now)
+			event, rejection := sent.judge(now, s.Retention)
 			if rejection != nil {
 				rejection.Index = i
 				rejections = append(rejections, *rejection)
@@ -133,15 +139,27 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 			return ingestResult{}, err
 		}
 	}
-	result := report(events, indexes, outcomes, rejections)
+	result := report(events, indexes, outcomes, append(rejections, forgotten(outcomes, indexes)...))
 	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
 	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates))
 	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
 	return result, nil
 }
 
+// forgotten are the events that only the database could reject.
+func forgotten(outcomes []db.Outcome, indexes []int) (rejections []metering.Rejection) {
+	for i, outcome := range outcomes {
+		if outcome.Forgotten {
+			r := *metering.Forgotten()
+			r.Index = indexes[i]
+			rejections = append(rejections, r)
+		}
+	}
+	return rejections
+}
+
 func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
-	result := ingestResult{Accepted: len(events), Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}}
+	result := ingestResult{Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}}
 	for _, r := range rejections {
 		message := r.Field + " " + r.Message
 		result.Errors = append(result.Errors, ingestError{r.Index, r.Code, message})
@@ -149,6 +167,10 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 	}
 	warned := make(map[string]bool)
 	for i, outcome := range outcomes {
+		if outcome.Forgotten {
+			continue
+		}
+		result.Accepted++
 		if outcome.Duplicate {
 			result.Duplicates++
 		}
@@ -169,11 +191,18 @@ type sentEvent struct {
 	rejection *metering.Rejection
 }
 
-func (e sentEvent) judge(now time.Time) (metering.Event, *metering.Rejection) {
+func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.Event, *metering.Rejection) {
 	if e.rejection != nil {
 		return metering.Event{}, e.rejection
 	}
-	return e.SentEvent.Judge(now)
+	event, rejection := e.SentEvent.Judge(now)
+	if rejection == nil {
+		rejection = retention.Judge(event, now)
+	}
+	if rejection != nil {
+		return metering.Event{}, rejection
+	}
+	return event, nil
 }
 
 // decodeEvent reads the next JSON value. A value of the wrong kind somewhere
@@ -317,7 +346,7 @@ func eventSchema() *huma.Schema {
 		Properties: map[string]*huma.Schema{
 			"event_type":      short("What happened; meters count events by it"),
 			"customer_id":     short("The customer's external ID; an unknown one makes a new customer"),
-			"timestamp":       {Type: huma.TypeString, Format: "date-time", Description: "When it happened; now when absent. At most five years back and one hour ahead"},
+			"timestamp":       {Type: huma.TypeString, Format: "date-time", Description: "When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept"},
 			"value":           decimal,
 			"properties":      properties,
 			"idempotency_key": short("A repeat of the key is accepted and adds nothing"),

@@ -107,7 +107,7 @@ func FuzzEventBatch(f *testing.F) {
 		require.True(t, json.Valid(body))
 		require.LessOrEqual(t, len(events), maxBatch)
 		for _, e := range events {
-			event, rejection := e.judge(fuzzNow)
+			event, rejection := e.judge(fuzzNow, 0)
 			require.Equal(t, rejection == nil, event.EventType != "")
 		}
 	})

@@ -19,15 +19,20 @@ type meter struct {
 	Aggregation metering.Aggregation      `json:"aggregation" enum:"sum,count"`
 	GroupBy     []string                  `json:"group_by" doc:"The event properties that usage is grouped by"`
 	Status      metering.GenerationStatus `json:"status" enum:"filling,complete" doc:"filling while earlier events are being counted; usage answers 503 until then"`
+	CountedFrom *time.Time                `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
 	CreatedAt   time.Time                 `json:"created_at"`
 }
 
 func showMeter(m metering.Meter) meter {
-	return meter{
+	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
 		Aggregation: m.Generation.Aggregation, GroupBy: append([]string{}, m.Generation.GroupBy...),
 		Status: m.Generation.Status, CreatedAt: m.CreatedAt.UTC(),
 	}
+	if from := m.Generation.CountedFrom; from != nil {
+		shown.CountedFrom = new(from.UTC())
+	}
+	return shown
 }
 
 type meterOutput struct{ Body meter }

@@ -22,8 +22,7 @@ func showPrice(p metering.Price) price {
 		Version: p.Version, BasePrice: p.BasePrice, IncludedUnits: p.IncludedUnits, OverageRate: p.OverageRate,
 		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(),
 	}
-	if p.Version > 1 {
-		from := p.EffectiveFrom.UTC()
+	if from := p.EffectiveFrom.UTC(); from.Year() > 1 {
 		shown.EffectiveFrom = &from
 	}
 	return shown
@@ -43,12 +42,13 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m)
+	return s.pricingOf(ctx, m, 0)
 }
 
-func (s *server) pricingOf(ctx context.Context, m metering.Meter) (*pricingOutput, error) {
+// pricingOf is a meter's price in a product, or its own (0).
+func (s *server) pricingOf(ctx context.Context, m metering.Meter, product metering.ProductID) (*pricingOutput, error) {
 	tenant := principalOf(ctx).Tenant
-	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID)
+	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, product)
 	if err != nil {
 		return nil, err
 	}
@@ -57,42 +57,49 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter) (*pricingOutpu
 		out.Body.Versions = append(out.Body.Versions, showPrice(p))
 	}
 	period := metering.CalendarPeriod(s.Now(), tenant.Location())
-	if p, ok := metering.PriceAt(versions, period.Start); ok {
+	if p, ok := metering.PriceAt(versions, product, period.Start); ok {
 		current := showPrice(p)
 		out.Body.Current = &current
 	}
 	return out, nil
 }
 
+// NewPrice is a price that is to hold.
+type NewPrice struct {
+	BasePrice     metering.Decimal `json:"base_price" required:"false"`
+	IncludedUnits metering.Decimal `json:"included_units" required:"false"`
+	OverageRate   metering.Decimal `json:"overage_rate" required:"false"`
+	Currency      string           `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
+	EffectiveFrom *time.Time       `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning"`
+}
+
 type setPricingInput struct {
 	Slug string `path:"slug" maxLength:"64"`
-	Body struct {
-		BasePrice     metering.Decimal `json:"base_price" required:"false"`
-		IncludedUnits metering.Decimal `json:"included_units" required:"false"`
-		OverageRate   metering.Decimal `json:"overage_rate" required:"false"`
-		Currency      string           `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-		EffectiveFrom *time.Time       `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. A meter's first price holds from the beginning"`
-	}
+	Body struct{ NewPrice }
 }
 
 func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingOutput, error) {
-	who := principalOf(ctx)
 	m, err := s.meter(ctx, in.Slug)
 	if err != nil {
 		return nil, err
 	}
+	return s.setPrice(ctx, m, 0, in.Body.NewPrice)
+}
+
+func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
+	who := principalOf(ctx)
 	p := metering.Price{
-		MeterID: m.ID, BasePrice: in.Body.BasePrice, IncludedUnits: in.Body.IncludedUnits, OverageRate: in.Body.OverageRate,
-		Currency: in.Body.Currency, EffectiveFrom: metering.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
+		MeterID: m.ID, ProductID: product, BasePrice: in.BasePrice, IncludedUnits: in.IncludedUnits, OverageRate: in.OverageRate,
+		Currency: in.Currency, EffectiveFrom: metering.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
 	}
 	if p.Currency == "" {
 		p.Currency = who.Tenant.Currency
 	}
-	if in.Body.EffectiveFrom != nil {
-		p.EffectiveFrom = metering.Instant(*in.Body.EffectiveFrom)
+	if in.EffectiveFrom != nil {
+		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
 	}
 	if _, err := s.Store.Prices.Set(ctx, who.Tenant.ID, who.Actor, p); err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m)
+	return s.pricingOf(ctx, m, product)
 }

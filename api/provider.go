@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
@@ -24,7 +25,8 @@ type provider struct {
 	CreatedAt      time.Time             `json:"created_at"`
 	Secret         *string               `json:"secret,omitempty" doc:"The signing secret, this once, if it was made here"`
 
-	WebhookURL            string            `json:"webhook_url,omitempty" doc:"Of Stripe: add it there as an endpoint for customer.subscription.updated, invoice.created and invoice.finalized"`
+	WebhookURL            string            `json:"webhook_url,omitempty" doc:"Of Stripe: add it there as an endpoint for webhook_events"`
+	WebhookEvents         []string          `json:"webhook_events,omitempty" doc:"Of Stripe: the events to send to webhook_url"`
 	WebhookSecretLastFour string            `json:"webhook_secret_last_four,omitempty" doc:"Of Stripe: all of the endpoint's signing secret that is ever shown again"`
 	Mapping               map[string]string `json:"mapping,omitempty" doc:"Of Stripe: meter slugs to the prices that their usage goes to"`
 }
@@ -38,6 +40,7 @@ func (s *server) showProvider(tenant metering.TenantID, p metering.Provider) pro
 		return shown
 	}
 	shown.Account, shown.Mapping, shown.WebhookSecretLastFour = p.Account, p.Mapping, p.WebhookLastFour
+	shown.WebhookEvents = []string{stripe.SubscriptionUpdated, stripe.InvoiceCreated, stripe.InvoiceFinalized}
 	shown.WebhookURL = s.BaseURL + strings.Replace(stripeEventsPath, "{tenant_id}", tenant.String(), 1)
 	return shown
 }
@@ -132,16 +135,12 @@ var stripeSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 
 func (s *server) saveStripe(ctx context.Context, in *saveProviderInput) (*providerOutput, error) {
 	if !stripeSecret.MatchString(in.Body.WebhookSecret) {
-		return nil, metering.Invalid("body.webhook_secret", "must be the signing secret of the endpoint at Stripe, which begins with whsec_")
+		return nil, metering.Invalid("body.webhook_secret", "must be the signing secret of the endpoint at Stripe, which begins with whsec_ and is no API key")
 	}
 	now, tenant := s.Now(), principalOf(ctx).Tenant.ID
 	account, err := s.Stripe.Validate(ctx, in.Body.SecretKey)
 	if err != nil {
 		return nil, refused(err, "Stripe did not answer")
-	}
-	if account.ID == "" {
-		return nil, metering.Errorf(metering.CodeProviderRefuse,
-			"the restricted key may not see which account it belongs to; give it the permission to read accounts, or use a secret key")
 	}
 	key, err := s.Keyring.Seal(tenant, db.ProviderSecret, []byte(in.Body.SecretKey))
 	if err != nil {

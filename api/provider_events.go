@@ -30,19 +30,31 @@ type stripeEventOutput struct {
 }
 
 // stripeEvent keeps what Stripe tells a tenant of, and has it handled. Only
-// the signature says that it is Stripe.
+// the signature says that it is Stripe. What Temporal does not take in five
+// seconds is kept all the same, and Stripe is asked to send it again.
 func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripeEventOutput, error) {
 	tenant, ok := metering.ParseTenantID(in.TenantID)
 	if !ok {
-		return nil, errUnsigned
+		return nil, errNoStripe
 	}
-	event, account, err := s.verified(ctx, tenant, in)
+	provider, err := s.Store.Providers.Active(ctx, tenant)
+	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != metering.Stripe {
+		return nil, errNoStripe
+	}
+	if err != nil {
+		return nil, err
+	}
+	event, err := s.verified(tenant, provider, in)
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.Keyring.Open(tenant, db.ProviderSecret, provider.SealedSecret)
 	if err != nil {
 		return nil, err
 	}
 	out := &stripeEventOutput{}
 	out.Body.Received = true
-	kept, ours := eventOf(event, account)
+	kept, ours := eventOf(event, provider.Account, stripe.Livemode(string(key)))
 	if !ours {
 		return out, nil
 	}
@@ -53,36 +65,33 @@ func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripe
 	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, row)
 }
 
+// Whether there is no such tenant or it is billed elsewhere is nobody's business.
+var errNoStripe = metering.Errorf(metering.CodeNotFound, "no tenant with this id is billed through Stripe")
+
 var errUnsigned = metering.Errorf(codeMalformed, "the Stripe-Signature header does not sign this body with the secret that the tenant has saved")
 
-func (s *server) verified(ctx context.Context, tenant metering.TenantID, in *stripeEventInput) (stripe.Event, string, error) {
-	provider, err := s.Store.Providers.Active(ctx, tenant)
-	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != metering.Stripe {
-		return stripe.Event{}, "", errUnsigned
-	}
+func (s *server) verified(tenant metering.TenantID, p metering.Provider, in *stripeEventInput) (stripe.Event, error) {
+	secret, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
-		return stripe.Event{}, "", err
-	}
-	secret, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, provider.SealedWebhookSecret)
-	if err != nil {
-		return stripe.Event{}, "", err
+		return stripe.Event{}, err
 	}
 	event, err := stripe.VerifyEvent(in.RawBody, in.Signature, string(secret), s.Now())
 	switch metering.CodeOf(err) {
 	case metering.CodeUnauthorized:
-		return stripe.Event{}, "", errUnsigned.Because(err)
+		return stripe.Event{}, errUnsigned.Because(err)
 	case metering.CodeInvalid:
-		return stripe.Event{}, "", metering.Errorf(codeMalformed, "the body is not an event of Stripe's").Because(err)
+		return stripe.Event{}, metering.Errorf(codeMalformed, "the body is not an event of Stripe's").Because(err)
 	}
-	return event, provider.Account, err
+	return event, err
 }
 
-// eventOf is what is kept of an event; there is nothing to do about one of
-// another kind or of an account connected to the tenant's.
-func eventOf(e stripe.Event, account string) (kept metering.ProviderEvent, ours bool) {
+// eventOf is what is kept of an event. There is nothing to do about one of
+// another kind, of an account connected to the tenant's, or of the mode that
+// the tenant's key does not see.
+func eventOf(e stripe.Event, account string, livemode bool) (kept metering.ProviderEvent, ours bool) {
 	kept = metering.ProviderEvent{Account: account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {
-	case e.Account != "" && e.Account != account:
+	case e.Account != "" && e.Account != account, e.Livemode != livemode:
 		return kept, false
 	case e.Invoice != nil:
 		kept.ObjectID, kept.Customer = e.Invoice.ID, e.Invoice.CustomerID
@@ -100,6 +109,6 @@ func stripeEvents(op huma.Operation) huma.Operation {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, Description: "An event of Stripe's, of any API version", AdditionalProperties: true}},
 	}}
-	op.Errors = append(op.Errors, http.StatusBadRequest)
+	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusNotFound)
 	return op
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -20,7 +23,12 @@ const stripeSecret = "whsec_stripe-endpoint-secret"
 func (b *bundle) striped(t testing.TB) *bundle {
 	t.Helper()
 	fake := stripetest.New(stripetest.Options{})
-	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "sk_live_CANARYkey"}}))
+	for _, key := range []string{"sk_live_CANARYkey", "sk_live_CANARYnext"} {
+		require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}))
+	}
+	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_CANARY", Permissions: []string{
+		"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_read", "invoice_write",
+	}}}))
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	r := b.replica(t, func(d *api.Deps) { d.Stripe, d.BaseURL = stripe.New(server.URL), "https://odometer.example.com" })
@@ -38,50 +46,189 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 	for _, part := range []string{
 		`"type":"stripe"`, `"account":"acct_1"`, `"secret_last_four":"Ykey"`, `"webhook_secret_last_four":"cret"`, `"mapping":{"calls":"price_1"}`,
 		`"webhook_url":"https://odometer.example.com/v1/provider-webhooks/stripe/` + b.tenant.ID.String() + `"`,
+		`"webhook_events":["customer.subscription.updated","invoice.created","invoice.finalized"]`,
 	} {
 		require.Contains(t, got.body, part)
 	}
-	for body, code := range map[string]string{
-		`{"type":"stripe","secret_key":"sk_test_other","webhook_secret":"` + stripeSecret + `"}`:        "provider_refused",
-		`{"type":"stripe","secret_key":"pk_test_other","webhook_secret":"` + stripeSecret + `"}`:        "provider_refused",
-		`{"type":"stripe","secret_key":"sk_live_CANARYkey"}`:                                            "invalid",
-		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               "invalid",
-		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: "invalid",
+	for body, want := range map[string][2]string{
+		`{"type":"stripe","secret_key":"sk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "does not accept the API key"},
+		`{"type":"stripe","secret_key":"pk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "a publishable key"},
+		`{"type":"stripe","secret_key":"whsec_CANARYCANARY","webhook_secret":"` + stripeSecret + `"}`:   {"provider_refused", "the signing secret of a webhook endpoint"},
+		`{"type":"stripe","secret_key":"rk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "may not write meter events (rak_billing_meter_event_write)"},
+		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"sk_live_CANARYkey"}`:       {"invalid", "body.webhook_secret must be the signing secret"},
+		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_"}`:                  {"invalid", "body.webhook_secret must be the signing secret"},
+		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_CANARY and more"}`:   {"invalid", "body.webhook_secret must be the signing secret"},
+		`{"type":"stripe","secret_key":"sk_live_CANARYkey"}`:                                            {"invalid", "body.webhook_secret must be the signing secret"},
+		`{"type":"stripe","webhook_secret":"` + stripeSecret + `"}`:                                     {"provider_refused", "is not a secret or restricted API key"},
+		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is of a provider of type stripe"},
+		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is of a provider of type webhook"},
 	} {
 		refused := b.send(t, "PUT", "/v1/billing/provider", body)
-		refused.problem(t, 422, code)
+		refused.problem(t, 422, want[0])
+		require.Contains(t, refused.body, want[1])
 		require.NotContains(t, refused.body, "CANARY")
 	}
-	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body)
+	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
+}
+
+func TestAKeyIsNotSavedWhileStripeIsDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	t.Cleanup(down.Close)
+	r := b.replica(t, func(d *api.Deps) { d.Stripe = stripe.New(down.URL) })
+	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"`+stripeSecret+`"}`)
+	refused.problem(t, 422, "provider_refused")
+	require.Contains(t, refused.body, "could not be validated: Stripe did not answer")
+	require.NotContains(t, refused.body, "CANARY")
+	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+}
+
+func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	saved := b.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","secret_key":"sk_live_CANARYnext","webhook_secret":"whsec_another-endpoint"}`)
+	require.Equal(t, 200, saved.status, saved.body)
+	got := b.send(t, "GET", "/v1/billing/provider", "").body
+	for _, part := range []string{`"account":"acct_1"`, `"secret_last_four":"next"`, `"webhook_secret_last_four":"oint"`} {
+		require.Contains(t, got, part)
+	}
+	require.NotContains(t, got, "mapping", "the mapping is saved with the rest")
+	payload := delivery("evt_1", subscriptionUpdated, "")
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", time.Now())).status)
+}
+
+// delivery is an event about a subscription of the tenant's account, in live mode.
+func delivery(id, kind, more string) string {
+	return `{"id":"` + id + `","object":"event","type":"` + kind + `","created":1,"livemode":true` + more +
+		`,"data":{"object":{"id":"sub_1","customer":"cus_1","status":"active"}}}`
+}
+
+const subscriptionUpdated = "customer.subscription.updated"
+
+func (b *bundle) eventsPath() string { return "/v1/provider-webhooks/stripe/" + b.tenant.ID.String() }
+
+func (b *bundle) deliver(t testing.TB, path, payload, signature string) answer {
+	t.Helper()
+	return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature)
+}
+
+func signature(payload string) string {
+	return stripetest.Sign([]byte(payload), stripeSecret, time.Now())
 }
 
 func TestAnEventOfStripesIsKeptOnceAndHandled(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
-	path := "/v1/provider-webhooks/stripe/" + b.tenant.ID.String()
-	event := func(id, kind string) string {
-		return `{"id":"` + id + `","object":"event","type":"` + kind + `","created":1,"data":{"object":{"id":"sub_1","customer":"cus_1","status":"active"}}}`
-	}
-	deliver := func(path, payload, signedWith string) answer {
-		return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+stripetest.Sign([]byte(payload), signedWith, time.Now()))
-	}
-	updated := event("evt_1", "customer.subscription.updated")
-	first := deliver(path, updated, stripeSecret)
+	updated := delivery("evt_1", subscriptionUpdated, "")
+	first := b.deliver(t, b.eventsPath(), updated, signature(updated))
 	require.Equal(t, 200, first.status, first.body)
-	require.Contains(t, <-b.temporal.started, fmt.Sprintf("provider-event/%d/", b.tenant.ID))
-	again := deliver(path, updated, stripeSecret)
+	started := <-b.temporal.started
+	require.Contains(t, started, fmt.Sprintf("provider-event/%d/", b.tenant.ID))
+	again := b.deliver(t, b.eventsPath(), updated, signature(updated))
 	require.Equal(t, 200, again.status, again.body)
-	<-b.temporal.started // the same run, as nobody has said that it is done
-	require.Equal(t, 200, deliver(path, event("evt_2", "customer.created"), stripeSecret).status, "unknown kinds are harmless")
+	require.Equal(t, started, <-b.temporal.started, "the same run, as nobody has said that it is done")
+}
+
+func TestAnEventThatIsNothingToUsIsHarmless(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	for name, payload := range map[string]string{
+		"another kind":        delivery("evt_1", "customer.created", ""),
+		"a connected account": delivery("evt_2", subscriptionUpdated, `,"account":"acct_other"`),
+		"test mode":           strings.Replace(delivery("evt_3", subscriptionUpdated, ""), `"livemode":true`, `"livemode":false`, 1),
+		"no mode":             strings.Replace(delivery("evt_4", subscriptionUpdated, ""), `,"livemode":true`, ``, 1),
+	} {
+		got := b.deliver(t, b.eventsPath(), payload, signature(payload))
+		require.Equal(t, 200, got.status, "%s: %s", name, got.body)
+		require.Empty(t, b.temporal.started, name)
+	}
+	own := delivery("evt_5", subscriptionUpdated, `,"account":"acct_1"`)
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), own, signature(own)).status)
+	require.Contains(t, <-b.temporal.started, "provider-event/")
+}
+
+func TestAnEventIsReadInEveryVersionOfTheAPI(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	for n, more := range []string{
+		``, `,"api_version":null`, `,"api_version":"2020-08-27"`, `,"api_version":"2025-03-31.basil","context":null,"request":{"id":null}`, `,"api_version":"2031-01-01.unknown"`,
+	} {
+		payload := delivery(fmt.Sprintf("evt_%d", n), subscriptionUpdated, more)
+		got := b.deliver(t, b.eventsPath(), payload, signature(payload))
+		require.Equal(t, 200, got.status, got.body)
+		require.Contains(t, <-b.temporal.started, "provider-event/")
+	}
+}
+
+func TestAnEventIsSignedByteForByte(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	odd := "\n { \"type\" : \"customer.created\",\r\n\t\"id\":\"evt_\\u0031\", \"note\":\"<&\u2028>\" }\n"
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, signature(odd)).status)
+	rolled := stripetest.Sign([]byte(odd), "whsec_the-former-one", time.Now()) + "," + strings.Split(signature(odd), ",")[1]
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, rolled).status, "signed with two secrets while one replaces the other")
+
+	for name, header := range map[string]string{
+		"tidied up":      signature(strings.TrimSpace(odd)),
+		"another secret": stripetest.Sign([]byte(odd), "whsec_another-secret", time.Now()),
+		"too long ago":   stripetest.Sign([]byte(odd), stripeSecret, time.Now().Add(-301*time.Second)),
+		"too far ahead":  stripetest.Sign([]byte(odd), stripeSecret, time.Now().Add(302*time.Second)),
+		"no signature":   "t=1",
+		"nothing":        "",
+	} {
+		got := b.deliver(t, b.eventsPath(), odd, header)
+		got.problem(t, 400, "malformed")
+		require.Contains(t, got.body, "does not sign this body with the secret that the tenant has saved", name)
+	}
+	b.send(t, "POST", b.eventsPath(), odd, "Authorization: ").problem(t, 400, "malformed")
+	b.deliver(t, b.eventsPath(), `{"id":1}`, signature(`{"id":1}`)).problem(t, 400, "malformed")
+	large := strings.Repeat(" ", 1<<20) + odd
+	b.deliver(t, b.eventsPath(), large, signature(large)).problem(t, 413, "too_large")
 	require.Empty(t, b.temporal.started)
+}
 
-	deliver(path, updated, "whsec_another-secret").problem(t, 400, "malformed")
-	deliver("/v1/provider-webhooks/stripe/ten_999999999", updated, stripeSecret).problem(t, 400, "malformed")
-	deliver("/v1/provider-webhooks/stripe/acme", updated, stripeSecret).problem(t, 400, "malformed")
-	deliver(path, `{"id":1}`, stripeSecret).problem(t, 400, "malformed")
-	b.send(t, "POST", path, updated, "Authorization: ").problem(t, 400, "malformed")
-	deliver(path, strings.Repeat(" ", 1<<20)+updated, stripeSecret).problem(t, 413, "too_large")
+func TestWhoIsNotBilledThroughStripeHasNoAddressForIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	payload := delivery("evt_1", subscriptionUpdated, "")
+	paths := []string{b.eventsPath(), "/v1/provider-webhooks/stripe/ten_999999999", "/v1/provider-webhooks/stripe/acme"}
+	var said []string
+	for _, path := range paths {
+		got := b.deliver(t, path, payload, signature(payload))
+		got.problem(t, 404, "not_found")
+		said = append(said, strings.Split(got.body, `"request_id"`)[0])
+	}
+	require.Equal(t, said[0], said[1], "nobody learns which tenants there are")
+	require.Equal(t, said[0], said[2])
+	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Account: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
+	})
+	require.NoError(t, err)
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 404, "not_found")
+}
 
+func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	payload := delivery("evt_1", subscriptionUpdated, "")
 	b.temporal.down.Store(true)
-	deliver(path, event("evt_3", "customer.subscription.updated"), stripeSecret).problem(t, 503, "unavailable")
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
+
+	b.temporal.hangs.Store(true)
+	asked := time.Now()
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
+	require.Less(t, time.Since(asked), 8*time.Second, "Stripe does not wait for ever")
+
+	open, err := b.store.ProviderEvents.Open(t.Context(), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	require.Contains(t, tenantsOf(open), b.tenant.ID, "it is kept, and started when Temporal is back")
+}
+
+func tenantsOf(events []db.OpenEvent) (tenants []metering.TenantID) {
+	for _, e := range events {
+		tenants = append(tenants, e.Tenant)
+	}
+	return tenants
 }

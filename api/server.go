@@ -38,6 +38,7 @@ type Deps struct {
 	Stripe        *stripe.Client
 	Keyring       db.Keyring
 	Keys          Keys
+	Retention     metering.Retention
 	Secret        []byte          // page tokens are signed under a key derived from it
 	BaseURL       string          // where browsers reach the API
 	ErrorDocsBase string          // the URL whose children explain the error codes
@@ -125,6 +126,13 @@ func (s *server) routes() {
 	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Change a meter"), s.updateMeter)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's price and its versions"), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
+	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a product")), s.createProduct)
+	huma.Register(s.api, get("list-products", "/v1/products", PricingRead, "List products"), s.listProducts)
+	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a product"), s.getProduct)
+	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's price in a product and its versions"), s.getProductPricing)
+	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a product"), s.setProductPricing)
+	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get the product that a customer has"), s.getCustomerProduct)
+	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Give a customer a product"), s.assignProduct)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event")), s.ingestEvent)
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events")), s.ingestEvents)
@@ -161,6 +169,7 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret")), s.createHMACSecret)
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets"), s.listHMACSecrets)
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret"), s.revokeHMACSecret)
+	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Replace an HMAC secret, with both valid for a while")), s.rotateHMACSecret)
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "Who changed what, newest first"), s.auditLog)
 

@@ -405,6 +405,7 @@ func (e SessionScope) Valid() bool {
 // Defines values for SyncEntryMechanism.
 const (
 	Adjustment  SyncEntryMechanism = "adjustment"
+	InvoiceItem SyncEntryMechanism = "invoice_item"
 	MeterDelta  SyncEntryMechanism = "meter_delta"
 	MeterLast   SyncEntryMechanism = "meter_last"
 	MeterWindow SyncEntryMechanism = "meter_window"
@@ -416,6 +417,8 @@ const (
 func (e SyncEntryMechanism) Valid() bool {
 	switch e {
 	case Adjustment:
+		return true
+	case InvoiceItem:
 		return true
 	case MeterDelta:
 		return true
@@ -689,6 +692,21 @@ type APIKey struct {
 // APIKeyScope defines model for APIKey.Scope.
 type APIKeyScope string
 
+// AssignProduct defines model for AssignProduct.
+type AssignProduct struct {
+	// EffectiveFrom A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+
+	// Product The product's slug; null: none
+	Product *string `json:"product"`
+}
+
+// Assignment defines model for Assignment.
+type Assignment struct {
+	EffectiveFrom time.Time `json:"effective_from"`
+	Product       *string   `json:"product"`
+}
+
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
 	// Action Examples: meter.create
@@ -829,6 +847,12 @@ type CreateMeter struct {
 // CreateMeterAggregation sum adds the events' values, count counts the events
 type CreateMeterAggregation string
 
+// CreateProduct defines model for CreateProduct.
+type CreateProduct struct {
+	Name *string `json:"name,omitempty"`
+	Slug string  `json:"slug"`
+}
+
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
 	CreatedAt time.Time  `json:"created_at"`
@@ -866,6 +890,9 @@ type CreatedHMACSecret struct {
 
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
+
+	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
@@ -895,6 +922,15 @@ type CustomerFields struct {
 	Name              *string                 `json:"name,omitempty"`
 }
 
+// CustomerProduct defines model for CustomerProduct.
+type CustomerProduct struct {
+	// Product The slug of the product that charges the current period; null: the meters' own prices do
+	Product *string `json:"product"`
+
+	// Versions In the order in which they hold
+	Versions []Assignment `json:"versions"`
+}
+
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
 	Deleted bool `json:"deleted"`
@@ -914,7 +950,7 @@ type Event struct {
 	// Properties Anything, in at most 16 KiB; its keys can be a meter's group_by
 	Properties *map[string]interface{} `json:"properties,omitempty"`
 
-	// Timestamp When it happened; now when absent. At most five years back and one hour ahead
+	// Timestamp When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept
 	Timestamp *time.Time `json:"timestamp,omitempty"`
 
 	// Value Less than 10^18 in absolute value, with at most 12 decimals
@@ -960,6 +996,9 @@ type HMACSecret struct {
 	Name      string          `json:"name"`
 	RevokedAt *time.Time      `json:"revoked_at"`
 	Scope     HMACSecretScope `json:"scope"`
+
+	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // HMACSecretScope defines model for HMACSecret.Scope.
@@ -1087,6 +1126,17 @@ type ListMeter struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListProduct defines model for ListProduct.
+type ListProduct struct {
+	Data []Product `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListSyncRun defines model for ListSyncRun.
 type ListSyncRun struct {
 	Data []SyncRun `json:"data"`
@@ -1148,8 +1198,11 @@ type MemberRole string
 // Meter defines model for Meter.
 type Meter struct {
 	Aggregation MeterAggregation `json:"aggregation"`
-	CreatedAt   time.Time        `json:"created_at"`
-	EventType   string           `json:"event_type"`
+
+	// CountedFrom Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
+	CountedFrom *time.Time `json:"counted_from"`
+	CreatedAt   time.Time  `json:"created_at"`
+	EventType   string     `json:"event_type"`
 
 	// GroupBy The event properties that usage is grouped by
 	GroupBy []string `json:"group_by"`
@@ -1225,10 +1278,17 @@ type PeriodLine struct {
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount base_price + max(0, usage - included_units) * overage_rate, exact
-	Amount    json.Number `json:"amount"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
+	// Amount base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by
+	Amount json.Number `json:"amount"`
+
+	// Currency Examples: USD
+	Currency  string       `json:"currency"`
+	LateFor   *UsagePeriod `json:"late_for,omitempty"`
+	MeterId   string       `json:"meter_id"`
+	MeterSlug string       `json:"meter_slug"`
+
+	// Skipped Why the provider is not told of the meter, as of the customer's last sync
+	Skipped *string `json:"skipped,omitempty"`
 
 	// UnitPrice The overage rate; 0 where the meter has no price
 	UnitPrice json.Number `json:"unit_price"`
@@ -1291,6 +1351,16 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// Product defines model for Product.
+type Product struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id Examples: prd_3
+	Id   string `json:"id"`
+	Name string `json:"name"`
+	Slug string `json:"slug"`
+}
+
 // Provider defines model for Provider.
 type Provider struct {
 	// Account Of Stripe: the account that the key belongs to
@@ -1318,10 +1388,13 @@ type Provider struct {
 	// ValidatedAt When a signed ping was answered with 2xx, or Stripe accepted the key
 	ValidatedAt time.Time `json:"validated_at"`
 
+	// WebhookEvents Of Stripe: the events to send to webhook_url
+	WebhookEvents *[]string `json:"webhook_events,omitempty"`
+
 	// WebhookSecretLastFour Of Stripe: all of the endpoint's signing secret that is ever shown again
 	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
 
-	// WebhookUrl Of Stripe: add it there as an endpoint for customer.subscription.updated, invoice.created and invoice.finalized
+	// WebhookUrl Of Stripe: add it there as an endpoint for webhook_events
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
@@ -1368,6 +1441,12 @@ type RevokeAPIKey struct {
 type RevokeHMACSecret struct {
 	Id      string `json:"id"`
 	Revoked bool   `json:"revoked"`
+}
+
+// RotateHMACSecret defines model for RotateHMACSecret.
+type RotateHMACSecret struct {
+	// OverlapSeconds How long the old secret is valid beside the new one
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
 // SaveAutoSync defines model for SaveAutoSync.
@@ -1467,7 +1546,25 @@ type SetPricing struct {
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom The start of the next billing period when absent. A meter's first price holds from the beginning
+	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+
+	// IncludedUnits An exact decimal number
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// OverageRate An exact decimal number
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+}
+
+// SetProductPricing defines model for SetProductPricing.
+type SetProductPricing struct {
+	// BasePrice An exact decimal number
+	BasePrice *json.Number `json:"base_price,omitempty"`
+
+	// Currency ISO 4217; the tenant's when absent
+	Currency *string `json:"currency,omitempty"`
+
+	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -1516,7 +1613,7 @@ type SyncBilling struct {
 
 // SyncEntry defines model for SyncEntry.
 type SyncEntry struct {
-	// Amount Charged for usage, rounded to the currency's minor unit
+	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
 	// Answer What came of it
@@ -1547,7 +1644,7 @@ type SyncEntry struct {
 	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
 	Value json.Number `json:"value"`
 
-	// ValueSent The number that went out: value, or what it adds to the former one
+	// ValueSent The number that went out: value, or what it adds to the former one; of an invoice_item money
 	ValueSent *json.Number `json:"value_sent,omitempty"`
 	Window    UsagePeriod  `json:"window"`
 }
@@ -1834,6 +1931,12 @@ type CreateHmacSecretParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// RotateHmacSecretParams defines parameters for RotateHmacSecret.
+type RotateHmacSecretParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListMetersParams defines parameters for ListMeters.
 type ListMetersParams struct {
 	// PageSize Items per page
@@ -1845,6 +1948,21 @@ type ListMetersParams struct {
 
 // CreateMeterParams defines parameters for CreateMeter.
 type CreateMeterParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListProductsParams defines parameters for ListProducts.
+type ListProductsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateProductParams defines parameters for CreateProduct.
+type CreateProductParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
@@ -1978,6 +2096,9 @@ type SyncBillingJSONRequestBody = SyncBilling
 // CreateCustomerJSONRequestBody defines body for CreateCustomer for application/json ContentType.
 type CreateCustomerJSONRequestBody = CreateCustomer
 
+// AssignProductJSONRequestBody defines body for AssignProduct for application/json ContentType.
+type AssignProductJSONRequestBody = AssignProduct
+
 // UpsertCustomerJSONRequestBody defines body for UpsertCustomer for application/json ContentType.
 type UpsertCustomerJSONRequestBody = CustomerFields
 
@@ -1990,6 +2111,9 @@ type IngestEventsJSONRequestBody = EventBatch
 // CreateHmacSecretJSONRequestBody defines body for CreateHmacSecret for application/json ContentType.
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
+// RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
+type RotateHmacSecretJSONRequestBody = RotateHMACSecret
+
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
 
@@ -1998,6 +2122,12 @@ type UpdateMeterJSONRequestBody = UpdateMeter
 
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
+
+// CreateProductJSONRequestBody defines body for CreateProduct for application/json ContentType.
+type CreateProductJSONRequestBody = CreateProduct
+
+// SetProductPricingJSONRequestBody defines body for SetProductPricing for application/json ContentType.
+type SetProductPricingJSONRequestBody = SetProductPricing
 
 // ReceiveStripeEventJSONRequestBody defines body for ReceiveStripeEvent for application/json ContentType.
 type ReceiveStripeEventJSONRequestBody = ReceiveStripeEventJSONBody
@@ -2508,6 +2638,25 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetCustomerProduct Get the product that a customer has
+	//
+	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
+	GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AssignProductWithBody Give a customer a product
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+	AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AssignProduct Give a customer a product
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UpsertCustomerWithBody Create or replace a customer
 	//
 	// Takes any type of body and a specified content type.
@@ -2574,6 +2723,20 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RotateHmacSecretWithBody Replace an HMAC secret, with both valid for a while
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+	RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateHmacSecret Replace an HMAC secret, with both valid for a while
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+	RotateHmacSecret(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMeters List meters
 	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -2630,6 +2793,49 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListProducts List products
+	//
+	// Corresponds with GET /v1/products (the `ListProducts` operationId).
+	ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateProductWithBody Create a product
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+	CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateProduct Create a product
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+	CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProduct Get a product
+	//
+	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
+	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProductPricing Get a meter's price in a product and its versions
+	//
+	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
+	GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetProductPricingWithBody Set a meter's price in a product
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+	SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetProductPricing Set a meter's price in a product
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveStripeEventWithBody Where Stripe sends its events
 	//
@@ -3340,6 +3546,55 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 	return c.Client.Do(req)
 }
 
+// GetCustomerProduct Get the product that a customer has
+//
+// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
+func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCustomerProductRequest(c.Server, externalId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AssignProductWithBody Give a customer a product
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignProductRequestWithBody(c.Server, externalId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AssignProduct Give a customer a product
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+func (c *Client) AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignProductRequest(c.Server, externalId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UpsertCustomerWithBody Create or replace a customer
 //
 // Takes any type of body and a specified content type.
@@ -3506,6 +3761,40 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 	return c.Client.Do(req)
 }
 
+// RotateHmacSecretWithBody Replace an HMAC secret, with both valid for a while
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateHmacSecretRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateHmacSecret Replace an HMAC secret, with both valid for a while
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+func (c *Client) RotateHmacSecret(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateHmacSecretRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMeters List meters
 //
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -3643,6 +3932,119 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 // Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetPricingRequest(c.Server, slug, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListProducts List products
+//
+// Corresponds with GET /v1/products (the `ListProducts` operationId).
+func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListProductsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateProductWithBody Create a product
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+func (c *Client) CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateProductRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateProduct Create a product
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+func (c *Client) CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateProductRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProduct Get a product
+//
+// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
+func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProductRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProductPricing Get a meter's price in a product and its versions
+//
+// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
+func (c *Client) GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProductPricingRequest(c.Server, slug, meter)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetProductPricingWithBody Set a meter's price in a product
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetProductPricingRequestWithBody(c.Server, slug, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetProductPricing Set a meter's price in a product
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+func (c *Client) SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetProductPricingRequest(c.Server, slug, meter, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5293,6 +5695,87 @@ func NewGetCustomerRequest(server string, externalId string) (*http.Request, err
 	return req, nil
 }
 
+// NewGetCustomerProductRequest constructs an http.Request for the GetCustomerProduct method
+func NewGetCustomerProductRequest(server string, externalId string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/product", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAssignProductRequest calls the generic AssignProduct builder with application/json body
+func NewAssignProductRequest(server string, externalId string, body AssignProductJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAssignProductRequestWithBody(server, externalId, "application/json", bodyReader)
+}
+
+// NewAssignProductRequestWithBody constructs an http.Request for the AssignProduct method, with any body, and a specified content type
+func NewAssignProductRequestWithBody(server string, externalId string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/product", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewUpsertCustomerRequest calls the generic UpsertCustomer builder with application/json body
 func NewUpsertCustomerRequest(server string, externalId string, body UpsertCustomerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5531,6 +6014,68 @@ func NewRevokeHmacSecretRequest(server string, id string) (*http.Request, error)
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRotateHmacSecretRequest calls the generic RotateHmacSecret builder with application/json body
+func NewRotateHmacSecretRequest(server string, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateHmacSecretRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRotateHmacSecretRequestWithBody constructs an http.Request for the RotateHmacSecret method, with any body, and a specified content type
+func NewRotateHmacSecretRequestWithBody(server string, id string, params *RotateHmacSecretParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/hmac-secrets/%s/rotate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -5800,6 +6345,256 @@ func NewSetPricingRequestWithBody(server string, slug string, contentType string
 	}
 
 	operationPath := fmt.Sprintf("/v1/meters/%s/pricing", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListProductsRequest constructs an http.Request for the ListProducts method
+func NewListProductsRequest(server string, params *ListProductsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateProductRequest calls the generic CreateProduct builder with application/json body
+func NewCreateProductRequest(server string, params *CreateProductParams, body CreateProductJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateProductRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateProductRequestWithBody constructs an http.Request for the CreateProduct method, with any body, and a specified content type
+func NewCreateProductRequestWithBody(server string, params *CreateProductParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetProductRequest constructs an http.Request for the GetProduct method
+func NewGetProductRequest(server string, slug string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetProductPricingRequest constructs an http.Request for the GetProductPricing method
+func NewGetProductPricingRequest(server string, slug string, meter string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetProductPricingRequest calls the generic SetProductPricing builder with application/json body
+func NewSetProductPricingRequest(server string, slug string, meter string, body SetProductPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetProductPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
+}
+
+// NewSetProductPricingRequestWithBody constructs an http.Request for the SetProductPricing method, with any body, and a specified content type
+func NewSetProductPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -7027,6 +7822,27 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerResponse, error)
 
+	// GetCustomerProductWithResponse Get the product that a customer has
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
+	GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
+
+	// AssignProductWithBodyWithResponse Give a customer a product
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+
+	// AssignProductWithResponse Give a customer a product
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+
 	// UpsertCustomerWithBodyWithResponse Create or replace a customer
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -7097,6 +7913,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecretWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeHmacSecretResponse, error)
 
+	// RotateHmacSecretWithBodyWithResponse Replace an HMAC secret, with both valid for a while
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+	RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
+
+	// RotateHmacSecretWithResponse Replace an HMAC secret, with both valid for a while
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+	RotateHmacSecretWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
+
 	// ListMetersWithResponse List meters
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7159,6 +7989,55 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
+
+	// ListProductsWithResponse List products
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/products (the `ListProducts` operationId).
+	ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error)
+
+	// CreateProductWithBodyWithResponse Create a product
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+	CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
+
+	// CreateProductWithResponse Create a product
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+	CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
+
+	// GetProductWithResponse Get a product
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
+	GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error)
+
+	// GetProductPricingWithResponse Get a meter's price in a product and its versions
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
+	GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error)
+
+	// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+	SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
+
+	// SetProductPricingWithResponse Set a meter's price in a product
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
 	// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
 	//
@@ -8771,6 +9650,102 @@ func (r GetCustomerResponse) ContentType() string {
 	return ""
 }
 
+type GetCustomerProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CustomerProduct
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCustomerProductResponse) GetJSON200() *CustomerProduct {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCustomerProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCustomerProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCustomerProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCustomerProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCustomerProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AssignProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CustomerProduct
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AssignProductResponse) GetJSON200() *CustomerProduct {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AssignProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AssignProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AssignProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AssignProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AssignProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type UpsertCustomerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9130,6 +10105,54 @@ func (r RevokeHmacSecretResponse) ContentType() string {
 	return ""
 }
 
+type RotateHmacSecretResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedHMACSecret
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RotateHmacSecretResponse) GetJSON201() *CreatedHMACSecret {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RotateHmacSecretResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RotateHmacSecretResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RotateHmacSecretResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RotateHmacSecretResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RotateHmacSecretResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListMetersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9418,6 +10441,246 @@ func (r SetPricingResponse) ContentType() string {
 	return ""
 }
 
+type ListProductsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListProduct
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListProductsResponse) GetJSON200() *ListProduct {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListProductsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListProductsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListProductsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListProductsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListProductsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Product
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateProductResponse) GetJSON201() *Product {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Product
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProductResponse) GetJSON200() *Product {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProductPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProductPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProductPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProductPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProductPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProductPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetProductPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetProductPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetProductPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetProductPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetProductPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetProductPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ReceiveStripeEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9425,6 +10688,8 @@ type ReceiveStripeEventResponse struct {
 	JSON200 *StripeEvent
 	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationproblemJSON400 *Problem
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *Problem
 	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationproblemJSON422 *Problem
 	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
@@ -9439,6 +10704,11 @@ func (r ReceiveStripeEventResponse) GetJSON200() *StripeEvent {
 // GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r ReceiveStripeEventResponse) GetApplicationproblemJSON400() *Problem {
 	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ReceiveStripeEventResponse) GetApplicationproblemJSON404() *Problem {
+	return r.ApplicationproblemJSON404
 }
 
 // GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
@@ -10689,6 +11959,45 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 	return ParseGetCustomerResponse(rsp)
 }
 
+// GetCustomerProductWithResponse Get the product that a customer has
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
+func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error) {
+	rsp, err := c.GetCustomerProduct(ctx, externalId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCustomerProductResponse(rsp)
+}
+
+// AssignProductWithBodyWithResponse Give a customer a product
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
+	rsp, err := c.AssignProductWithBody(ctx, externalId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAssignProductResponse(rsp)
+}
+
+// AssignProductWithResponse Give a customer a product
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
+func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
+	rsp, err := c.AssignProduct(ctx, externalId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAssignProductResponse(rsp)
+}
+
 // UpsertCustomerWithBodyWithResponse Create or replace a customer
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -10819,6 +12128,32 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 	return ParseRevokeHmacSecretResponse(rsp)
 }
 
+// RotateHmacSecretWithBodyWithResponse Replace an HMAC secret, with both valid for a while
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error) {
+	rsp, err := c.RotateHmacSecretWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateHmacSecretResponse(rsp)
+}
+
+// RotateHmacSecretWithResponse Replace an HMAC secret, with both valid for a while
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
+func (c *ClientWithResponses) RotateHmacSecretWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error) {
+	rsp, err := c.RotateHmacSecret(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateHmacSecretResponse(rsp)
+}
+
 // ListMetersWithResponse List meters
 //
 // Returns a wrapper object for the known response body format(s).
@@ -10934,6 +12269,97 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 		return nil, err
 	}
 	return ParseSetPricingResponse(rsp)
+}
+
+// ListProductsWithResponse List products
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/products (the `ListProducts` operationId).
+func (c *ClientWithResponses) ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error) {
+	rsp, err := c.ListProducts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListProductsResponse(rsp)
+}
+
+// CreateProductWithBodyWithResponse Create a product
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+func (c *ClientWithResponses) CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error) {
+	rsp, err := c.CreateProductWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateProductResponse(rsp)
+}
+
+// CreateProductWithResponse Create a product
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products (the `CreateProduct` operationId).
+func (c *ClientWithResponses) CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error) {
+	rsp, err := c.CreateProduct(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateProductResponse(rsp)
+}
+
+// GetProductWithResponse Get a product
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
+func (c *ClientWithResponses) GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error) {
+	rsp, err := c.GetProduct(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProductResponse(rsp)
+}
+
+// GetProductPricingWithResponse Get a meter's price in a product and its versions
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
+func (c *ClientWithResponses) GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error) {
+	rsp, err := c.GetProductPricing(ctx, slug, meter, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProductPricingResponse(rsp)
+}
+
+// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+func (c *ClientWithResponses) SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error) {
+	rsp, err := c.SetProductPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetProductPricingResponse(rsp)
+}
+
+// SetProductPricingWithResponse Set a meter's price in a product
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
+func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error) {
+	rsp, err := c.SetProductPricing(ctx, slug, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetProductPricingResponse(rsp)
 }
 
 // ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
@@ -12273,6 +13699,72 @@ func ParseGetCustomerResponse(rsp *http.Response) (*GetCustomerResponse, error) 
 	return response, nil
 }
 
+// ParseGetCustomerProductResponse parses an HTTP response from a GetCustomerProductWithResponse call
+func ParseGetCustomerProductResponse(rsp *http.Response) (*GetCustomerProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCustomerProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CustomerProduct
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAssignProductResponse parses an HTTP response from a AssignProductWithResponse call
+func ParseAssignProductResponse(rsp *http.Response) (*AssignProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AssignProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CustomerProduct
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseUpsertCustomerResponse parses an HTTP response from a UpsertCustomerWithResponse call
 func ParseUpsertCustomerResponse(rsp *http.Response) (*UpsertCustomerResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12614,6 +14106,39 @@ func ParseRevokeHmacSecretResponse(rsp *http.Response) (*RevokeHmacSecretRespons
 	return response, nil
 }
 
+// ParseRotateHmacSecretResponse parses an HTTP response from a RotateHmacSecretWithResponse call
+func ParseRotateHmacSecretResponse(rsp *http.Response) (*RotateHmacSecretResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RotateHmacSecretResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedHMACSecret
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListMetersResponse parses an HTTP response from a ListMetersWithResponse call
 func ParseListMetersResponse(rsp *http.Response) (*ListMetersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12812,6 +14337,171 @@ func ParseSetPricingResponse(rsp *http.Response) (*SetPricingResponse, error) {
 	return response, nil
 }
 
+// ParseListProductsResponse parses an HTTP response from a ListProductsWithResponse call
+func ParseListProductsResponse(rsp *http.Response) (*ListProductsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListProductsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListProduct
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateProductResponse parses an HTTP response from a CreateProductWithResponse call
+func ParseCreateProductResponse(rsp *http.Response) (*CreateProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Product
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetProductResponse parses an HTTP response from a GetProductWithResponse call
+func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Product
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetProductPricingResponse parses an HTTP response from a GetProductPricingWithResponse call
+func ParseGetProductPricingResponse(rsp *http.Response) (*GetProductPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProductPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetProductPricingResponse parses an HTTP response from a SetProductPricingWithResponse call
+func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetProductPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseReceiveStripeEventResponse parses an HTTP response from a ReceiveStripeEventWithResponse call
 func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12839,6 +14529,13 @@ func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventRes
 			return nil, err
 		}
 		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem

@@ -447,6 +447,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/customers/{external_id}/product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the product that a customer has */
+        get: operations["get-customer-product"];
+        /** Give a customer a product */
+        put: operations["assign-product"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers/{external_id}/upsert": {
         parameters: {
             query?: never;
@@ -533,6 +551,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/hmac-secrets/{id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Replace an HMAC secret, with both valid for a while */
+        post: operations["rotate-hmac-secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters": {
         parameters: {
             query?: never;
@@ -580,6 +615,59 @@ export interface paths {
         get: operations["get-pricing"];
         /** Set a meter's price */
         put: operations["set-pricing"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List products */
+        get: operations["list-products"];
+        put?: never;
+        /** Create a product */
+        post: operations["create-product"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products/{slug}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a product */
+        get: operations["get-product"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products/{slug}/pricing/{meter}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a meter's price in a product and its versions */
+        get: operations["get-product-pricing"];
+        /** Set a meter's price in a product */
+        put: operations["set-product-pricing"];
         post?: never;
         delete?: never;
         options?: never;
@@ -801,6 +889,20 @@ export interface components {
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
         };
+        AssignProduct: {
+            /**
+             * Format: date-time
+             * @description A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+             */
+            effective_from?: string;
+            /** @description The product's slug; null: none */
+            product: string | null;
+        };
+        Assignment: {
+            /** Format: date-time */
+            effective_from: string;
+            product: string | null;
+        };
         AuditEntry: {
             /** @example meter.create */
             action: string;
@@ -940,6 +1042,10 @@ export interface components {
             name?: string;
             slug: string;
         };
+        CreateProduct: {
+            name?: string;
+            slug: string;
+        };
         CreatedAPIKey: {
             /** Format: date-time */
             created_at: string;
@@ -975,6 +1081,8 @@ export interface components {
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again */
             secret: string;
+            /** @description The secret that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         Customer: {
             /** @description The customer at the billing provider */
@@ -999,6 +1107,12 @@ export interface components {
             };
             name?: string;
         };
+        CustomerProduct: {
+            /** @description The slug of the product that charges the current period; null: the meters' own prices do */
+            product: string | null;
+            /** @description In the order in which they hold */
+            versions: components["schemas"]["Assignment"][];
+        };
         DeleteOIDC: {
             deleted: boolean;
         };
@@ -1015,7 +1129,7 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description When it happened; now when absent. At most five years back and one hour ahead
+             * @description When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept
              */
             timestamp?: string;
             /**
@@ -1067,6 +1181,8 @@ export interface components {
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /** @description The secret that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         Health: {
             /** @enum {string} */
@@ -1158,6 +1274,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListProduct: {
+            data: components["schemas"]["Product"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListSyncRun: {
             data: components["schemas"]["SyncRun"][];
             /** @description Whether another page follows */
@@ -1201,6 +1324,11 @@ export interface components {
         Meter: {
             /** @enum {string} */
             aggregation: "sum" | "count";
+            /**
+             * Format: date-time
+             * @description Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
+             */
+            counted_from: string | null;
             /** Format: date-time */
             created_at: string;
             event_type: string;
@@ -1282,11 +1410,16 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description base_price + max(0, usage - included_units) * overage_rate, exact
+             * @description base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by
              */
             amount: string;
+            /** @example USD */
+            currency: string;
+            late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
+            /** @description Why the provider is not told of the meter, as of the customer's last sync */
+            skipped?: string;
             /**
              * Format: decimal
              * @description The overage rate; 0 where the meter has no price
@@ -1355,6 +1488,14 @@ export interface components {
              */
             type: string;
         };
+        Product: {
+            /** Format: date-time */
+            created_at: string;
+            /** @example prd_3 */
+            id: string;
+            name: string;
+            slug: string;
+        };
         Provider: {
             /**
              * @description Of Stripe: the account that the key belongs to
@@ -1382,9 +1523,11 @@ export interface components {
              * @description When a signed ping was answered with 2xx, or Stripe accepted the key
              */
             validated_at: string;
+            /** @description Of Stripe: the events to send to webhook_url */
+            webhook_events?: string[];
             /** @description Of Stripe: all of the endpoint's signing secret that is ever shown again */
             webhook_secret_last_four?: string;
-            /** @description Of Stripe: add it there as an endpoint for customer.subscription.updated, invoice.created and invoice.finalized */
+            /** @description Of Stripe: add it there as an endpoint for webhook_events */
             webhook_url?: string;
         };
         Readiness: {
@@ -1413,6 +1556,14 @@ export interface components {
         RevokeHMACSecret: {
             id: string;
             revoked: boolean;
+        };
+        RotateHMACSecret: {
+            /**
+             * Format: int64
+             * @description How long the old secret is valid beside the new one
+             * @default 86400
+             */
+            overlap_seconds?: number;
         };
         SaveAutoSync: {
             enabled: boolean;
@@ -1489,7 +1640,31 @@ export interface components {
             currency?: string;
             /**
              * Format: date-time
-             * @description The start of the next billing period when absent. A meter's first price holds from the beginning
+             * @description The start of the next billing period when absent. The first price holds from the beginning
+             */
+            effective_from?: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            included_units?: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            overage_rate?: string;
+        };
+        SetProductPricing: {
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            base_price?: string;
+            /** @description ISO 4217; the tenant's when absent */
+            currency?: string;
+            /**
+             * Format: date-time
+             * @description The start of the next billing period when absent. The first price holds from the beginning
              */
             effective_from?: string;
             /**
@@ -1535,7 +1710,7 @@ export interface components {
         SyncEntry: {
             /**
              * Format: decimal
-             * @description Charged for usage, rounded to the currency's minor unit
+             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by
              */
             amount: string;
             /** @description What came of it */
@@ -1550,7 +1725,7 @@ export interface components {
              * @description How it is told
              * @enum {string}
              */
-            mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last";
+            mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last" | "invoice_item";
             meter_id: string;
             meter_slug: string;
             period: components["schemas"]["UsagePeriod"];
@@ -1578,7 +1753,7 @@ export interface components {
             value: string;
             /**
              * Format: decimal
-             * @description The number that went out: value, or what it adds to the former one
+             * @description The number that went out: value, or what it adds to the former one; of an invoice_item money
              */
             value_sent?: string;
             window: components["schemas"]["UsagePeriod"];
@@ -2729,6 +2904,72 @@ export interface operations {
             };
         };
     };
+    "get-customer-product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CustomerProduct"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "assign-product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AssignProduct"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CustomerProduct"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "upsert-customer": {
         parameters: {
             query?: never;
@@ -2981,6 +3222,44 @@ export interface operations {
             };
         };
     };
+    "rotate-hmac-secret": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotateHMACSecret"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedHMACSecret"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-meters": {
         parameters: {
             query?: {
@@ -3183,6 +3462,177 @@ export interface operations {
             };
         };
     };
+    "list-products": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListProduct"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-product": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateProduct"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Product"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Product"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-product-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-product-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetProductPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "receive-stripe-event": {
         parameters: {
             query?: never;
@@ -3211,6 +3661,15 @@ export interface operations {
             };
             /** @description Bad Request */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,59 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+// preview returns what acme's only meter comes to.
+func (b *bundle) preview(t *testing.T) string {
+	t.Helper()
+	answer := b.send(t, http.MethodGet, "/v1/billing/preview?customer=acme", "")
+	var items []client.PreviewItem
+	require.NoError(t, json.Unmarshal([]byte(answer.body), &items), answer.body)
+	require.Len(t, items, 1)
+	return items[0].Amount.String() + " " + items[0].Currency
+}
+
+func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	must := func(status int, method, path, body string) string {
+		answer := b.send(t, method, path, body)
+		require.Equal(t, status, answer.status, "%s %s: %s", method, path, answer.body)
+		return answer.body
+	}
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	must(200, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	must(201, "POST", "/v1/products", `{"slug":"pro","name":"Pro"}`)
+	must(409, "POST", "/v1/products", `{"slug":"pro"}`)
+	must(422, "POST", "/v1/products", `{"slug":"No"}`)
+	require.Contains(t, must(200, "GET", "/v1/products", ""), `"slug":"pro"`)
+	must(404, "GET", "/v1/products/contra", "")
+	must(404, "PUT", "/v1/products/pro/pricing/nothing", `{}`)
+	must(422, "PUT", "/v1/products/pro/pricing/calls", `{"base_price":-1}`)
+	require.Contains(t, must(200, "PUT", "/v1/products/pro/pricing/calls",
+		`{"base_price":10,"included_units":100,"overage_rate":0.005,"currency":"CHF"}`), `"effective_from":null`)
+	require.Equal(t, "142 USD", b.preview(t))
+	require.Contains(t, must(200, "GET", "/v1/customers/acme/product", ""), `"product":null,"versions":[]`)
+
+	must(404, "PUT", "/v1/customers/acme/product", `{"product":"contra"}`)
+	must(422, "PUT", "/v1/customers/acme/product", `{}`)
+	require.Contains(t, must(200, "PUT", "/v1/customers/acme/product", `{"product":"pro"}`), `"product":"pro"`)
+	require.Equal(t, "10.21 CHF", b.preview(t), "a customer made in this period has it at once")
+	require.Contains(t, must(200, "GET", "/v1/meters/calls/pricing", ""), `"overage_rate":1`)
+
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	require.Contains(t, must(200, "PUT", "/v1/customers/acme/product", `{"product":null}`), `"product":"pro"`, "until the next period")
+	b.ahead.Store(int64(64 * 24 * time.Hour))
+	require.Contains(t, must(200, "GET", "/v1/customers/acme/product", ""), `"product":null`)
+	require.Equal(t, "0 USD", b.preview(t))
+	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"product.assign"`)
+}

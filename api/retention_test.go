@@ -1,0 +1,93 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const fiftyDays = 50 * 24 * time.Hour
+
+func stamped(at time.Time, key string) string {
+	event := map[string]any{"event_type": "call", "customer_id": "acme", "timestamp": at.Format(time.RFC3339Nano)}
+	if key != "" {
+		event["idempotency_key"] = key
+	}
+	text, _ := json.Marshal(event)
+	return string(text)
+}
+
+func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
+	r := b.replica(t, func(d *api.Deps) { d.Retention = metering.Retention(fiftyDays) })
+	tooOld, justIn := time.Now().Add(time.Hour-time.Second-fiftyDays), time.Now().Add(time.Hour+time.Minute-fiftyDays)
+
+	p := r.send(t, "POST", "/v1/events", stamped(tooOld, "k")).problem(t, 422, "invalid")
+	require.Equal(t, "body.timestamp", p.Errors[0].Location)
+	require.Equal(t, 200, r.send(t, "POST", "/v1/events", stamped(tooOld, "")).status, "there is nothing to repeat")
+	require.Equal(t, 200, r.send(t, "POST", "/v1/events", stamped(justIn, "k")).status)
+	require.Equal(t, 200, b.send(t, "POST", "/v1/events", stamped(tooOld, "for ever")).status, "where keys are known for ever")
+	a := r.send(t, "POST", "/v1/events/batch", `{"events":[`+stamped(justIn, "k")+`,`+stamped(tooOld, "l")+`]}`)
+	require.JSONEq(t, `{"accepted":1,"rejected":1,"duplicates":1,
+		"warnings":["events[1] is rejected: timestamp must not be more than 1199 hours back where there is an idempotency_key"],
+		"errors":[{"index":1,"code":"timestamp_too_old","message":"timestamp must not be more than 1199 hours back where there is an idempotency_key"}]}`, a.body)
+}
+
+func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	b := setupAt(t, store) // a replica that was not told of the retention
+	dbtest.Meter(t, store, b.tenant.ID, "calls", "call")
+	noon := func(days int) time.Time {
+		return time.Now().UTC().Truncate(24*time.Hour).Add(12*time.Hour+7*time.Minute).AddDate(0, 0, -days)
+	}
+	for _, event := range []string{stamped(noon(100), "old"), stamped(noon(3), "young")} {
+		require.Equal(t, 200, b.send(t, "POST", "/v1/events", event).status)
+	}
+	dropped, err := store.Upkeep.Retain(t.Context(), time.Now().Add(-fiftyDays))
+	require.NoError(t, err)
+	require.Equal(t, 1, dropped)
+
+	b.send(t, "POST", "/v1/events", stamped(noon(100), "old")).problem(t, 422, "invalid")
+	a := b.send(t, "POST", "/v1/events/batch", `{"events":[`+stamped(noon(100), "old")+`,`+stamped(noon(3), "young")+`]}`)
+	var result struct{ Accepted, Rejected, Duplicates int }
+	require.NoError(t, json.Unmarshal([]byte(a.body), &result))
+	require.Equal(t, 1, result.Accepted)
+	require.Equal(t, 1, result.Rejected)
+	require.Equal(t, 1, result.Duplicates)
+
+	span := func(start time.Time) string {
+		return "?customer=acme&start=" + url.QueryEscape(start.Format(time.RFC3339))
+	}
+	end := "&end=" + url.QueryEscape(time.Now().UTC().Truncate(24*time.Hour).Format(time.RFC3339))
+	require.JSONEq(t, `{"total":2}`, b.send(t, "GET", "/v1/usage/total"+span(noon(100).Truncate(time.Hour))+end, "").body)
+	for path, place := range map[string]string{
+		"/v1/usage/total" + span(noon(100)) + end:            "query.start",
+		"/v1/usage/summary" + span(noon(100)) + end:          "query.start",
+		"/v1/usage" + span(noon(100)) + end + "&meter=calls": "query.start",
+		"/v1/usage/total" + span(noon(100).Truncate(time.Hour)) + "&end=" + url.QueryEscape(noon(90).Format(time.RFC3339)): "query.end",
+		"/v1/usage/export" + span(noon(100).Truncate(time.Hour)) + end:                                                     "query.start",
+	} {
+		require.Equal(t, place, b.send(t, "GET", path, "").problem(t, 422, "invalid").Errors[0].Location, path)
+	}
+	export := b.send(t, "GET", "/v1/usage/export?customer=acme", "")
+	require.Equal(t, 200, export.status)
+
+	var made, read struct {
+		CountedFrom *time.Time `json:"counted_from"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/meters/calls", "").body), &read))
+	require.Nil(t, read.CountedFrom)
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "POST", "/v1/meters", `{"slug":"later","event_type":"call"}`).body), &made))
+	require.NotNil(t, made.CountedFrom)
+	require.True(t, made.CountedFrom.After(noon(100)) && made.CountedFrom.Before(noon(49)))
+}

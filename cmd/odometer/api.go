@@ -38,7 +38,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	keys, keyring := env.keys(), env.keyring()
 	base := env.baseURL("BASE_URL", defaultBase(listen))
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
-	stripeBase := env.stripe()
+	stripeBase, retention := env.stripe(), env.retention()
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
 	shared, proxies := env.redis(), env.networks("TRUSTED_PROXIES")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
@@ -73,7 +73,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	registry := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(stripeBase),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // environment reads settings and collects what is wrong with them, so that a
@@ -131,6 +132,19 @@ func (e *environment) stripe() string {
 		e.problemf("STRIPE_API_BASE", "is for development only, together with ALLOW_LOOPBACK_WEBHOOKS=true")
 	}
 	return base
+}
+
+// retention is how long events are kept; 0: for ever.
+func (e *environment) retention() metering.Retention {
+	text := e.get("EVENT_RETENTION")
+	if text == "" {
+		return 0
+	}
+	retention, err := metering.ParseRetention(text)
+	if err != nil {
+		e.problemf("EVENT_RETENTION", "%v", err)
+	}
+	return retention
 }
 
 // redis counts for all replicas; nil where there is none.

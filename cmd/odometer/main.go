@@ -38,6 +38,8 @@ Environment:
   TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
   TEMPORAL_UI_URL           where operators find the Temporal UI
   ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
+  STRIPE_API_BASE           another Stripe than its own; for development
+  EVENT_RETENTION           how long events are kept, such as 400d; for ever when unset; the same for API and worker
   INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
   INGEST_LANES              transactions of one tenant at once; 2 when unset
   LOG_LEVEL                 debug, info, warn or error; info when unset

@@ -35,11 +35,11 @@ func TestEveryProblemOfTheEnvironmentIsNamedAtOnce(t *testing.T) {
 	err = run(t.Context(), []string{"api"}, settings(
 		"DATABASE_URL", "CANARY", "ODOMETER_SECRET", "Q0FOQVJZ", "ODOMETER_ENCRYPTION_KEYS", "CANARY", "LISTEN_ADDRESS", "CANARY",
 		"METRICS_ADDRESS", ":99999", "BASE_URL", "ftp://CANARY", "ALLOW_LOOPBACK_WEBHOOKS", "CANARY", "LOG_LEVEL", "CANARY", "API_KEY_PREFIX", "CAN_ARY",
-		"INGEST_LANES", "-1",
+		"INGEST_LANES", "-1", "EVENT_RETENTION", "5d",
 	), nil, nil)
 	for _, name := range []string{
 		"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS", "LISTEN_ADDRESS", "METRICS_ADDRESS", "BASE_URL",
-		"ALLOW_LOOPBACK_WEBHOOKS", "LOG_LEVEL", "API_KEY_PREFIX", "INGEST_LANES",
+		"ALLOW_LOOPBACK_WEBHOOKS", "LOG_LEVEL", "API_KEY_PREFIX", "INGEST_LANES", "EVENT_RETENTION",
 	} {
 		require.ErrorContains(t, err, "\n  "+name+" ")
 	}

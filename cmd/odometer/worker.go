@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/odometer-metering/odometer/db"
@@ -19,7 +20,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
-	stripeBase := env.stripe()
+	stripeBase, retention := env.stripe(), env.retention()
 	temporal, namespace := env.temporal(log)
 	if err := env.err(); err != nil {
 		return err
@@ -33,6 +34,7 @@ func runWorker(ctx context.Context, env *environment) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	registry := newRegistry()
 	var started atomic.Bool
 	served := make(chan error, 1)
 	go func() {
@@ -42,10 +44,10 @@ func runWorker(ctx context.Context, env *environment) error {
 			served <- nil
 			return
 		}
-		served <- serve(ctx, log, endpoint{address, workerRoutes(&started)})
+		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, registry)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, StripeBase: stripeBase, Log: log,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, StripeBase: stripeBase, Retention: retention, Log: log, Metrics: registry,
 		Started: func() { started.Store(true) },
 	})
 	cancel()
@@ -53,9 +55,9 @@ func runWorker(ctx context.Context, env *environment) error {
 }
 
 // workerRoutes answers for a worker: ready means that it polls its task queues.
-func workerRoutes(started *atomic.Bool) http.Handler {
+func workerRoutes(started *atomic.Bool, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	})

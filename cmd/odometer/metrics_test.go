@@ -1,0 +1,188 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// watched is a system whose worker says how it is, and a customer with usage.
+type watched struct {
+	*testing.T
+	url, key string
+	worker   *proc.Process
+	conn     *pgx.Conn
+	temporal temporal.Client
+}
+
+func watch(t *testing.T, zone string, env ...string) *watched {
+	_, address := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Env: env})
+	_, key := system.Tenant(t)
+	w := &watched{T: t, url: system.API(t).URL, key: key, worker: system.Worker(t)}
+	var err error
+	w.conn, err = pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.conn.Close(t.Context()) })
+	w.temporal, err = temporal.Dial(temporal.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet{}})
+	require.NoError(t, err)
+	t.Cleanup(w.temporal.Close)
+	w.exec(`update tenants set zone = $1`, zone)
+	w.call(201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
+	return w
+}
+
+// quiet keeps the SDK's own log out of the test's.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
+
+func (w *watched) call(want int, method, path, body string) string {
+	w.Helper()
+	status, text := call(w.T, method, w.url+path, w.key, body)
+	require.Equal(w, want, status, text)
+	return text
+}
+
+func (w *watched) exec(sql string, args ...any) {
+	w.Helper()
+	_, err := w.conn.Exec(w.Context(), sql, args...)
+	require.NoError(w, err)
+}
+
+// metric is what the worker says of a series, as text; "": nothing.
+func (w *watched) metric(series string) string {
+	w.Helper()
+	_, text := call(w.T, "GET", w.worker.URL+"/metrics", "", "")
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (.*)$`).FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+func (w *watched) audit() { w.run(workflows.AuditUsage, workflows.AuditUsageInput{}) }
+
+func (w *watched) run(workflow any, args ...any) {
+	w.Helper()
+	run, err := w.temporal.ExecuteWorkflow(w.Context(), temporal.StartWorkflowOptions{ID: "test-run", TaskQueue: workflows.TaskQueue}, workflow, args...)
+	require.NoError(w, err)
+	require.NoError(w, run.Get(w.Context(), nil))
+}
+
+func (w *watched) differences() (list []map[string]any) {
+	w.Helper()
+	var page struct{ Data []map[string]any }
+	require.NoError(w, json.Unmarshal([]byte(w.call(200, "GET", "/v1/billing/differences", "")), &page))
+	return page.Data
+}
+
+// In Kathmandu local hours begin at :15 of UTC's.
+func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
+	t.Parallel()
+	w := watch(t, "Asia/Kathmandu")
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -2)
+	for _, at := range []time.Duration{0, 14 * time.Minute, 12*time.Hour + 20*time.Minute, 24*time.Hour - time.Minute} {
+		for _, customer := range []string{"acme", "globex"} {
+			w.call(200, "POST", "/v1/events", fmt.Sprintf(`{"event_type":"call","customer_id":%q,"value":2.5,"timestamp":%q}`,
+				customer, day.Add(at).Format(time.RFC3339)))
+		}
+	}
+	w.audit()
+	require.Equal(t, "0", w.metric("odometer_usage_differences"))
+	require.Empty(t, w.differences())
+
+	const one = `update usage_hourly set sum = sum + $1::numeric
+		where hour = $2 and customer_id = (select id from customers where external_id = 'acme')`
+	noon := day.Add(12*time.Hour + 15*time.Minute)
+	w.exec(one, "0.5", noon)
+	require.Equal(t, "0", w.metric("odometer_usage_differences"), "nobody has looked")
+	w.audit()
+	require.Equal(t, "1", w.metric("odometer_usage_differences"))
+	list := w.differences()
+	require.Len(t, list, 1)
+	require.Equal(t, "acme", list[0]["customer_external_id"])
+	require.Equal(t, day.Format(time.DateOnly), list[0]["day"])
+	require.InDelta(t, 10.5, list[0]["total"], 0)
+	require.InDelta(t, 10, list[0]["events"], 0)
+
+	w.exec(one, "-0.5", noon)
+	w.audit()
+	require.Equal(t, "0", w.metric("odometer_usage_differences"))
+	require.Empty(t, w.differences())
+}
+
+func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
+	t.Parallel()
+	w := watch(t, "UTC")
+	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	hook := httptest.NewServer(receiver.New(secret))
+	t.Cleanup(hook.Close)
+	w.call(200, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hook.URL, secret))
+	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":2.5}`)
+	behave := func(body string) {
+		status, text := call(t, "POST", hook.URL+"/behave", "", body)
+		require.Less(t, status, 300, text)
+	}
+	calls := func(outcome string) string {
+		return w.metric(`odometer_provider_call_duration_seconds_count{outcome="` + outcome + `",provider="webhook"}`)
+	}
+	require.Empty(t, w.metric(`odometer_provider_last_failure_timestamp_seconds{provider="webhook"}`))
+
+	behave(`{"status":503,"times":1}`)
+	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
+	require.Equal(t, "1", calls("unavailable"))
+	require.Equal(t, "1", calls("answered"))
+	require.NotEmpty(t, w.metric(`odometer_provider_last_failure_timestamp_seconds{provider="webhook"}`))
+	require.Equal(t, "1", w.metric(`odometer_billing_messages_total{kind="snapshot",outcome="acknowledged"}`))
+	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="succeeded"}`))
+
+	behave(`{"status":410,"times":1}`)
+	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":1}`)
+	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
+	require.Equal(t, "1", calls("refused"))
+	require.Equal(t, "1", w.metric(`odometer_billing_messages_total{kind="snapshot",outcome="rejected"}`))
+	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="failed"}`))
+	for _, series := range []string{"odometer_syncs_open", `odometer_billing_messages_unsettled{kind="snapshot"}`, `odometer_billing_messages_unsettled{kind="entry"}`, "odometer_billing_periods_due"} {
+		require.Equal(t, "0", w.metric(series), series)
+	}
+	require.Empty(t, w.metric("odometer_events_kept_from_timestamp_seconds"), "all are kept")
+	w.exec(`update event_retention set kept_from = '2026-01-01T00:00:00Z'`)
+	require.Equal(t, "1.7672256e+09", w.metric("odometer_events_kept_from_timestamp_seconds"))
+}
+
+func TestTheUpkeepDropsEventsAndKeepsTotals(t *testing.T) {
+	t.Parallel()
+	w := watch(t, "UTC", "EVENT_RETENTION=35d")
+	send := func(want, days int, key string) {
+		t.Helper()
+		at := time.Now().UTC().AddDate(0, 0, -days).Format(time.RFC3339)
+		w.call(want, "POST", "/v1/events", fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":2.5,"timestamp":%q%s}`, at, key))
+	}
+	send(422, 100, `,"idempotency_key":"k"`)
+	send(200, 100, "")
+	send(200, 30, `,"idempotency_key":"k"`)
+	total := "/v1/usage/total?customer=acme&start=" + time.Now().UTC().AddDate(0, 0, -120).Format(time.DateOnly) + "T00:00:00Z"
+	require.JSONEq(t, `{"total":5}`, w.call(200, "GET", total, ""))
+	w.run(workflows.Maintain)
+	require.NotEmpty(t, w.metric("odometer_events_kept_from_timestamp_seconds"))
+	require.JSONEq(t, `{"total":5}`, w.call(200, "GET", total, ""))
+	var events int
+	require.NoError(t, w.conn.QueryRow(t.Context(), `select count(*) from events`).Scan(&events))
+	require.Equal(t, 1, events)
+}

@@ -1,5 +1,5 @@
 # `docker build .` makes the image to deploy: the odometer binary and nothing else of ours.
-# `--target demo` adds what docker-compose.yml needs to show it: the demo and the webhook receiver.
+# `--target demo` adds what docker-compose.yml needs to show it: the demo, the webhook receiver and the fake of Stripe.
 FROM golang:1.26.8-trixie AS build
 WORKDIR /src
 COPY . .
@@ -7,7 +7,8 @@ ENV CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go build -ldflags="-s -w" -o /out/odometer ./cmd/odometer && \
     go build -ldflags="-s -w" -o /out/demo ./dev/demo && \
-    go build -ldflags="-s -w" -o /out/receiver ./dev/receiver/cmd
+    go build -ldflags="-s -w" -o /out/receiver ./dev/receiver/cmd && \
+    go build -ldflags="-s -w" -o /out/stripe ./dev/stripefake
 
 FROM debian:13.1-slim AS base
 RUN apt-get update && \

@@ -1,8 +1,9 @@
 # Everything a contributor types. The work is in dev/up.
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
-# The client is a module of its own, so that those who import it inherit none of our dependencies.
-modules = . $(wildcard client)
+# The client is a module of its own, so that those who import it inherit none of our dependencies; the
+# pictures are one, so that we inherit none of the browser's.
+modules = . $(wildcard client dev/pictures)
 typescript = client/typescript
 each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
 
@@ -21,6 +22,14 @@ down: ## stop it; the data stay
 clean-dev: ## stop it and forget the data
 	@dev/up clean
 
+outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost or billed twice
+	@dev/up start >/dev/null
+	@go run ./dev/outage
+
+pictures: ## those in docs, of the running system; needs Chromium or Chrome
+	@dev/up start >/dev/null
+	go build -C dev/pictures -o $(CURDIR)/.dev/bin/pictures . && .dev/bin/pictures
+
 build: ## bin/odometer
 	go build -o bin/odometer ./cmd/odometer
 
@@ -28,7 +37,11 @@ test: ## all tests, against servers of their own
 	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
 
 test-go:
-	$(call each,go test $(RACE) ./...)
+	$(call each,go test $(RACE) -timeout 30m ./...)
+
+stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test mode key
+	$(if $(STRIPE_SECRET_KEY),,$(error Set STRIPE_SECRET_KEY to a test mode key of Stripe, which begins with sk_test_ or rk_test_))
+	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -timeout 1h
 
 bench: ## the measured figures
 	dev/up test go run ./dev/bench
@@ -61,4 +74,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev build test test-go bench generate breaking lint check
+.PHONY: help run up down clean-dev outage pictures build test test-go stripe-live bench generate breaking lint check

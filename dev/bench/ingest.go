@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
 
 // The shape of the load.
@@ -47,7 +49,7 @@ func (e event) fields() map[string]any {
 
 // batchAgainstCopy compares batches of 1,000 keyed events over HTTP with COPY of
 // the same rows into the same hypertable by one connection.
-func (b *bench) batchAgainstCopy(ctx context.Context) (result, error) {
+func (b *bench) batchAgainstCopy(ctx context.Context) (figure.Figure, error) {
 	var ours, baseline []float64
 	for round := range rounds + 1 { // the first warms up
 		batches := make([][]event, batchesPerRound)
@@ -58,11 +60,11 @@ func (b *bench) batchAgainstCopy(ctx context.Context) (result, error) {
 		}
 		took, err := load(b.coalesced, batchConnections, requests)
 		if err != nil {
-			return result{}, err
+			return figure.Figure{}, err
 		}
 		copied, err := b.copy(ctx, batches)
 		if err != nil {
-			return result{}, fmt.Errorf("copy: %w", err)
+			return figure.Figure{}, fmt.Errorf("copy: %w", err)
 		}
 		if round == 0 {
 			continue
@@ -107,16 +109,16 @@ func (b *bench) copy(ctx context.Context, batches [][]event) (time.Duration, err
 
 // singleAgainstUncoalesced compares 64 clients that send one event a request
 // with the same server when every request has a transaction of its own.
-func (b *bench) singleAgainstUncoalesced(ctx context.Context) (result, error) {
+func (b *bench) singleAgainstUncoalesced(ctx context.Context) (figure.Figure, error) {
 	var ours, baseline []float64
 	for round := range rounds + 1 {
 		took, err := load(b.coalesced, singleConnections, b.singleRequests(singlesPerRound))
 		if err != nil {
-			return result{}, err
+			return figure.Figure{}, err
 		}
 		alone, err := load(b.uncoalesced, singleConnections, b.singleRequests(uncoalescedSingle))
 		if err != nil {
-			return result{}, fmt.Errorf("uncoalesced: %w", err)
+			return figure.Figure{}, fmt.Errorf("uncoalesced: %w", err)
 		}
 		if round == 0 {
 			continue
@@ -125,7 +127,7 @@ func (b *bench) singleAgainstUncoalesced(ctx context.Context) (result, error) {
 		baseline = append(baseline, uncoalescedSingle/alone.Seconds())
 	}
 	if err := b.orientation(ctx); err != nil {
-		return result{}, err
+		return figure.Figure{}, err
 	}
 	return compare("ingest-single-vs-uncoalesced", "events/s", ours, baseline, 5), nil
 }

@@ -59,7 +59,7 @@ func TestComposePublishesNothingBeyondThisMachine(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]string{
-		"8080": "api", "8090": "api", "7233": "temporal", "8233": "temporal-ui", "54320": "timescaledb",
+		"8080": "api", "8090": "api", "8091": "api", "7233": "temporal", "8233": "temporal-ui", "54320": "timescaledb",
 	}, published)
 }
 
@@ -124,7 +124,7 @@ func upByHand(t testing.TB) *hand {
 	_, database := dbtest.Fresh(t)
 	h := &hand{
 		TB: t, path: buildAsDockerfile(t), running: make(map[string]*exec.Cmd),
-		project: loadCompose(t, "API_PORT="+freePort(t), "WORKER_PORT="+freePort(t), "RECEIVER_PORT="+freePort(t)),
+		project: loadCompose(t, "API_PORT="+freePort(t), "WORKER_PORT="+freePort(t), "RECEIVER_PORT="+freePort(t), "STRIPE_PORT="+freePort(t)),
 	}
 	written := *h.project.Services["api"].Environment["DATABASE_URL"]
 	h.here = strings.NewReplacer(written, database, "temporal:7233", temporal, "/var/lib/odometer-demo", t.TempDir())
@@ -141,7 +141,7 @@ func buildAsDockerfile(t testing.TB) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	builds := regexp.MustCompile(`go build -ldflags="-s -w" -o /out/(\w+) (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1)
-	require.Len(t, builds, 3)
+	require.Len(t, builds, 4)
 	for _, b := range builds {
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(folder, b[1]), b[2])
 		build.Dir = root

@@ -18,25 +18,27 @@ const (
 	image      = "image"
 )
 
-// customers have names as the world has them. Size is how busy they are; the
-// last one has no usage.
-var customers = []struct {
+type customer struct {
 	externalID, name string
-	size             int
-}{
-	{"acme", "Acme Corporation", 40},
-	{"initech/eu-west", "Initech Ltd. (EU)", 25},
-	{"žižkov-café", "Kavárna na Žižkově, s.r.o.", 6},
-	{"株式会社東京計量", "株式会社東京計量", 18},
-	{"o'hara & söhne 100%", "O'Hara & Söhne \"100 %\" GmbH", 12},
-	{"=SUM(A1:A9)", "=SUM(A1:A9) Spreadsheets Inc.", 3},
-	{"مترو-الرياض", "مترو الرياض 🚇", 9},
-	{"quiet", "Quiet & Co.", 0},
+	size             int    // how busy it is; 0 has no usage
+	stripeID         string // "" where Stripe does not know it
+}
+
+// customers have names as the world has them.
+var customers = []customer{
+	{"acme", "Acme Corporation", 40, ""},
+	{"initech/eu-west", "Initech Ltd. (EU)", 25, ""},
+	{"žižkov-café", "Kavárna na Žižkově, s.r.o.", 6, ""},
+	{"株式会社東京計量", "株式会社東京計量", 18, ""},
+	{"o'hara & söhne 100%", "O'Hara & Söhne \"100 %\" GmbH", 12, ""},
+	{"=SUM(A1:A9)", "=SUM(A1:A9) Spreadsheets Inc.", 3, ""},
+	{"مترو-الرياض", "مترو الرياض 🚇", 9, ""},
+	{"quiet", "Quiet & Co.", 0, ""},
 }
 
 type meter struct {
 	client.CreateMeter
-	price client.SetPricing
+	price client.SetPricing // without any amount: none
 }
 
 // meters: the first one's price is the one that the answers in tries are worked out with.
@@ -57,15 +59,15 @@ var meters = []meter{
 
 func number(literal string) *json.Number { return new(json.Number(literal)) }
 
-const month = 31 * 24
+const month = 31 * 24 * time.Hour
 
-// usage returns every customer's events of the month that ends with now's last
-// full hour. An hour's events are the same whenever they are made.
-func usage(now time.Time) []client.Event {
+// usage returns the customers' events of the full hours from start to now. An
+// hour's events are the same whenever they are made.
+func usage(of []customer, start, now time.Time) []client.Event {
 	var events []client.Event
 	last := now.UTC().Truncate(time.Hour)
-	for at := last.Add(-month * time.Hour); at.Before(last); at = at.Add(time.Hour) {
-		for _, c := range customers {
+	for at := start.UTC().Truncate(time.Hour); at.Before(last); at = at.Add(time.Hour) {
+		for _, c := range of {
 			events = append(events, usageOf(c.externalID, c.size*busy(at)/100, at)...)
 		}
 	}

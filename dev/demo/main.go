@@ -1,7 +1,8 @@
-// Command demo fills a tenant with what makes a new system worth looking at:
-// customers, meters, prices, a month of usage and a billing provider. Then it
-// says where everything is and what to try. It is a client of the public API
-// and nothing else, and running it again adds only what has come since.
+// Command demo fills two tenants with what makes a new system worth looking
+// at: customers, meters, prices, usage and a billing provider, which is a
+// webhook for one and Stripe for the other. Then it says where everything is
+// and what to try. It is a client of the public API and of the fake of Stripe,
+// and nothing else; running it again adds only what has come since.
 package main
 
 import (
@@ -24,11 +25,14 @@ import (
 // config is what the demo is told: the file that `make up` writes, or the
 // environment, which wins.
 type config struct {
-	BaseURL       string `json:"base_url"`
-	AdminKey      string `json:"admin_key"`
-	ReceiverURL   string `json:"webhook_receiver_url"`
-	TemporalUIURL string `json:"temporal_ui_url"`
-	WebhookSecret string `json:"-"`
+	BaseURL        string `json:"base_url"`
+	AdminKey       string `json:"admin_key"`
+	ReceiverURL    string `json:"webhook_receiver_url"`
+	StripeTenantID string `json:"stripe_tenant_id"`
+	StripeAdminKey string `json:"stripe_admin_key"`
+	StripeURL      string `json:"stripe_fake_url"`
+	TemporalUIURL  string `json:"temporal_ui_url"`
+	WebhookSecret  string `json:"-"`
 }
 
 func main() {
@@ -57,43 +61,68 @@ func configure(path string, getenv func(string) string) (config, error) {
 	}
 	c.BaseURL = cmp.Or(getenv("BASE_URL"), c.BaseURL)
 	c.ReceiverURL = cmp.Or(getenv("WEBHOOK_RECEIVER_URL"), c.ReceiverURL)
+	c.StripeURL = cmp.Or(getenv("STRIPE_FAKE_URL"), c.StripeURL)
 	c.TemporalUIURL = cmp.Or(getenv("TEMPORAL_UI_URL"), c.TemporalUIURL)
 	c.WebhookSecret = getenv("WEBHOOK_SECRET")
-	if c.BaseURL == "" || c.AdminKey == "" || c.ReceiverURL == "" || c.WebhookSecret == "" {
-		return c, errors.New("base_url, admin_key, webhook_receiver_url and WEBHOOK_SECRET are needed")
+	if slices.Contains([]string{c.BaseURL, c.AdminKey, c.ReceiverURL, c.StripeTenantID, c.StripeAdminKey, c.StripeURL, c.WebhookSecret}, "") {
+		return c, errors.New("base_url, admin_key, webhook_receiver_url, stripe_tenant_id, stripe_admin_key, stripe_fake_url and WEBHOOK_SECRET are needed")
 	}
 	return c, nil
 }
 
 func run(ctx context.Context, c config, now time.Time, out io.Writer) error {
-	api, err := client.NewClientWithResponses(c.BaseURL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+c.AdminKey)
-		return nil
-	}))
+	sent, added, err := fillWebhook(ctx, c, now)
 	if err != nil {
-		return err
+		return fmt.Errorf("demo tenant: %w", err)
 	}
-	if err := makeCustomers(ctx, api); err != nil {
-		return err
-	}
-	if err := makeMeters(ctx, api); err != nil {
-		return err
-	}
-	if err := saveProvider(ctx, api, c); err != nil {
-		return err
-	}
-	sent, added, err := sendUsage(ctx, api, now)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "The demo tenant has %d customers, %d meters and %d events up to the last full hour; %d of them are new.\n\n",
+	fmt.Fprintf(out, "The demo tenant has %d customers, %d meters and %d events up to the last full hour; %d of them are new.\n",
 		len(customers), len(meters), sent, added)
+	sent, added, err = fillStripe(ctx, c, now)
+	if err != nil {
+		return fmt.Errorf("demo tenant on Stripe: %w", err)
+	}
+	fmt.Fprintf(out, "The demo tenant on Stripe has %d customers, %d meters and %d events of this month; %d of them are new.\n\n",
+		len(subscribers), len(stripeMeters), sent, added)
 	return explain(c, out)
 }
 
-func makeCustomers(ctx context.Context, api *client.ClientWithResponses) error {
-	for _, c := range customers {
-		answer, err := api.CreateCustomerWithResponse(ctx, nil, client.CreateCustomer{ExternalId: c.externalID, Name: &c.name})
+// fillWebhook fills the tenant that bills through a webhook.
+func fillWebhook(ctx context.Context, c config, now time.Time) (sent, added int64, err error) {
+	api, err := connect(c.BaseURL, c.AdminKey)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := makeCustomers(ctx, api, customers); err != nil {
+		return 0, 0, err
+	}
+	if err := makeMeters(ctx, api, meters); err != nil {
+		return 0, 0, err
+	}
+	url, secret := c.ReceiverURL+"/usage", c.WebhookSecret
+	err = saveProvider(ctx, api, client.SaveProvider{Type: client.SaveProviderTypeWebhook, Url: &url, Secret: &secret},
+		func(p *client.Provider) bool {
+			return p.Url != nil && *p.Url == url && p.SecretLastFour == secret[len(secret)-4:]
+		})
+	if err != nil {
+		return 0, 0, err
+	}
+	return sendUsage(ctx, api, usage(customers, now.Add(-month), now))
+}
+
+func connect(url, key string) (*client.ClientWithResponses, error) {
+	return client.NewClientWithResponses(url, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+key)
+		return nil
+	}))
+}
+
+func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []customer) error {
+	for _, c := range list {
+		body := client.CreateCustomer{ExternalId: c.externalID, Name: &c.name}
+		if c.stripeID != "" {
+			body.BillingProviderId = &c.stripeID
+		}
+		answer, err := api.CreateCustomerWithResponse(ctx, nil, body)
 		if err := check("create customer", answer, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
 		}
@@ -102,8 +131,8 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses) error {
 }
 
 // makeMeters comes before any event, so that no meter has a past to count.
-func makeMeters(ctx context.Context, api *client.ClientWithResponses) error {
-	for _, m := range meters {
+func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []meter) error {
+	for _, m := range list {
 		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)
 		if err := check("create meter", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
@@ -112,7 +141,7 @@ func makeMeters(ctx context.Context, api *client.ClientWithResponses) error {
 		if err := check("read pricing", pricing, err, http.StatusOK); err != nil {
 			return err
 		}
-		if len(pricing.JSON200.Versions) > 0 {
+		if len(pricing.JSON200.Versions) > 0 || m.price == (client.SetPricing{}) {
 			continue
 		}
 		priced, err := api.SetPricingWithResponse(ctx, m.Slug, m.price)
@@ -125,25 +154,21 @@ func makeMeters(ctx context.Context, api *client.ClientWithResponses) error {
 
 // saveProvider keeps a provider that is there already, so that what was synced
 // stays with it.
-func saveProvider(ctx context.Context, api *client.ClientWithResponses, c config) error {
-	url, secret := c.ReceiverURL+"/usage", c.WebhookSecret
+func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client.SaveProvider, same func(*client.Provider) bool) error {
 	found, err := api.GetBillingProviderWithResponse(ctx)
 	if err := check("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
 		return err
 	}
-	if p := found.JSON200; p != nil && p.Url != nil && *p.Url == url && p.SecretLastFour == secret[len(secret)-4:] {
+	if found.JSON200 != nil && same(found.JSON200) {
 		return nil
 	}
-	saved, err := api.SaveBillingProviderWithResponse(ctx, client.SaveProvider{
-		Type: client.SaveProviderTypeWebhook, Url: &url, Secret: &secret,
-	})
+	saved, err := api.SaveBillingProviderWithResponse(ctx, p)
 	return check("save provider", saved, err, http.StatusOK)
 }
 
-// sendUsage sends the month that ends with now's last full hour. Its keys are
-// the same whenever it is sent.
-func sendUsage(ctx context.Context, api *client.ClientWithResponses, now time.Time) (sent, added int64, err error) {
-	for batch := range slices.Chunk(usage(now), 1000) {
+// sendUsage sends events whose keys are the same whenever they are sent.
+func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (sent, added int64, err error) {
+	for batch := range slices.Chunk(events, 1000) {
 		answer, err := api.IngestEventsWithResponse(ctx, client.EventBatch{Events: batch})
 		if err := check("send usage", answer, err, http.StatusOK); err != nil {
 			return 0, 0, err

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +34,7 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 	t.Run("TheDemoSaysWhatToTry", func(t *testing.T) {
 		printed := h.running["demo"].Stdout.(*bytes.Buffer).String()
 		require.Regexp(t, `^The demo tenant has 8 customers, 3 meters and (\d+) events up to the last full hour; (\d+) of them are new.\n`, printed)
-		for _, try := range tries {
+		for _, try := range slices.Concat(tries, stripeTries) {
 			require.Contains(t, printed, indent(try.Command))
 			require.Contains(t, printed, try.Answer)
 		}
@@ -42,7 +44,7 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 		require.NoError(t, run(t.Context(), c, now, new(bytes.Buffer))) // the hour may have changed since
 		var printed bytes.Buffer
 		require.NoError(t, run(t.Context(), c, now, &printed))
-		require.Contains(t, printed.String(), "; 0 of them are new.")
+		require.Equal(t, 2, strings.Count(printed.String(), "; 0 of them are new."))
 	})
 	t.Run("ReadmeCommandsGiveTheAnswersInIt", func(t *testing.T) {
 		readme := read(t, "README.md")
@@ -55,6 +57,17 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 			tryAll(t, c)
 		}
 		require.Equal(t, times, deliveries(t, c, "hello-"))
+	})
+	t.Run("StripesEventsReachTheTenant", func(t *testing.T) {
+		for _, s := range seed(stripeAccount(c)).Subscriptions {
+			body := strings.NewReader(fmt.Sprintf(`{"type":"customer.subscription.updated","object":%q}`, s.ID))
+			answer, err := http.Post(c.StripeURL+"/_webhook", "application/json", body)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			told, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			require.JSONEq(t, `{"status":200}`, string(told))
+		}
 	})
 }
 
@@ -69,14 +82,15 @@ func tryAll(t *testing.T, c config) {
 		return nil
 	})
 	script := new(strings.Builder)
-	fmt.Fprintf(script, "export ODOMETER_URL=%s ODOMETER_KEY=%s\n", c.BaseURL, c.AdminKey)
-	for _, try := range tries {
+	fmt.Fprintf(script, "export ODOMETER_URL=%s ODOMETER_KEY=%s\n%s\n", c.BaseURL, c.AdminKey, stripeExport(c))
+	all := slices.Concat(tries, stripeTries)
+	for _, try := range all {
 		fmt.Fprintf(script, "%s\necho; echo ---\n", try.Command)
 	}
 	out, err := exec.CommandContext(t.Context(), "sh", "-ec", script.String()).CombinedOutput()
 	require.NoError(t, err, string(out))
 	answers := strings.Split(string(out), "---\n")
-	for i, try := range tries {
+	for i, try := range all {
 		require.Equal(t, try.Answer, strings.TrimSpace(answers[i]), try.Command)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -34,31 +35,78 @@ curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Con
 	},
 }
 
-var explanation = template.Must(template.New("explanation").Funcs(template.FuncMap{"indent": indent, "next": next}).Parse(`API           {{.BaseURL}}
+// stripeTries follow tries, with the same customer. A usage record takes whole
+// units, at 2 cents each.
+var stripeTries = []try{
+	{
+		"Subscribe the customer to a price at Stripe, and link it in the second tenant.",
+		`curl -s -o /dev/null $STRIPE_URL/_seed -d '{"account":'$STRIPE_ACCOUNT',"customers":[{"id":"cus_'$customer'"}],
+  "subscriptions":[{"customer":"cus_'$customer'","items":[{"id":"si_'$customer'","price":"price_calls"}]}]}'
+curl -s -o /dev/null -w '%{http_code}\n' $ODOMETER_URL/v1/customers -H "Authorization: Bearer $ODOMETER_STRIPE_KEY" \
+  -H 'Content-Type: application/json' -d '{"external_id":"'$customer'","billing_provider_id":"cus_'$customer'"}'`,
+		`201`,
+	},
+	{
+		"Send usage and sync. Confirmed means that Stripe was seen to have counted it; it takes whole units.",
+		`curl -s -o /dev/null $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_STRIPE_KEY" -H 'Content-Type: application/json' \
+  -d '{"customer_id":"'$customer'","event_type":"api_request","value":1250.4,"idempotency_key":"'$customer'"}'
+curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_STRIPE_KEY" -H 'Content-Type: application/json' \
+  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250.4,[^{}]*"mechanism":"[a-z_]*"'`,
+		`"usage":1250.4,"unit_price":0.02,"amount":25,"currency":"USD","status":"confirmed","sequence":0,"mechanism":"usage_record"`,
+	},
+	{
+		"This is what Stripe would bill, in cents.",
+		`curl -s $STRIPE_URL/_state | grep -o '"item":"si_'$customer'"[^{}]*' | grep -o '"quantity":.*'`,
+		`"quantity":1250,"amount":2500,"currency":"usd"`,
+	},
+}
+
+var explanation = template.Must(template.New("explanation").Funcs(template.FuncMap{"indent": indent}).Parse(`API           {{.BaseURL}}
 {{with .TemporalUIURL}}Temporal UI   {{.}}
 {{end}}Webhooks got  {{.ReceiverURL}}/received
-Admin key     {{.AdminKey}}
+Stripe bills  {{.StripeURL}}/_state (a fake that stands in for it)
+Admin keys    {{.AdminKey}} of the tenant Demo
+              {{.StripeAdminKey}} of the tenant Demo on Stripe
 
 Try it:
 
    export ODOMETER_URL={{.BaseURL}} ODOMETER_KEY={{.AdminKey}}
-{{range $i, $try := .Tries}}
-{{next $i}}. {{.Says}}
+{{template "tries" .Tries}}
+And with Stripe:
+
+   {{.StripeExport}}
+{{template "tries" .StripeTries}}
+{{- define "tries"}}{{range .}}
+{{.Number}}. {{.Says}}
 
 {{indent .Command}}
    answers {{.Answer}}
-{{end}}`))
-
-func next(i int) int { return i + 1 }
+{{end}}{{end}}`))
 
 func indent(lines string) string { return "   " + strings.ReplaceAll(lines, "\n", "\n   ") }
 
+// stripeExport is what stripeTries need besides.
+func stripeExport(c config) string {
+	a := stripeAccount(c)
+	return fmt.Sprintf(`export ODOMETER_STRIPE_KEY=%s STRIPE_URL=%s STRIPE_ACCOUNT='{"id":"%s","key":"%s"}'`,
+		c.StripeAdminKey, c.StripeURL, a.ID, a.Key)
+}
+
 // explain says where everything is and what to try.
 func explain(c config, out io.Writer) error {
+	type numbered struct {
+		Number int
+		try
+	}
+	var all []numbered
+	for i, t := range slices.Concat(tries, stripeTries) {
+		all = append(all, numbered{i + 1, t})
+	}
 	err := explanation.Execute(out, struct {
 		config
-		Tries []try
-	}{c, tries})
+		StripeExport       string
+		Tries, StripeTries []numbered
+	}{c, stripeExport(c), all[:len(tries)], all[len(tries):]})
 	if err != nil {
 		return fmt.Errorf("print: %w", err)
 	}

@@ -27,6 +27,8 @@ import (
 
 // System is a set of processes on one database and one Temporal server.
 type System struct {
+	Namespace string // of Temporal
+
 	binary string
 	env    []string
 }
@@ -41,11 +43,12 @@ type Config struct {
 // New builds the binary, once per test binary, and migrates the database.
 func New(t testing.TB, config Config) *System {
 	t.Helper()
-	s := &System{binary: build(t), env: append([]string{
+	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t)}
+	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
-		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + Namespace(t, config.TemporalAddress),
+		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
-	}, config.Env...)}
+	}, config.Env...)
 	s.Run(t, "migrate")
 	return s
 }
@@ -141,7 +144,7 @@ func (s *System) start(t testing.TB, role, variable string) *Process {
 	}
 	p := &Process{Address: freeAddress(t), role: role, log: log}
 	p.URL = "http://" + p.Address
-	p.system = &System{s.binary, append(slices.Clip(s.env), variable+"="+p.Address)}
+	p.system = &System{s.Namespace, s.binary, append(slices.Clip(s.env), variable+"="+p.Address)}
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {
@@ -238,11 +241,18 @@ func (p *Process) Restart(t testing.TB) {
 // Log returns the end of what the process has written.
 func (p *Process) Log(t testing.TB) string {
 	t.Helper()
+	text := p.Output(t)
+	return text[max(0, len(text)-logTail):]
+}
+
+// Output returns all that the process has written, before and after restarts.
+func (p *Process) Output(t testing.TB) string {
+	t.Helper()
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text[max(0, len(text)-logTail):])
+	return string(text)
 }
 
 const logTail = 8 << 10

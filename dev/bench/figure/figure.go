@@ -1,0 +1,79 @@
+// Package figure is how measurements are told: beside their baseline, with
+// their spread, and all in one file.
+package figure
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Figure is what came of rounds in which both sides were measured. Ours and
+// Baseline are medians, and so is Ratio, of the rounds' ratios.
+type Figure struct {
+	Name     string  `json:"name"`
+	Ours     float64 `json:"ours"`
+	Baseline float64 `json:"baseline"`
+	Unit     string  `json:"unit"`
+	Ratio    float64 `json:"ratio"`
+
+	lowest, highest float64
+	rounds          int
+}
+
+// Compare makes a figure of each round's pair.
+func Compare(name, unit string, ours, baseline []float64) Figure {
+	ratios := make([]float64, len(ours))
+	for i := range ours {
+		ratios[i] = ours[i] / baseline[i]
+	}
+	return Figure{
+		name, median(ours), median(baseline), unit, median(ratios),
+		slices.Min(ratios), slices.Max(ratios), len(ratios),
+	}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// String is the figure with the lowest and the highest ratio.
+func (f Figure) String() string {
+	return fmt.Sprintf("%-30s ours %s, baseline %s %s; ratio %.2g (%.2g to %.2g in %d rounds)",
+		f.Name, short(f.Ours), short(f.Baseline), f.Unit, f.Ratio, f.lowest, f.highest, f.rounds)
+}
+
+// short has the digits that a measurement deserves.
+func short(value float64) string {
+	if value < 100 {
+		return fmt.Sprintf("%.1f", value)
+	}
+	return fmt.Sprintf("%.0f", value)
+}
+
+// Keep puts figures into a file, in the place of those with the same names.
+func Keep(path string, figures ...Figure) error {
+	var kept []Figure
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read figures: %w", err)
+	}
+	for _, f := range figures {
+		kept = slices.DeleteFunc(kept, func(k Figure) bool { return k.Name == f.Name })
+	}
+	if text, err = json.MarshalIndent(append(kept, figures...), "", "  "); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// subscribers are the customers of the tenant that bills through Stripe.
+var subscribers = []customer{
+	{"northwind", "Northwind Traders", 20, "cus_northwind"},
+	{"contoso", "Contoso Ltd.", 12, "cus_contoso"},
+	{"fabrikam", "Fabrikam GmbH", 30, "cus_fabrikam"},
+	{"sakura", "株式会社さくら", 9, "cus_sakura"}, // pays in yen
+	{"tailspin", "Tailspin Toys", 4, ""},
+}
+
+// stripeMeters go to Stripe by the mapping, by lookup key, by a price's
+// metadata and by a meter's; the last one goes nowhere.
+var stripeMeters = []meter{
+	{
+		client.CreateMeter{Slug: "api-calls", EventType: apiRequest, Name: new("API calls")},
+		client.SetPricing{OverageRate: number("0.02")},
+	},
+	{
+		client.CreateMeter{Slug: "tokens", EventType: completion, Name: new("Tokens")},
+		client.SetPricing{OverageRate: number("0.0000125")},
+	},
+	{
+		client.CreateMeter{Slug: "images", EventType: image, Name: new("Images"), Aggregation: new(client.CreateMeterAggregationCount)},
+		client.SetPricing{OverageRate: number("0.04")},
+	},
+	{
+		client.CreateMeter{Slug: "completions", EventType: completion, Name: new("Completions"), Aggregation: new(client.CreateMeterAggregationCount)},
+		client.SetPricing{OverageRate: number("0.001")},
+	},
+	{
+		CreateMeter: client.CreateMeter{Slug: "requests", EventType: apiRequest, Name: new("Requests"), Aggregation: new(client.CreateMeterAggregationCount)},
+	},
+}
+
+// inYen is the product of who pays in yen: the prices that Stripe has for them.
+var inYen = map[string]client.SetProductPricing{
+	"tokens": {OverageRate: number("0.002"), Currency: new("JPY")},
+	"images": {OverageRate: number("6"), Currency: new("JPY")},
+}
+
+var stripeMapping = map[string]string{"api-calls": "price_calls"}
+
+// seed is the account at Stripe: a legacy metered price, told by usage records,
+// and prices on meters that add up, keep a total for each day, and keep the last.
+func seed(a stripetest.Account) stripetest.Seed {
+	named := func(slug string) map[string]string { return map[string]string{"meter_slug": slug} }
+	s := stripetest.Seed{
+		Account: a,
+		Meters: []stripetest.Meter{
+			{ID: "mtr_tokens", EventName: "tokens"},
+			{ID: "mtr_images", EventName: "images", EventTimeWindow: "day"},
+			{ID: "mtr_completions", EventName: "completions", Formula: "last", Metadata: named("completions")},
+		},
+		Prices: []stripetest.Price{
+			{ID: "price_calls", UnitAmount: "2"},
+			{ID: "price_tokens", UnitAmount: "0.00125", Meter: "mtr_tokens", LookupKey: "tokens"},
+			{ID: "price_tokens_jpy", UnitAmount: "0.002", Meter: "mtr_tokens", Metadata: named("tokens"), Currency: "jpy"},
+			{ID: "price_images", UnitAmount: "4", Meter: "mtr_images", Metadata: named("images")},
+			{ID: "price_images_jpy", UnitAmount: "6", Meter: "mtr_images", Metadata: named("images"), Currency: "jpy"},
+			{ID: "price_completions", UnitAmount: "0.1", Meter: "mtr_completions"},
+		},
+	}
+	for _, c := range subscribers {
+		if c.stripeID == "" {
+			continue
+		}
+		s.Customers = append(s.Customers, stripetest.Customer{ID: c.stripeID})
+		subscription := stripetest.Subscription{ID: "sub_" + c.externalID, Customer: c.stripeID}
+		for _, price := range pricesOf(c) {
+			subscription.Items = append(subscription.Items, stripetest.Item{ID: "si_" + c.externalID + "_" + price, Price: "price_" + price})
+		}
+		s.Subscriptions = append(s.Subscriptions, subscription)
+	}
+	return s
+}
+
+func pricesOf(c customer) []string {
+	if c.externalID == "sakura" {
+		return []string{"tokens_jpy", "images_jpy"}
+	}
+	return []string{"calls", "tokens", "images", "completions"}
+}
+
+// stripeAccount belongs to the tenant: another one has another, where nothing
+// is billed yet.
+func stripeAccount(c config) stripetest.Account {
+	mark := fmt.Sprintf("%x", sha256.Sum256([]byte(c.StripeAdminKey)))[:8]
+	return stripetest.Account{
+		ID: "acct_demo_" + mark, Key: "sk_test_demo_" + mark,
+		WebhookURL:    c.BaseURL + "/v1/provider-webhooks/stripe/" + c.StripeTenantID,
+		WebhookSecret: c.WebhookSecret,
+	}
+}
+
+// fillStripe fills the tenant that bills through Stripe.
+func fillStripe(ctx context.Context, c config, now time.Time) (sent, added int64, err error) {
+	api, err := connect(c.BaseURL, c.StripeAdminKey)
+	if err != nil {
+		return 0, 0, err
+	}
+	account := stripeAccount(c)
+	if err := subscribe(ctx, c.StripeURL, seed(account)); err != nil {
+		return 0, 0, err
+	}
+	if err := makeCustomers(ctx, api, subscribers); err != nil {
+		return 0, 0, err
+	}
+	if err := makeMeters(ctx, api, stripeMeters); err != nil {
+		return 0, 0, err
+	}
+	if err := makeYen(ctx, api, "sakura"); err != nil {
+		return 0, 0, err
+	}
+	err = saveProvider(ctx, api, client.SaveProvider{
+		Type: client.SaveProviderTypeStripe, SecretKey: &account.Key, WebhookSecret: &account.WebhookSecret, Mapping: &stripeMapping,
+	}, func(p *client.Provider) bool { return p.Account != nil && *p.Account == account.ID })
+	if err != nil {
+		return 0, 0, err
+	}
+	// What came before this month is on an invoice already.
+	month := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	sent, added, err = sendUsage(ctx, api, usage(subscribers, month, now))
+	if err != nil || added == 0 {
+		return sent, added, err
+	}
+	return sent, added, autoSync(ctx, api)
+}
+
+// makeYen makes the product of who pays in yen, and gives it to a customer.
+func makeYen(ctx context.Context, api *client.ClientWithResponses, payer string) error {
+	const slug = "yen"
+	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: slug, Name: new("Prices in yen")})
+	if err := check("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
+		return err
+	}
+	for meter, price := range inYen {
+		pricing, err := api.GetProductPricingWithResponse(ctx, slug, meter)
+		if err := check("read product's pricing", pricing, err, http.StatusOK); err != nil {
+			return err
+		}
+		if len(pricing.JSON200.Versions) > 0 {
+			continue
+		}
+		set, err := api.SetProductPricingWithResponse(ctx, slug, meter, price)
+		if err := check("set product's pricing", set, err, http.StatusOK); err != nil {
+			return err
+		}
+	}
+	has, err := api.GetCustomerProductWithResponse(ctx, payer)
+	if err := check("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
+		return err
+	}
+	given, err := api.AssignProductWithResponse(ctx, payer, client.AssignProduct{Product: new(slug)})
+	return check("give customer the product", given, err, http.StatusOK)
+}
+
+// subscribe tells the fake what Stripe knows.
+func subscribe(ctx context.Context, url string, s stripetest.Seed) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("seed Stripe: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/_seed", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("seed Stripe: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("seed Stripe: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("seed Stripe: status %d: %s: %w", answer.StatusCode, text, err)
+	}
+	return nil
+}
+
+// autoSync turns Auto-Sync on, and has it begin now; or within the hour, where
+// Temporal is too busy to say that it has.
+func autoSync(ctx context.Context, api *client.ClientWithResponses) error {
+	found, err := api.GetAutoSyncWithResponse(ctx)
+	if err := check("read Auto-Sync", found, err, http.StatusOK); err != nil {
+		return err
+	}
+	if !found.JSON200.Enabled {
+		saved, err := api.SaveAutoSyncWithResponse(ctx, client.SaveAutoSync{Enabled: true, Interval: "hourly"})
+		if err := check("save Auto-Sync", saved, err, http.StatusOK); err != nil {
+			return err
+		}
+	}
+	begun, err := api.TriggerAutoSyncWithResponse(ctx)
+	return check("begin Auto-Sync", begun, err, http.StatusAccepted, http.StatusServiceUnavailable)
+}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ func (s *fakeSchedules) Create(_ context.Context, options temporal.ScheduleOptio
 		return nil, sdk.ErrScheduleAlreadyRunning
 	}
 	s.all[options.ID] = &temporal.ScheduleDescription{
-		Schedule: temporal.Schedule{State: &temporal.ScheduleState{Paused: options.Paused}},
+		Schedule: temporal.Schedule{State: &temporal.ScheduleState{Paused: options.Paused, Note: options.Note}},
 		Info:     temporal.ScheduleInfo{NextActionTimes: []time.Time{time.Now().Add(time.Hour)}},
 	}
 	return nil, nil
@@ -73,12 +74,14 @@ func (h *fakeHandle) Update(_ context.Context, options temporal.ScheduleUpdateOp
 	})
 }
 
-func (h *fakeHandle) Pause(context.Context, temporal.SchedulePauseOptions) error {
-	return h.change(func(d *temporal.ScheduleDescription) { d.Schedule.State.Paused = true })
-}
+// errForgets is what stands in for Temporal's silence: its scheduler keeps one
+// pending request to trigger, pause or resume, the last of those that cross.
+var errForgets = errors.New("a run that was asked for at this moment would never begin")
+
+func (h *fakeHandle) Pause(context.Context, temporal.SchedulePauseOptions) error { return errForgets }
 
 func (h *fakeHandle) Unpause(context.Context, temporal.ScheduleUnpauseOptions) error {
-	return h.change(func(d *temporal.ScheduleDescription) { d.Schedule.State.Paused = false })
+	return errForgets
 }
 
 func (h *fakeHandle) Trigger(context.Context, temporal.ScheduleTriggerOptions) error {

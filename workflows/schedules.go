@@ -41,18 +41,7 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 		}
 		return nil
 	}
-	options := autoSyncSchedule(tenant, settings)
-	if err := ensureSchedule(ctx, c, options); err != nil {
-		return unreachable(id, err)
-	}
-	if !setPaused {
-		return nil
-	}
-	change := func() error { return handle.Unpause(ctx, client.ScheduleUnpauseOptions{Note: "resumed by the tenant"}) }
-	if settings.Paused {
-		change = func() error { return handle.Pause(ctx, client.SchedulePauseOptions{Note: "paused by the tenant"}) }
-	}
-	if err := change(); err != nil {
+	if err := ensureSchedule(ctx, c, autoSyncSchedule(tenant, settings), setPaused); err != nil {
 		return unreachable(id, err)
 	}
 	return nil
@@ -74,6 +63,7 @@ func autoSyncSchedule(tenant metering.Tenant, settings metering.AutoSync) client
 		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 		CatchupWindow: catchUp,
 		Paused:        settings.Paused,
+		Note:          "as the tenant decided at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
 	}
 }
 
@@ -98,7 +88,7 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 			},
 			Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 			CatchupWindow: catchUp,
-		})
+		}, false)
 		if err != nil {
 			return unreachable(own.id, err)
 		}
@@ -107,15 +97,15 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 }
 
 // ensureSchedule creates a schedule, or gives the one that is there its
-// timing, action and policy; what operators have paused stays paused. Without
-// registered search attributes, its runs go without.
-func ensureSchedule(ctx context.Context, c client.Client, options client.ScheduleOptions) error {
-	err := createOrUpdate(ctx, c, options)
+// timing, action and policy; what operators have paused stays paused, unless
+// setPaused. Without registered search attributes, its runs go without.
+func ensureSchedule(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
+	err := createOrUpdate(ctx, c, options, setPaused)
 	var invalid *serviceerror.InvalidArgument
 	if action, ok := options.Action.(*client.ScheduleWorkflowAction); ok && errors.As(err, &invalid) && action.TypedSearchAttributes.Size() > 0 {
 		action.TypedSearchAttributes = temporal.SearchAttributes{}
 		action.Args = unindexed(action.Args)
-		err = createOrUpdate(ctx, c, options)
+		err = createOrUpdate(ctx, c, options, setPaused)
 	}
 	return err
 }
@@ -131,19 +121,43 @@ func unindexed(args []any) []any {
 	return args
 }
 
-func createOrUpdate(ctx context.Context, c client.Client, options client.ScheduleOptions) error {
+// createOrUpdate pauses and resumes by an update: Temporal keeps one pending
+// request to trigger, pause or resume a schedule, so that resuming one that
+// was just triggered would make it forget the run.
+func createOrUpdate(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
 	_, err := c.ScheduleClient().Create(ctx, options)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err
 	}
-	return c.ScheduleClient().GetHandle(ctx, options.ID).Update(ctx, client.ScheduleUpdateOptions{
+	handle := c.ScheduleClient().GetHandle(ctx, options.ID)
+	err = handle.Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			changed := in.Description.Schedule
 			changed.Spec, changed.Action = &options.Spec, options.Action
 			changed.Policy = &client.SchedulePolicies{Overlap: options.Overlap, CatchupWindow: options.CatchupWindow}
+			if setPaused {
+				changed.State = &client.ScheduleState{Paused: options.Paused, Note: options.Note}
+			}
 			return &client.ScheduleUpdate{Schedule: &changed}, nil
 		},
 	})
+	if err != nil || !setPaused {
+		return err
+	}
+	return followed(ctx, handle, options.Note)
+}
+
+// followed says whether the schedule has taken a change: of two that cross,
+// Temporal drops the later one without a word.
+func followed(ctx context.Context, handle client.ScheduleHandle, note string) error {
+	described, err := handle.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	if state := described.Schedule.State; state == nil || state.Note != note {
+		return errors.New("the schedule was changed by somebody else at the same time")
+	}
+	return nil
 }
 
 // ScheduleState is what Temporal says of a tenant's schedule.

@@ -171,7 +171,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	}
 	s.work()
 	s.schedule()
-	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 12})
+	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 4})
 	_, result := s.autoSync()
 	require.Equal(t, 1, result.Failed)
 	dbtest.Eventually(t, 30*time.Second, func() error {

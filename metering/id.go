@@ -21,6 +21,7 @@ type (
 	AuditID         int64
 	MemberID        int64
 	ProductID       int64
+	EndpointID      int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -33,6 +34,7 @@ func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(i
 func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
 func (id ProductID) String() string  { return "prd_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
+func (id EndpointID) String() string { return "whk_" + strconv.FormatInt(int64(id), 10) }
 
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
 func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
@@ -59,6 +61,12 @@ func ParseHMACSecretID(s string) (HMACSecretID, bool) {
 func ParseMemberID(s string) (MemberID, bool) {
 	n, ok := parseID(s, "member_")
 	return MemberID(n), ok
+}
+
+// ParseEndpointID reads the outside form, "whk_42".
+func ParseEndpointID(s string) (EndpointID, bool) {
+	n, ok := parseID(s, "whk_")
+	return EndpointID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

@@ -1,0 +1,64 @@
+-- +goose Up
+
+-- Where a tenant wants to be told of what happens.
+create table webhook_endpoints (
+  tenant_id        bigint not null references tenants,
+  id               bigint generated always as identity unique,
+  url              text not null,
+  description      text not null,
+  kinds            text[] not null,
+  secret           bytea not null, -- sealed
+  secret_last_four text not null,
+  former_secret    bytea,          -- sealed; signs beside the other until former_until
+  former_until     timestamptz,
+  created_at       timestamptz not null,
+  created_by       text not null,
+  disabled_at      timestamptz,
+  disabled_because text check (disabled_because in ('tenant', 'gone', 'failing')),
+  failures         int not null default 0, -- in a row
+  failing_since    timestamptz,
+  rests_until      timestamptz,            -- nothing is sent before
+  attended_until   timestamptz,            -- a run looks after what waits for it
+  primary key (tenant_id, id),
+  check ((disabled_at is null) = (disabled_because is null))
+);
+
+-- A message of the outbox on its way to an endpoint. It holds what the tenant is
+-- shown: the payload of the message is its data.
+create table webhook_deliveries (
+  tenant_id   bigint not null,
+  endpoint_id bigint not null,
+  message_id  uuid not null,
+  status      text not null default 'pending' check (status in ('pending', 'delivered', 'failed')),
+  attempts    int not null default 0, -- since it was asked for
+  due_at      timestamptz not null,
+  settled_at  timestamptz,
+  primary key (tenant_id, endpoint_id, message_id),
+  foreign key (tenant_id, endpoint_id) references webhook_endpoints (tenant_id, id) on delete cascade,
+  foreign key (tenant_id, message_id) references outbox (tenant_id, id) on delete cascade,
+  check ((status = 'pending') = (settled_at is null))
+);
+create index webhook_deliveries_due on webhook_deliveries (tenant_id, endpoint_id, due_at) where status = 'pending';
+create index webhook_deliveries_message on webhook_deliveries (tenant_id, message_id);
+
+create table webhook_attempts (
+  tenant_id   bigint not null,
+  endpoint_id bigint not null,
+  message_id  uuid not null,
+  id          bigint generated always as identity,
+  at          timestamptz not null,
+  took        interval not null,
+  status      int not null, -- 0: there was no answer
+  problem     text not null,
+  primary key (tenant_id, endpoint_id, message_id, id),
+  foreign key (tenant_id, endpoint_id, message_id) references webhook_deliveries (tenant_id, endpoint_id, message_id) on delete cascade
+);
+
+-- Messages are forgotten by their age.
+create index outbox_created_at on outbox (created_at);
+
+-- +goose Down
+drop index outbox_created_at;
+drop table webhook_attempts;
+drop table webhook_deliveries;
+drop table webhook_endpoints;

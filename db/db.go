@@ -53,6 +53,8 @@ type DB struct {
 	Differences    Differences
 	Upkeep         Upkeep
 	Secrets        Secrets
+	Endpoints      Endpoints
+	Deliveries     Deliveries
 }
 
 // querier is what a pool and a transaction have in common.
@@ -124,6 +126,8 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Differences:    Differences{pool},
 		Upkeep:         Upkeep{pool},
 		Secrets:        Secrets{pool},
+		Endpoints:      Endpoints{pool},
+		Deliveries:     Deliveries{pool},
 	}, nil
 }
 

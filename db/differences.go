@@ -178,8 +178,11 @@ func differences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day t
 }
 
 func keepDifferences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[differenceKey]differing, now time.Time) error {
+	known, err := tx.Exec(ctx, `delete from usage_differences where tenant_id = $1 and day = $2`, tenant, day)
+	if err != nil || len(found) == 0 {
+		return err
+	}
 	var batch pgx.Batch
-	batch.Queue(`delete from usage_differences where tenant_id = $1 and day = $2`, tenant, day)
 	for key, d := range found {
 		batch.Queue(`
 			insert into usage_differences
@@ -187,5 +190,9 @@ func keepDifferences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 			tenant, key.customer, key.meter, day, d.rollup, d.rollupCount, d.events, d.eventsCount, now)
 	}
-	return tx.SendBatch(ctx, &batch).Close()
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil || known.RowsAffected() > 0 {
+		return err // what was found yesterday was told yesterday
+	}
+	return publish(ctx, tx, tenant, metering.WholeTenant, metering.UsageDiffers,
+		map[string]any{"day": day.Format(time.DateOnly), "differences": len(found)}, now)
 }

@@ -95,33 +95,15 @@ func (l Ledger) ReleaseEntry(ctx context.Context, tenant metering.TenantID, entr
 // something is known, ambiguous. Settling again changes nothing,
 // except that an acknowledgement that turns up late outweighs a rejection.
 func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry uuid.UUID, outcome metering.EntryStatus, answer string, now time.Time) error {
-	err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
-		var (
-			customer metering.CustomerID
-			period   metering.PeriodID
-		)
-		err := tx.QueryRow(ctx, `
-			update billing_entries e
-			set status = $3, answer = $4, lease_until = null, settled_at = case when $3 <> 'ambiguous' then $5::timestamptz end
-			from billing_series r
-			where e.tenant_id = $1
-			  and e.id = $2
-			  and r.tenant_id = e.tenant_id
-			  and r.id = e.series_id
-			  and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'rejected' and $3 = 'acknowledged')
-			returning r.customer_id, r.period_id`, tenant, entry, outcome, answer, now).Scan(&customer, &period)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil || outcome != metering.EntryAcknowledged {
-			return err
-		}
-		return publish(ctx, tx, tenant, "billing.synced", map[string]any{
-			"customer_id": customer.String(), "period_id": period, "entry_id": entry,
-		})
-	})
+	_, err := l.pool.Exec(ctx, `
+		update billing_entries
+		set status = $3, answer = $4, lease_until = null, settled_at = case when $3 <> 'ambiguous' then $5::timestamptz end
+		where tenant_id = $1
+		  and id = $2
+		  and (status in ('prepared', 'sent', 'ambiguous') or status = 'rejected' and $3 = 'acknowledged')`,
+		tenant, entry, outcome, answer, now)
 	if err != nil {
-		return fmt.Errorf("settle entry: %w", err)
+		return fmt.Errorf("settle entry: %w", coded(err))
 	}
 	return nil
 }

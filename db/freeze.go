@@ -161,9 +161,9 @@ func (b *bill) close(period metering.Period, all []line, epoch int64) error {
 	if err := b.tx.SendBatch(b.ctx, &batch).Close(); err != nil {
 		return err
 	}
-	return publish(b.ctx, b.tx, b.tenant, "billing.period_closed", map[string]any{
-		"customer_id": b.payer.id.String(), "period_id": period.ID,
-	})
+	return publish(b.ctx, b.tx, b.tenant, b.payer.id, metering.PeriodClosed, map[string]any{
+		"period": map[string]any{"start": period.Start.UTC(), "end": period.End.UTC()},
+	}, b.now)
 }
 
 // periodTotal is what a frozen period came to for one meter.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
@@ -105,6 +106,50 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		assigned, err := store.Products.Assignments(ctx, ours.tenant, theirs.customer.ID)
 		require.NoError(t, err)
 		require.Empty(t, assigned)
+	})
+
+	t.Run("Webhooks", func(t *testing.T) {
+		made, err := store.Endpoints.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
+			URL: "https://example.com/", Kinds: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+		}, november)
+		require.NoError(t, err)
+		message, err := store.Deliveries.Test(ctx, theirs.tenant, made.ID, november)
+		require.NoError(t, err)
+		require.NoError(t, store.Syncs.Record(ctx, ours.tenant, ours.customer.ID, db.Answer{}, november, november))
+
+		list, err := store.Endpoints.List(ctx, ours.tenant)
+		require.NoError(t, err)
+		require.Empty(t, list)
+		deliveries, err := store.Deliveries.List(ctx, ours.tenant, made.ID, "", uuid.Nil, 10)
+		require.NoError(t, err)
+		require.Empty(t, deliveries)
+		claimed, err := store.Deliveries.Claim(ctx, ours.tenant, made.ID, november, time.Minute)
+		require.NoError(t, err)
+		require.Nil(t, claimed)
+		for name, try := range map[string]func() error{
+			"get":    func() error { _, err := store.Endpoints.Get(ctx, ours.tenant, made.ID); return err },
+			"delete": func() error { return store.Endpoints.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
+			"update": func() error {
+				_, err := store.Endpoints.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
+				return err
+			},
+			"rotate": func() error {
+				_, err := store.Endpoints.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
+				return err
+			},
+			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },
+			"waiting":      func() error { _, err := store.Deliveries.Waiting(ctx, ours.tenant, made.ID, november); return err },
+			"hasten":       func() error { return store.Deliveries.Hasten(ctx, ours.tenant, made.ID, november) },
+			"get delivery": func() error { _, _, err := store.Deliveries.Get(ctx, ours.tenant, made.ID, message); return err },
+			"redeliver": func() error {
+				return store.Deliveries.Redeliver(ctx, ours.tenant, metering.Operator, made.ID, message, november)
+			},
+		} {
+			require.Equal(t, metering.CodeNotFound, metering.CodeOf(try()), name)
+		}
+		deliveries, err = store.Deliveries.List(ctx, theirs.tenant, made.ID, "", uuid.Nil, 10)
+		require.NoError(t, err)
+		require.Len(t, deliveries, 1, "what happens to one is not told to the other")
 	})
 
 	t.Run("Keys", func(t *testing.T) {

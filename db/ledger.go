@@ -136,19 +136,15 @@ func (l Ledger) Settle(ctx context.Context, tenant metering.TenantID, snapshot u
 }
 
 func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot uuid.UUID, outcome SnapshotStatus, answer string, now time.Time) error {
-	var (
-		customer metering.CustomerID
-		period   metering.PeriodID
-		sequence int64
-	)
+	var period metering.PeriodID
 	err := tx.QueryRow(ctx, `
 		update billing_snapshots
 		set status = $3, answer = $4, settled_at = $5, lease_until = null
 		where tenant_id = $1
 		  and id = $2
 		  and (status in ('prepared', 'sent') or status = 'rejected' and $3 = 'acknowledged')
-		returning customer_id, period_id, sequence`, tenant, snapshot, outcome, answer, now,
-	).Scan(&customer, &period, &sequence)
+		returning period_id`, tenant, snapshot, outcome, answer, now,
+	).Scan(&period)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -165,19 +161,15 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot u
 	if outcome != Acknowledged {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, `
+	_, err = tx.Exec(ctx, `
 		update billing_periods p
 		set covered_events = s.covered_events, covered_catalog = s.covered_catalog
 		from billing_snapshots s
 		where p.tenant_id = $1
 		  and p.id = $2
 		  and s.tenant_id = p.tenant_id
-		  and s.id = $3`, tenant, period, snapshot); err != nil {
-		return err
-	}
-	return publish(ctx, tx, tenant, "billing.synced", map[string]any{
-		"customer_id": customer.String(), "period_id": period, "snapshot_id": snapshot, "sequence": sequence,
-	})
+		  and s.id = $3`, tenant, period, snapshot)
+	return err
 }
 
 // atOneInstant runs fn in a transaction whose every statement sees the same

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -9,14 +11,37 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// publish tells other systems that something happened, in the transaction that
-// made it so. The payload holds internal ids only.
-func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, kind string, payload map[string]any) error {
+// publish tells the endpoints that want to know that something happened, in the
+// transaction that made it so. Data is what they are shown; the customer whom
+// it concerns, if any, is added.
+func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, kind metering.MessageKind, data map[string]any, now time.Time) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `insert into outbox (tenant_id, id, kind, payload) values ($1, $2, $3, $4)`,
-		tenant, id, kind, payload)
-	return err
+	_, err = tx.Exec(ctx, `
+		with listening as (
+		  select id
+		  from webhook_endpoints
+		  where tenant_id = @tenant
+		    and disabled_at is null
+		    and @kind = any(kinds)),
+		message as (
+		  insert into outbox (tenant_id, id, kind, payload, created_at)
+		  select @tenant, @id, @kind, @data::jsonb || coalesce(
+		    (select jsonb_build_object('customer_id', 'cus_' || id, 'customer_external_id', external_id)
+		     from customers
+		     where tenant_id = @tenant and id = @customer), '{}'), @now
+		  where exists (select from listening)
+		  returning id)
+		insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at)
+		select @tenant, l.id, m.id, @now
+		from listening l
+		cross join message m`, pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "kind": kind, "id": id, "data": data, "now": metering.Instant(now),
+	})
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", kind, err)
+	}
+	return nil
 }

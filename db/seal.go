@@ -23,6 +23,7 @@ const (
 	ProviderWebhookSecret Purpose = "billing_providers.webhook_secret"
 	SigningSecret         Purpose = "hmac_secrets.secret"
 	OIDCSecret            Purpose = "oidc_issuers.client_secret"
+	EndpointSecret        Purpose = "webhook_endpoints.secret"
 )
 
 // Keyring holds the key-encryption keys: the first seals, all of them open, so

@@ -22,6 +22,8 @@ var sealedColumns = []struct {
 	{"billing_providers", "webhook_secret", ProviderWebhookSecret},
 	{"hmac_secrets", "secret", SigningSecret},
 	{"oidc_issuers", "client_secret", OIDCSecret},
+	{"webhook_endpoints", "secret", EndpointSecret},
+	{"webhook_endpoints", "former_secret", EndpointSecret},
 }
 
 // Rewrapping is what came of sealing secrets again.

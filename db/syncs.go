@@ -132,7 +132,18 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 		return err
 	}
 	a.Syncs = []uuid.UUID{id}
-	return explain(ctx, tx, tenant, a)
+	if err := explain(ctx, tx, tenant, a); err != nil {
+		return err
+	}
+	return publishSync(ctx, tx, tenant, customer, id, "", now)
+}
+
+func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, problem string, now time.Time) error {
+	kind, data := metering.BillingSynced, map[string]any{"sync_id": id}
+	if problem != "" {
+		kind, data["problem"] = metering.BillingSyncFailed, problem
+	}
+	return publish(ctx, tx, tenant, customer, kind, data, now)
 }
 
 // Pass is one reading of a customer's totals, and the requests that it answers.
@@ -197,16 +208,27 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		status = metering.SyncFailed
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `
+		rows, err := tx.Query(ctx, `
 			update billing_syncs
 			set status = @status, problem = @problem, finished_at = @now
 			where tenant_id = @tenant
 			  and customer_id = @customer
 			  and id = any(@syncs)
-			  and status = 'running'`, pgx.NamedArgs{
+			  and status = 'running'
+			returning id`, pgx.NamedArgs{
 			"tenant": tenant, "customer": customer, "syncs": a.Syncs, "status": status, "problem": a.Problem, "now": now,
-		}); err != nil {
+		})
+		if err != nil {
 			return err
+		}
+		finished, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil {
+			return err
+		}
+		for _, id := range finished {
+			if err := publishSync(ctx, tx, tenant, customer, id, a.Problem, now); err != nil {
+				return err
+			}
 		}
 		if err := explain(ctx, tx, tenant, a); err != nil {
 			return err

@@ -1,0 +1,409 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Deliveries are the messages of the outbox on their way to endpoints: each is
+// sent at least once, always with the same id and the same bytes.
+type Deliveries struct{ pool beginner }
+
+// attended is how long a run has to deliver before another is begun.
+const attended = time.Minute
+
+// WantedEndpoint is one for which something is due.
+type WantedEndpoint struct {
+	Tenant   metering.TenantID
+	Endpoint metering.EndpointID
+}
+
+// Wanted lists, over all tenants, the endpoints for which something is due and
+// that no run looks after. Each is listed to one caller, who begins a run.
+func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint, error) {
+	rows, err := s.pool.Query(ctx, `
+		update webhook_endpoints e
+		set attended_until = $2
+		where disabled_at is null
+		  and coalesce(attended_until, '-infinity') <= $1
+		  and coalesce(rests_until, '-infinity') <= $1
+		  and exists (
+		    select
+		    from webhook_deliveries d
+		    where d.tenant_id = e.tenant_id
+		      and d.endpoint_id = e.id
+		      and d.status = 'pending'
+		      and d.due_at <= $1)
+		returning tenant_id, id`, now, now.Add(attended))
+	if err != nil {
+		return nil, fmt.Errorf("find wanted webhooks: %w", coded(err))
+	}
+	wanted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[WantedEndpoint])
+	if err != nil {
+		return nil, fmt.Errorf("find wanted webhooks: %w", coded(err))
+	}
+	return wanted, nil
+}
+
+// ClaimedDelivery is a message that is the caller's to send until its lease ends.
+type ClaimedDelivery struct {
+	metering.Message
+	Endpoint metering.Endpoint
+	Attempt  int
+}
+
+// Claim takes the message that has been due the longest, or nil: there is
+// none, the endpoint rests, or it is disabled.
+func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (*ClaimedDelivery, error) {
+	c := new(ClaimedDelivery)
+	row := s.pool.QueryRow(ctx, `
+		with next as (
+		  select d.message_id
+		  from webhook_deliveries d
+		  join webhook_endpoints e on e.tenant_id = d.tenant_id and e.id = d.endpoint_id
+		  where d.tenant_id = @tenant
+		    and d.endpoint_id = @endpoint
+		    and d.status = 'pending'
+		    and d.due_at <= @now
+		    and e.disabled_at is null
+		    and coalesce(e.rests_until, '-infinity') <= @now
+		  order by d.due_at, d.message_id
+		  limit 1
+		  for update of d skip locked)
+		update webhook_deliveries d
+		set attempts = attempts + 1, due_at = @until
+		from next
+		join outbox o on o.tenant_id = @tenant and o.id = next.message_id
+		join webhook_endpoints e on e.tenant_id = @tenant and e.id = @endpoint
+		where d.tenant_id = @tenant
+		  and d.endpoint_id = @endpoint
+		  and d.message_id = next.message_id
+		returning d.attempts, o.id, o.kind, o.created_at, o.payload, `+endpointColumns, pgx.NamedArgs{
+		"tenant": tenant, "endpoint": endpoint, "now": now, "until": now.Add(lease),
+	})
+	err := row.Scan(append([]any{&c.Attempt, &c.ID, &c.Kind, &c.At, &c.Data}, endpointFields(&c.Endpoint)...)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // nothing to do is no failure
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim delivery: %w", coded(err))
+	}
+	return c, nil
+}
+
+// Settle keeps what came of an attempt. One in vain is due again later, at the
+// earliest when the endpoint has asked to be tried again, or has failed; the
+// endpoint rests meanwhile, and is disabled where it has failed for too long.
+func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, patience time.Duration, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		endpoint, err := lockEndpoint(ctx, tx, c.Endpoint.TenantID, c.Endpoint.ID)
+		if metering.CodeOf(err) == metering.CodeNotFound {
+			return nil // deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if err := keepAttempt(ctx, tx, c, attempt); err != nil {
+			return err
+		}
+		if attempt.Problem == "" {
+			return delivered(ctx, tx, c, now)
+		}
+		if err := undelivered(ctx, tx, c, attempt, patience, now); err != nil {
+			return err
+		}
+		switch {
+		case attempt.Status == http.StatusGone:
+			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledGone, now)
+		case endpoint.FailingSince != nil && now.Sub(*endpoint.FailingSince) > metering.FailingAtMost:
+			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledFailing, now)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("settle delivery: %w", err)
+	}
+	return nil
+}
+
+func keepAttempt(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt) error {
+	_, err := tx.Exec(ctx, `
+		insert into webhook_attempts (tenant_id, endpoint_id, message_id, at, took, status, problem)
+		select tenant_id, endpoint_id, message_id, $4, $5, $6, $7
+		from webhook_deliveries
+		where tenant_id = $1
+		  and endpoint_id = $2
+		  and message_id = $3`, c.Endpoint.TenantID, c.Endpoint.ID, c.ID, metering.Instant(a.At), a.Took, a.Status, a.Problem)
+	return err
+}
+
+func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time) error {
+	if _, err := tx.Exec(ctx, `
+		update webhook_deliveries
+		set status = 'delivered', settled_at = $4
+		where tenant_id = $1
+		  and endpoint_id = $2
+		  and message_id = $3
+		  and status = 'pending'`, c.Endpoint.TenantID, c.Endpoint.ID, c.ID, metering.Instant(now)); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `
+		update webhook_endpoints
+		set failures = 0, failing_since = null, rests_until = null
+		where tenant_id = $1
+		  and id = $2
+		  and failures > 0`, c.Endpoint.TenantID, c.Endpoint.ID)
+	return err
+}
+
+// undelivered is an attempt in vain. Several at once are one failure of the
+// endpoint's.
+func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) error {
+	wait, again := metering.RetryAfter(c.Attempt)
+	status := metering.DeliveryPending
+	if !again {
+		status = metering.DeliveryFailed
+	}
+	if _, err := tx.Exec(ctx, `
+		update webhook_deliveries
+		set status = @status, due_at = @due, settled_at = case when @status = 'failed' then @now::timestamptz end
+		where tenant_id = @tenant
+		  and endpoint_id = @endpoint
+		  and message_id = @message
+		  and status = 'pending'
+		  and attempts = @attempt`, pgx.NamedArgs{
+		"tenant": c.Endpoint.TenantID, "endpoint": c.Endpoint.ID, "message": c.ID, "attempt": c.Attempt,
+		"status": status, "due": metering.Instant(now.Add(max(wait, patience))), "now": metering.Instant(now),
+	}); err != nil {
+		return err
+	}
+	var failures int
+	err := tx.QueryRow(ctx, `
+		update webhook_endpoints
+		set failures = failures + 1, failing_since = coalesce(failing_since, $4)
+		where tenant_id = $1
+		  and id = $2
+		  and coalesce(rests_until, '-infinity') <= $3
+		returning failures`, c.Endpoint.TenantID, c.Endpoint.ID, a.At, metering.Instant(now)).Scan(&failures)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `update webhook_endpoints set rests_until = $3 where tenant_id = $1 and id = $2`,
+		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Rest(failures), patience))))
+	return err
+}
+
+// Waiting is what waits for an endpoint.
+type Waiting struct {
+	Messages int
+	Next     *time.Time // when there is something to do; nil: there is not
+	Disabled metering.DisabledBecause
+}
+
+// Waiting says when the run that asks has something to do, and lets another be
+// begun for what becomes due before that.
+func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (w Waiting, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
+		if err != nil || e.DisabledAt != nil {
+			w.Disabled = e.DisabledBecause
+			return err
+		}
+		return tx.QueryRow(ctx, `
+			with waiting as (
+			  select count(*) as messages, min(due_at) as due
+			  from webhook_deliveries
+			  where tenant_id = @tenant
+			    and endpoint_id = @endpoint
+			    and status = 'pending')
+			update webhook_endpoints e
+			set attended_until = case
+			  when w.due is null then null
+			  when e.rests_until > @now then e.rests_until + @attended
+			  when w.due <= @now then @now + @attended::interval
+			end
+			from waiting w
+			where e.tenant_id = @tenant
+			  and e.id = @endpoint
+			returning w.messages, case when w.due is not null then greatest(w.due, e.rests_until) end`, pgx.NamedArgs{
+			"tenant": tenant, "endpoint": endpoint, "now": metering.Instant(now), "attended": attended,
+		}).Scan(&w.Messages, &w.Next)
+	})
+	if err != nil {
+		return Waiting{}, fmt.Errorf("look at what waits: %w", err)
+	}
+	return w, nil
+}
+
+// Hasten makes everything that waits for the endpoint due at once.
+func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
+	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `update webhook_endpoints set rests_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			update webhook_deliveries
+			set due_at = $3
+			where tenant_id = $1
+			  and endpoint_id = $2
+			  and status = 'pending'
+			  and due_at > $3
+			  and exists (
+			    select
+			    from webhook_attempts a
+			    where a.tenant_id = webhook_deliveries.tenant_id
+			      and a.endpoint_id = webhook_deliveries.endpoint_id
+			      and a.message_id = webhook_deliveries.message_id)`, tenant, endpoint, metering.Instant(now))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hasten deliveries: %w", err)
+	}
+	return nil
+}
+
+// Test sends the endpoint a message, and returns its id. CodeConflict when the
+// endpoint is disabled.
+func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (id uuid.UUID, err error) {
+	err = s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+		if id, err = uuid.NewV7(); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, $3, $4, $5)`,
+			tenant, id, metering.WebhookTest, map[string]any{"tenant_id": tenant.String(), "webhook_id": endpoint.String()}, metering.Instant(now)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at) values ($1, $2, $3, $4)`,
+			tenant, endpoint, id, metering.Instant(now))
+		return err
+	})
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("test webhook: %w", err)
+	}
+	return id, nil
+}
+
+// Redeliver has a message sent again, whatever came of it. CodeConflict when
+// the endpoint is disabled.
+func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, actor metering.Actor, endpoint metering.EndpointID, message uuid.UUID, now time.Time) error {
+	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			update webhook_deliveries
+			set status = 'pending', attempts = 0, due_at = $4, settled_at = null
+			where tenant_id = $1
+			  and endpoint_id = $2
+			  and message_id = $3`, tenant, endpoint, message, metering.Instant(now))
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return errNoDelivery
+		}
+		return audit(ctx, tx, tenant, actor, "webhook.redeliver", endpoint.String()+" "+message.String())
+	})
+	if err != nil {
+		return fmt.Errorf("redeliver: %w", err)
+	}
+	return nil
+}
+
+var errNoDelivery = metering.Errorf(metering.CodeNotFound, "there is no such delivery")
+
+// enabled runs fn while the endpoint is held, and enabled.
+func (s Deliveries) enabled(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, fn func(tx pgx.Tx) error) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
+		if err != nil {
+			return err
+		}
+		if e.DisabledAt != nil {
+			return metering.Errorf(metering.CodeConflict, "the webhook is disabled; enable it first")
+		}
+		return fn(tx)
+	})
+}
+
+const selectDeliveries = `
+	select o.id, o.kind, o.created_at, o.payload, d.status, d.attempts, case when d.status = 'pending' then d.due_at end, d.settled_at
+	from webhook_deliveries d
+	join outbox o on o.tenant_id = d.tenant_id and o.id = d.message_id
+	where d.tenant_id = @tenant
+	  and d.endpoint_id = @endpoint `
+
+func scanDelivery(row pgx.CollectableRow) (d metering.Delivery, err error) {
+	return d, row.Scan(&d.ID, &d.Kind, &d.At, &d.Data, &d.Status, &d.Attempts, &d.DueAt, &d.SettledAt)
+}
+
+// List returns up to limit deliveries to the endpoint, newest first: those of
+// messages before `before`, if it names one, and with that status, if any.
+func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) ([]metering.Delivery, error) {
+	rows, err := s.pool.Query(ctx, selectDeliveries+`
+		  and (@status = '' or d.status = @status)
+		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or d.message_id < @before)
+		order by d.message_id desc
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "status": status, "before": before, "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", coded(err))
+	}
+	list, err := pgx.CollectRows(rows, scanDelivery)
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", coded(err))
+	}
+	return list, nil
+}
+
+// Get returns a delivery and the attempts at it, oldest first, or CodeNotFound.
+func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, message uuid.UUID) (d metering.Delivery, attempts []metering.Attempt, err error) {
+	rows, err := s.pool.Query(ctx, selectDeliveries+`and d.message_id = @message`,
+		pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "message": message})
+	if err != nil {
+		return d, nil, fmt.Errorf("read delivery: %w", coded(err))
+	}
+	d, err = pgx.CollectExactlyOneRow(rows, scanDelivery)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d, nil, errNoDelivery
+	}
+	if err != nil {
+		return d, nil, fmt.Errorf("read delivery: %w", coded(err))
+	}
+	rows, err = s.pool.Query(ctx, `
+		select at, took, status, problem
+		from webhook_attempts
+		where tenant_id = $1
+		  and endpoint_id = $2
+		  and message_id = $3
+		order by id`, tenant, endpoint, message)
+	if err != nil {
+		return d, nil, fmt.Errorf("read attempts: %w", coded(err))
+	}
+	attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Attempt])
+	if err != nil {
+		return d, nil, fmt.Errorf("read attempts: %w", coded(err))
+	}
+	return d, attempts, nil
+}
+
+// Sweep forgets some of the messages from before then, and what came of them.
+// It returns how many.
+func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, `
+		delete from outbox o
+		using (select tenant_id, id from outbox where created_at < $1 order by created_at limit $2) old
+		where o.tenant_id = old.tenant_id
+		  and o.id = old.id`, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("forget messages: %w", coded(err))
+	}
+	return int(tag.RowsAffected()), nil
+}

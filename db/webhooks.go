@@ -1,0 +1,212 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Endpoints are where tenants are told of what happens.
+type Endpoints struct{ pool beginner }
+
+const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.kinds, e.secret, e.secret_last_four, e.former_secret, e.former_until,
+	e.created_at, e.disabled_at, coalesce(e.disabled_because, ''), e.failing_since`
+
+func endpointFields(e *metering.Endpoint) []any {
+	return []any{
+		&e.TenantID, &e.ID, &e.URL, &e.Description, &e.Kinds, &e.Sealed, &e.LastFour, &e.SealedFormer, &e.FormerUntil,
+		&e.CreatedAt, &e.DisabledAt, &e.DisabledBecause, &e.FailingSince,
+	}
+}
+
+var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
+
+// Create stores an endpoint whose secret the caller has sealed. CodeConflict
+// when the tenant has as many as it may.
+func (s Endpoints) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		var have int
+		if err := tx.QueryRow(ctx, `select count(*) from webhook_endpoints where tenant_id = $1`, tenant).Scan(&have); err != nil {
+			return err
+		}
+		if have >= metering.MaxEndpoints {
+			return metering.Errorf(metering.CodeConflict, "there are %d webhooks already: delete one first", have)
+		}
+		err := tx.QueryRow(ctx, `
+			insert into webhook_endpoints as e (tenant_id, url, description, kinds, secret, secret_last_four, created_at, created_by)
+			values (@tenant, @url, @description, @kinds, @secret, @last_four, @now, @actor)
+			returning `+endpointColumns, pgx.NamedArgs{
+			"tenant": tenant, "url": e.URL, "description": e.Description, "kinds": e.Kinds, "secret": e.Sealed,
+			"last_four": e.LastFour, "now": metering.Instant(now), "actor": actor,
+		}).Scan(endpointFields(&made)...)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "webhook.create", made.ID.String())
+	})
+	if err != nil {
+		return metering.Endpoint{}, fmt.Errorf("create webhook: %w", err)
+	}
+	return made, nil
+}
+
+// Get returns an endpoint, its secrets still sealed, or CodeNotFound.
+func (s Endpoints) Get(ctx context.Context, tenant metering.TenantID, id metering.EndpointID) (e metering.Endpoint, err error) {
+	return getEndpoint(ctx, s.pool, tenant, id, "")
+}
+
+// lockEndpoint is first in every transaction that changes an endpoint or what
+// waits for it, so that none waits for another that waits for it.
+func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID) (metering.Endpoint, error) {
+	return getEndpoint(ctx, tx, tenant, id, "for no key update")
+}
+
+func getEndpoint(ctx context.Context, q querier, tenant metering.TenantID, id metering.EndpointID, lock string) (e metering.Endpoint, err error) {
+	err = q.QueryRow(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 and e.id = $2 `+lock,
+		tenant, id).Scan(endpointFields(&e)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, errNoEndpoint
+	}
+	if err != nil {
+		return e, fmt.Errorf("read webhook: %w", coded(err))
+	}
+	return e, nil
+}
+
+// List returns the tenant's endpoints in the order they were made.
+func (s Endpoints) List(ctx context.Context, tenant metering.TenantID) ([]metering.Endpoint, error) {
+	rows, err := s.pool.Query(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 order by e.id`, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", coded(err))
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.Endpoint, err error) {
+		return e, row.Scan(endpointFields(&e)...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", coded(err))
+	}
+	return list, nil
+}
+
+// EndpointChange is what to change of an endpoint; nil: nothing.
+type EndpointChange struct {
+	URL         *string
+	Description *string
+	Kinds       []metering.MessageKind
+	Enabled     *bool
+}
+
+// Update changes an endpoint. Disabling it gives up what waits for it; another
+// URL, or enabling it, gives it a new start.
+func (s Endpoints) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := lockEndpoint(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			update webhook_endpoints
+			set url = coalesce(@url, url), description = coalesce(@description, description), kinds = coalesce(@kinds, kinds)
+			where tenant_id = @tenant
+			  and id = @id`, pgx.NamedArgs{
+			"tenant": tenant, "id": id, "url": change.URL, "description": change.Description, "kinds": change.Kinds,
+		})
+		if err == nil && change.Enabled != nil && !*change.Enabled {
+			err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)
+		}
+		if err == nil && (change.Enabled != nil && *change.Enabled || change.URL != nil) {
+			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled)
+		}
+		if err != nil {
+			return err
+		}
+		if changed, err = lockEndpoint(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "webhook.update", id.String())
+	})
+	if err != nil {
+		return metering.Endpoint{}, fmt.Errorf("update webhook: %w", err)
+	}
+	return changed, nil
+}
+
+// disable gives up what waits for the endpoint, which the caller has locked.
+func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
+	tag, err := tx.Exec(ctx, `
+		update webhook_endpoints
+		set disabled_at = $3, disabled_because = $4
+		where tenant_id = $1
+		  and id = $2
+		  and disabled_at is null`, tenant, id, metering.Instant(now), because)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		update webhook_deliveries
+		set status = 'failed', settled_at = $3
+		where tenant_id = $1
+		  and endpoint_id = $2
+		  and status = 'pending'`, tenant, id, metering.Instant(now))
+	return err
+}
+
+func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool) error {
+	_, err := tx.Exec(ctx, `
+		update webhook_endpoints
+		set failures = 0, failing_since = null, rests_until = null, attended_until = null,
+		  disabled_at = case when $3 then null else disabled_at end,
+		  disabled_because = case when $3 then null else disabled_because end
+		where tenant_id = $1
+		  and id = $2`, tenant, id, enable)
+	return err
+}
+
+// Delete forgets an endpoint and what was sent to it.
+func (s Endpoints) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return errNoEndpoint
+		}
+		return audit(ctx, tx, tenant, actor, "webhook.delete", id.String())
+	})
+	if err != nil {
+		return fmt.Errorf("delete webhook: %w", err)
+	}
+	return nil
+}
+
+// RotateSecret makes messages signed with another secret, which the caller has
+// sealed, and with the former one too until then.
+func (s Endpoints) RotateSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, until time.Time) (changed metering.Endpoint, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			update webhook_endpoints e
+			set former_secret = secret, former_until = $5, secret = $3, secret_last_four = $4
+			where tenant_id = $1
+			  and id = $2
+			returning `+endpointColumns, tenant, id, sealed, lastFour, metering.Instant(until)).Scan(endpointFields(&changed)...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errNoEndpoint
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "webhook.rotate_secret", id.String())
+	})
+	if err != nil {
+		return metering.Endpoint{}, fmt.Errorf("rotate secret of webhook: %w", err)
+	}
+	return changed, nil
+}

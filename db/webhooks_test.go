@@ -1,0 +1,405 @@
+package db_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// hooked is a tenant with a webhook, and a clock of its own.
+type hooked struct {
+	*testing.T
+	store    *db.DB
+	tenant   metering.TenantID
+	customer metering.Customer
+	hook     metering.Endpoint
+	now      time.Time
+}
+
+func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
+	t.Helper()
+	store, _ := dbtest.Fresh(t) // runs are begun over all tenants
+	h := &hooked{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: november}
+	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
+	_, err := store.Providers.Save(t.Context(), h.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Account: "https://example.com/usage", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: h.now,
+	})
+	require.NoError(t, err)
+	h.hook = h.add(kinds...)
+	return h
+}
+
+func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
+	h.Helper()
+	e, err := h.store.Endpoints.Create(h.Context(), h.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", Kinds: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, h.now)
+	require.NoError(h, err)
+	return e
+}
+
+// happen lets a sync succeed, or fail with that problem.
+func (h *hooked) happen(problem string) {
+	h.Helper()
+	sync, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
+	require.NoError(h, err)
+	_, err = h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
+	require.NoError(h, err)
+	for range 2 { // the second time it is over already
+		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}, Problem: problem}, h.now)
+		require.NoError(h, err)
+	}
+}
+
+func (h *hooked) claim() *db.ClaimedDelivery {
+	h.Helper()
+	c, err := h.store.Deliveries.Claim(h.Context(), h.tenant, h.hook.ID, h.now, 30*time.Second)
+	require.NoError(h, err)
+	return c
+}
+
+// attempt claims what is due and settles it with the answer.
+func (h *hooked) attempt(status int, patience time.Duration) {
+	h.Helper()
+	c := h.claim()
+	require.NotNil(h, c)
+	h.settle(*c, status, patience)
+}
+
+func (h *hooked) settle(c db.ClaimedDelivery, status int, patience time.Duration) {
+	h.Helper()
+	attempt := metering.Attempt{At: h.now, Took: time.Second, Status: status}
+	if status != 200 {
+		attempt.Problem = fmt.Sprintf("the webhook answered %d", status)
+	}
+	require.NoError(h, h.store.Deliveries.Settle(h.Context(), c, attempt, patience, h.now))
+}
+
+func (h *hooked) deliveries() []metering.Delivery {
+	h.Helper()
+	list, err := h.store.Deliveries.List(h.Context(), h.tenant, h.hook.ID, "", uuid.Nil, 100)
+	require.NoError(h, err)
+	return list
+}
+
+func (h *hooked) waiting() db.Waiting {
+	h.Helper()
+	w, err := h.store.Deliveries.Waiting(h.Context(), h.tenant, h.hook.ID, h.now)
+	require.NoError(h, err)
+	return w
+}
+
+// wanted says whether a run is to be begun for the webhook.
+func (h *hooked) wanted() bool {
+	h.Helper()
+	list, err := h.store.Deliveries.Wanted(h.Context(), h.now)
+	require.NoError(h, err)
+	for _, w := range list {
+		if w.Endpoint == h.hook.ID {
+			require.Equal(h, h.tenant, w.Tenant)
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hooked) read() metering.Endpoint {
+	h.Helper()
+	e, err := h.store.Endpoints.Get(h.Context(), h.tenant, h.hook.ID)
+	require.NoError(h, err)
+	return e
+}
+
+func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	failures := h.add(metering.BillingSyncFailed)
+	h.happen("")
+	h.happen("the key was refused")
+
+	c := h.claim()
+	require.Equal(t, metering.BillingSynced, c.Kind)
+	require.Equal(t, 1, c.Attempt)
+	require.Equal(t, h.now, c.At.UTC())
+	var data map[string]string
+	require.NoError(t, json.Unmarshal(c.Data, &data))
+	require.NotEmpty(t, data["sync_id"])
+	delete(data, "sync_id")
+	require.Equal(t, map[string]string{"customer_id": h.customer.ID.String(), "customer_external_id": "acme"}, data)
+	require.Nil(t, h.claim(), "one message, leased to the one who claimed it")
+
+	h.hook = failures
+	c = h.claim()
+	require.Equal(t, metering.BillingSyncFailed, c.Kind)
+	require.NoError(t, json.Unmarshal(c.Data, &data))
+	require.Equal(t, "the key was refused", data["problem"])
+	require.Nil(t, h.claim())
+}
+
+func TestWhereNobodyListensNothingIsKept(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.PeriodClosed)
+	h.happen("")
+	disabled := false
+	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
+		db.EndpointChange{Kinds: []metering.MessageKind{metering.BillingSynced}, Enabled: &disabled}, h.now)
+	require.NoError(t, err)
+	h.happen("")
+	var messages int
+	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from outbox where tenant_id = $1`, h.tenant).Scan(&messages))
+	require.Zero(t, messages)
+}
+
+func TestADeliveryWhoseSenderDiedIsClaimedAgainWithTheSameBytes(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	first := h.claim()
+	h.now = h.now.Add(31 * time.Second)
+	second := h.claim()
+	require.Equal(t, 2, second.Attempt)
+	require.Equal(t, first.Message, second.Message)
+
+	h.settle(*first, 503, 0)
+	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status, "who comes late says nothing of the attempt that is on its way")
+	h.settle(*first, 200, 0)
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status, "but it has arrived")
+	h.settle(*second, 503, 0)
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
+}
+
+func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	for attempt := 1; attempt <= 10; attempt++ {
+		h.attempt(503, 0)
+		d := h.deliveries()[0]
+		require.Equal(t, attempt, d.Attempts)
+		if wait, again := metering.RetryAfter(attempt); again {
+			require.Equal(t, h.now.Add(wait), d.DueAt.UTC())
+			h.now = d.DueAt.Add(time.Hour).UTC()
+		}
+	}
+	d, attempts, err := h.store.Deliveries.Get(t.Context(), h.tenant, h.hook.ID, h.deliveries()[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, metering.DeliveryFailed, d.Status)
+	require.Nil(t, d.DueAt)
+	require.Len(t, attempts, 10)
+	require.Equal(t, metering.Attempt{At: november, Took: time.Second, Status: 503, Problem: "the webhook answered 503"},
+		metering.Attempt{At: attempts[0].At.UTC(), Took: attempts[0].Took, Status: attempts[0].Status, Problem: attempts[0].Problem})
+	require.Nil(t, h.waiting().Next)
+
+	require.NoError(t, h.store.Deliveries.Redeliver(t.Context(), h.tenant, metering.Operator, h.hook.ID, d.ID, h.now))
+	h.now = h.now.Add(5 * time.Minute)
+	h.attempt(200, 0)
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
+}
+
+func TestAFailingEndpointRestsAndHoldsNothingUpForLong(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	for range 3 {
+		h.happen("")
+	}
+	one, two := h.claim(), h.claim()
+	h.settle(*one, 503, 0)
+	h.settle(*two, 503, 0)
+	require.Nil(t, h.claim(), "it rests")
+	require.False(t, h.wanted())
+	w := h.waiting()
+	require.Equal(t, 3, w.Messages)
+	require.Equal(t, h.now.Add(5*time.Second), w.Next.UTC(), "two at once are one failure")
+	require.Equal(t, h.now, h.read().FailingSince.UTC())
+
+	h.now = h.now.Add(5 * time.Second)
+	h.attempt(429, 10*time.Minute)
+	require.Equal(t, h.now.Add(10*time.Minute), h.waiting().Next.UTC(), "it has asked for patience")
+	h.now = h.now.Add(10 * time.Minute)
+	h.attempt(200, 0)
+	require.Nil(t, h.read().FailingSince)
+	require.NotNil(t, h.claim(), "and another at once")
+}
+
+func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
+	t.Parallel()
+	for because, fail := range map[metering.DisabledBecause]func(h *hooked){
+		metering.DisabledGone: func(h *hooked) { h.attempt(410, 0) },
+		metering.DisabledFailing: func(h *hooked) {
+			h.attempt(503, 0)
+			h.now = h.now.Add(metering.FailingAtMost + time.Second)
+			h.attempt(503, 0)
+		},
+	} {
+		h := newHooked(t, metering.BillingSynced)
+		h.happen("")
+		h.happen("")
+		fail(h)
+		require.Equal(t, because, h.read().DisabledBecause)
+		require.Equal(t, because, h.waiting().Disabled)
+		for _, d := range h.deliveries() {
+			require.Equal(t, metering.DeliveryFailed, d.Status)
+			err := h.store.Deliveries.Redeliver(t.Context(), h.tenant, metering.Operator, h.hook.ID, d.ID, h.now)
+			require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+		}
+		h.happen("")
+		require.Len(t, h.deliveries(), 2, "nothing is kept for it")
+
+		enabled := true
+		e, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled}, h.now)
+		require.NoError(t, err)
+		require.Nil(t, e.DisabledAt)
+		require.Nil(t, e.FailingSince)
+		h.happen("")
+		h.attempt(200, 0)
+	}
+}
+
+func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	require.False(t, h.wanted())
+	h.happen("")
+	var begun sync.Map
+	var workers sync.WaitGroup
+	for i := range 8 {
+		workers.Go(func() {
+			list, err := h.store.Deliveries.Wanted(t.Context(), h.now)
+			for _, w := range list {
+				if w.Endpoint == h.hook.ID {
+					begun.Store(i, true)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	workers.Wait()
+	runs := 0
+	begun.Range(func(any, any) bool { runs++; return true })
+	require.Equal(t, 1, runs)
+	h.now = h.now.Add(59 * time.Second)
+	require.False(t, h.wanted(), "it is looked after")
+	h.now = h.now.Add(time.Second)
+	require.True(t, h.wanted(), "its run never came")
+
+	h.attempt(200, 0)
+	require.Equal(t, db.Waiting{}, h.waiting())
+	h.happen("")
+	require.True(t, h.wanted(), "its run has ended")
+}
+
+// TestEveryMessageIsDeliveredWhateverHappensAtOnce has lanes claim and settle
+// while messages come, the endpoint is changed, and messages are asked for again.
+func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	const messages = 60
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	for lane := range 6 {
+		all.Go(func() {
+			for {
+				h := *h
+				h.now = time.Now().Add(time.Hour) // whatever rests has rested
+				c, err := h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, 0)
+				switch {
+				case err != nil:
+					t.Error(err)
+					return
+				case c == nil:
+					select {
+					case <-done:
+						return
+					default:
+						continue
+					}
+				}
+				attempt := metering.Attempt{At: h.now, Status: 200}
+				if lane == 0 && c.Attempt == 1 {
+					attempt = metering.Attempt{At: h.now.Add(-2 * time.Hour), Status: 503, Problem: "the webhook answered 503"}
+				}
+				if err := h.store.Deliveries.Settle(t.Context(), *c, attempt, 0, h.now.Add(-3*time.Hour)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	enabled, url := true, "https://example.com/other"
+	for i := range messages {
+		h.happen("")
+		if i%10 == 0 {
+			_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
+			require.NoError(t, err)
+			_ = h.waiting()
+			for _, d := range h.deliveries() {
+				require.NoError(t, h.store.Deliveries.Redeliver(t.Context(), h.tenant, metering.Operator, h.hook.ID, d.ID, h.now))
+			}
+		}
+	}
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		for _, d := range h.deliveries() {
+			if d.Status != metering.DeliveryDelivered {
+				return errors.New(string(d.Status))
+			}
+		}
+		return nil
+	})
+	close(done)
+	all.Wait()
+	require.Len(t, h.deliveries(), messages)
+}
+
+func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	for range metering.MaxEndpoints - 1 {
+		h.add(metering.PeriodClosed)
+	}
+	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{Kinds: []metering.MessageKind{metering.UsageDiffers}, Sealed: []byte("s")}, h.now)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	h.happen("")
+	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
+	c := h.claim()
+	require.Nil(t, c)
+	_, err = h.store.Endpoints.Get(t.Context(), h.tenant, h.hook.ID)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	list, err := h.store.Endpoints.List(t.Context(), h.tenant)
+	require.NoError(t, err)
+	require.Len(t, list, metering.MaxEndpoints-1)
+}
+
+func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	c := h.claim()
+	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
+	h.settle(*c, 200, 0)
+}
+
+func TestOldMessagesAreForgotten(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	h.now = h.now.Add(time.Hour)
+	h.happen("")
+	for _, want := range []int{1, 0} {
+		forgotten, err := h.store.Deliveries.Sweep(t.Context(), november.Add(time.Minute), 10)
+		require.NoError(t, err)
+		require.Equal(t, want, forgotten)
+	}
+	require.Len(t, h.deliveries(), 1)
+}

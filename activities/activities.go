@@ -34,7 +34,7 @@ type Activities struct {
 
 // deliverer sends a message to a webhook and says what the answer means.
 type deliverer interface {
-	Deliver(ctx context.Context, url, secret, id string, now time.Time, body []byte) (webhook.Answer, error)
+	Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (webhook.Answer, error)
 }
 
 // New makes the activities of a worker.

@@ -14,6 +14,7 @@ type Metrics struct {
 	failed   *prometheus.GaugeVec
 	messages *prometheus.CounterVec
 	syncs    *prometheus.CounterVec
+	webhooks *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them; registry may be nil.
@@ -32,9 +33,12 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_syncs_total", Help: "Syncs of customers: succeeded or failed.",
 		}, []string{"outcome"}),
+		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_webhook_attempts_total", Help: "Attempts to tell tenants' webhooks what happened: succeeded or failed.",
+		}, []string{"outcome"}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.calls, m.failed, m.messages, m.syncs)
+		registry.MustRegister(m.calls, m.failed, m.messages, m.syncs, m.webhooks)
 	}
 	return m
 }
@@ -67,12 +71,22 @@ func (m Metrics) settled(kind, outcome string, err error) error {
 }
 
 func (m Metrics) synced(problem string, requests int, err error) error {
-	outcome := "succeeded"
-	if problem != "" {
-		outcome = "failed"
-	}
 	if err == nil {
-		m.syncs.WithLabelValues(outcome).Add(float64(requests))
+		m.syncs.WithLabelValues(outcomeOf(problem)).Add(float64(requests))
 	}
 	return err
+}
+
+func (m Metrics) delivered(problem string, err error) error {
+	if err == nil {
+		m.webhooks.WithLabelValues(outcomeOf(problem)).Inc()
+	}
+	return err
+}
+
+func outcomeOf(problem string) string {
+	if problem != "" {
+		return "failed"
+	}
+	return "succeeded"
 }

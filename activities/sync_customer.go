@@ -124,11 +124,7 @@ func (a *Activities) attempt(ctx context.Context, in DeliverSnapshotInput, deliv
 	if errors.As(err, &coded) && answer.RetryAfter > 0 {
 		err = coded.Because(errors.Join(coded.Unwrap(), patience{answer.RetryAfter}))
 	}
-	text := "the message could not be sent"
-	if coded != nil {
-		text = coded.Message
-	}
-	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, text)
+	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, problemText(err))
 	return answer, errors.Join(err, released)
 }
 
@@ -139,7 +135,7 @@ func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.
 			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
 	}
 	return measured(a.metrics, metering.Webhook, func() (webhook.Answer, error) {
-		return a.webhook.Deliver(ctx, d.Provider.Account, string(secret), in.SnapshotID.String(), a.now(), d.Body)
+		return a.webhook.Deliver(ctx, d.Provider.Account, []string{string(secret)}, in.SnapshotID.String(), a.now(), d.Body)
 	})
 }
 

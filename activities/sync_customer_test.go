@@ -32,10 +32,10 @@ type far struct {
 	err    error
 }
 
-func (f *far) Deliver(_ context.Context, _, secret, _ string, _ time.Time, body []byte) (webhook.Answer, error) {
+func (f *far) Deliver(_ context.Context, _ string, secrets []string, _ string, _ time.Time, body []byte) (webhook.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.secret = secret
+	f.secret = secrets[0]
 	f.bodies = append(f.bodies, body)
 	return f.answer, f.err
 }

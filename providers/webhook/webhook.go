@@ -76,22 +76,25 @@ func (c *Client) Ping(ctx context.Context, url, secret string, now time.Time) er
 	if err != nil {
 		return fmt.Errorf("make ping: %w", err)
 	}
-	_, err = c.Deliver(ctx, url, secret, uuid.NewString(), now, body)
+	_, err = c.Deliver(ctx, url, []string{secret}, uuid.NewString(), now, body)
 	return err
 }
 
-// Deliver sends one message. The same id with the same body is the same
+// Deliver sends one message, signed with each of the secrets: two while one
+// replaces the other. The same id with the same body is the same
 // message, however often it is sent. The error is CodeProviderDown where a
 // later try may succeed (the answer may say how much later) and
 // CodeProviderRefuse where somebody has to act first.
-func (c *Client) Deliver(ctx context.Context, url, secret, id string, now time.Time, body []byte) (Answer, error) {
-	signer, err := standardwebhooks.NewWebhook(secret)
-	if err != nil {
-		return Answer{}, errors.New("sign message: the secret is not base64") // the cause may echo the secret
-	}
-	signature, err := signer.Sign(id, now, body)
-	if err != nil {
-		return Answer{}, fmt.Errorf("sign message: %w", err)
+func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error) {
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		signer, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return Answer{}, errors.New("sign message: the secret is not base64") // the cause may echo the secret
+		}
+		if signatures[i], err = signer.Sign(id, now, body); err != nil {
+			return Answer{}, fmt.Errorf("sign message: %w", err)
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -101,7 +104,7 @@ func (c *Client) Deliver(ctx context.Context, url, secret, id string, now time.T
 	request.Header.Set("User-Agent", "Odometer")
 	request.Header.Set(standardwebhooks.HeaderWebhookID, id)
 	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	request.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	request.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
 	response, err := c.http.Do(request)
 	if err != nil {
 		return Answer{}, unanswered(err)

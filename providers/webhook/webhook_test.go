@@ -41,7 +41,7 @@ func TestAMessageArrivesSignedAndUnaltered(t *testing.T) {
 	t.Parallel()
 	url := serve(t, receiver.New(secret))
 	body := []byte(`{"type":"usage.snapshot","data":{"usage":0.1}}`)
-	answer, err := webhook.New(development).Deliver(t.Context(), url+"/usage", secret, "msg_1", time.Now(), body)
+	answer, err := webhook.New(development).Deliver(t.Context(), url+"/usage", []string{secret}, "msg_1", time.Now(), body)
 	require.NoError(t, err)
 	require.Equal(t, 204, answer.Status)
 
@@ -52,6 +52,17 @@ func TestAMessageArrivesSignedAndUnaltered(t *testing.T) {
 	require.Equal(t, "/usage", deliveries[0].Path)
 	require.Equal(t, "msg_1", deliveries[0].Headers["Webhook-Id"])
 	require.Equal(t, "application/json", deliveries[0].Headers["Content-Type"])
+}
+
+func TestWhileOneSecretReplacesAnotherBothSign(t *testing.T) {
+	t.Parallel()
+	other := strings.Replace(secret, "MDEy", "MDEz", 1)
+	for _, known := range []string{secret, other} {
+		url := serve(t, receiver.New(known))
+		_, err := webhook.New(development).Deliver(t.Context(), url, []string{other, secret}, "msg_1", time.Now(), []byte("{}"))
+		require.NoError(t, err)
+		require.True(t, received(t, url)[0].SignatureValid)
+	}
 }
 
 func TestAPingIsSignedAndMustBeAnsweredWith2xx(t *testing.T) {
@@ -85,7 +96,7 @@ func TestAnAnswerSaysWhetherToTryAgain(t *testing.T) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(status)
 		}))
-		answer, err := webhook.New(development).Deliver(t.Context(), url, secret, "msg_1", time.Now(), []byte("{}"))
+		answer, err := webhook.New(development).Deliver(t.Context(), url, []string{secret}, "msg_1", time.Now(), []byte("{}"))
 		require.Equal(t, code, metering.CodeOf(err), "status %d", status)
 		require.Equal(t, status, answer.Status)
 	}
@@ -103,7 +114,7 @@ func TestAReceiverMayAskForPatience(t *testing.T) {
 			w.Header().Set("Retry-After", header)
 			w.WriteHeader(http.StatusTooManyRequests)
 		}))
-		answer, err := webhook.New(development).Deliver(t.Context(), url, secret, "msg_1", now, []byte("{}"))
+		answer, err := webhook.New(development).Deliver(t.Context(), url, []string{secret}, "msg_1", now, []byte("{}"))
 		require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 		require.Equal(t, want, answer.RetryAfter, "Retry-After: %s", header)
 	}
@@ -112,7 +123,7 @@ func TestAReceiverMayAskForPatience(t *testing.T) {
 func TestACutConnectionAndALongAnswerAreTheNetworksFault(t *testing.T) {
 	t.Parallel()
 	url := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	_, err := webhook.New(development).Deliver(t.Context(), url+"/secret-path", secret, "msg_1", time.Now(), []byte("{}"))
+	_, err := webhook.New(development).Deliver(t.Context(), url+"/secret-path", []string{secret}, "msg_1", time.Now(), []byte("{}"))
 	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 	require.NotContains(t, err.Error(), "secret-path")
 
@@ -125,7 +136,7 @@ func TestACutConnectionAndALongAnswerAreTheNetworksFault(t *testing.T) {
 	}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	answer, err := webhook.New(development).Deliver(ctx, endless, secret, "msg_1", time.Now(), []byte("{}"))
+	answer, err := webhook.New(development).Deliver(ctx, endless, []string{secret}, "msg_1", time.Now(), []byte("{}"))
 	require.NoError(t, err)
 	require.Equal(t, 200, answer.Status)
 }
@@ -134,12 +145,12 @@ func TestProductionNeverDialsThisMachine(t *testing.T) {
 	t.Parallel()
 	reached := false
 	url := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
-	_, err := webhook.New(providers.Guard{}).Deliver(t.Context(), url, secret, "msg_1", time.Now(), []byte("{}"))
+	_, err := webhook.New(providers.Guard{}).Deliver(t.Context(), url, []string{secret}, "msg_1", time.Now(), []byte("{}"))
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "not on the public internet")
 
 	byName := strings.Replace(url, "127.0.0.1", "localhost", 1)
-	_, err = webhook.New(providers.Guard{}).Deliver(t.Context(), byName, secret, "msg_1", time.Now(), []byte("{}"))
+	_, err = webhook.New(providers.Guard{}).Deliver(t.Context(), byName, []string{secret}, "msg_1", time.Now(), []byte("{}"))
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.False(t, reached)
 }

@@ -64,7 +64,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 		name string
 		run  func()
 	}{
-		{"people", c.people}, {"keys", c.keys}, {"signatures", c.signatures}, {"usage", c.usage}, {"mistakes", c.mistakes},
+		{"people", c.people}, {"keys", c.keys}, {"signatures", c.signatures}, {"usage", c.usage}, {"mistakes", c.mistakes}, {"messages", c.messages},
 		{"webhook", c.webhook}, {"Auto-Sync", c.autoSync}, {"Stripe", c.stripe}, {"Stripe's events", c.events},
 		{"upkeep", c.upkeep}, {"another encryption key", c.reseal},
 	} {
@@ -74,7 +74,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 	c.readBack()
 	c.inspect()
 	for _, kind := range []string{"sync-customer", "auto-sync", "provider-event", "rotate-key", "rotate-hmac-secret", "backfill-meter",
-		"close-period", "audit-usage", "maintain", "rotate-secrets"} {
+		"close-period", "audit-usage", "maintain", "rotate-secrets", "deliver-webhooks"} {
 		require.Contains(t, c.kinds, kind)
 	}
 }

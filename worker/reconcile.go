@@ -9,6 +9,7 @@ import (
 
 const (
 	reconcileEvery = 30 * time.Second
+	deliverEvery   = time.Second
 	// patience is how long a request may wait for the signal that follows it.
 	patience = time.Minute
 )
@@ -28,11 +29,39 @@ func reconcile(ctx context.Context, config Config) {
 		if err := reconcileOnce(ctx, config, time.Now()); err != nil && ctx.Err() == nil {
 			config.Log.WarnContext(ctx, "reconciliation failed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(reconcileEvery):
+		rest(ctx, reconcileEvery)
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// deliver begins the runs that tell webhooks what happened. Whatever happens is
+// committed with its messages, so that a look at them is enough.
+func deliver(ctx context.Context, config Config) {
+	for ctx.Err() == nil {
+		if err := deliverOnce(ctx, config, time.Now()); err != nil && ctx.Err() == nil {
+			config.Log.WarnContext(ctx, "messages wait for their run", "error", err)
+		}
+		rest(ctx, deliverEvery)
+	}
+}
+
+func deliverOnce(ctx context.Context, config Config, now time.Time) error {
+	wanted, err := config.Store.Deliveries.Wanted(ctx, now)
+	if err != nil {
+		return err
+	}
+	for _, w := range wanted {
+		if err := workflows.StartDeliverWebhooks(ctx, config.Temporal, w.Tenant, w.Endpoint); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func reconcileOnce(ctx context.Context, config Config, now time.Time) error {

@@ -30,7 +30,7 @@ func keyring(t *testing.T, text string) db.Keyring {
 	return ring
 }
 
-const secretsEach = 6
+const secretsEach = 8
 
 // sealEverything gives a new tenant a secret of every kind.
 func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.TenantID {
@@ -53,6 +53,12 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 	require.NoError(t, err)
 	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
 		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret), RedirectBase: "https://odometer.example.com"})
+	require.NoError(t, err)
+	hook, err := store.Endpoints.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/", Kinds: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
+	}, time.Now())
+	require.NoError(t, err)
+	_, err = store.Endpoints.RotateSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	return tenant
 }
@@ -123,7 +129,8 @@ func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyr
 		select 'billing_providers.secret', secret from billing_providers where tenant_id = $1
 		union all select 'billing_providers.webhook_secret', webhook_secret from billing_providers where tenant_id = $1
 		union all select 'hmac_secrets.secret', secret from hmac_secrets where tenant_id = $1
-		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1`, tenant)
+		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1
+		union all select 'webhook_endpoints.secret', unnest(array[secret, former_secret]) from webhook_endpoints where tenant_id = $1`, tenant)
 	require.NoError(t, err)
 	var purpose db.Purpose
 	var sealed []byte

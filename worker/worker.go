@@ -69,7 +69,7 @@ func Run(ctx context.Context, config Config) error {
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
-	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.ReadInvoice, do.SendEntry, do.ConfirmEntries} {
+	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.ReadInvoice, do.SendEntry, do.ConfirmEntries, do.SendMessages} {
 		calls.RegisterActivity(call)
 	}
 
@@ -83,6 +83,7 @@ func Run(ctx context.Context, config Config) error {
 		config.Started()
 	}
 	go reconcile(ctx, config)
+	go deliver(ctx, config)
 	select {
 	case <-ctx.Done():
 		return nil

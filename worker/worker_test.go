@@ -56,13 +56,17 @@ func newSystem(t testing.TB) *system {
 	t.Cleanup(temporal.Close)
 	s.temporal = temporal
 	s.farEnd = newFarEnd(t)
-	s.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	s.keyring, err = db.ParseKeyring(testKey())
 	require.NoError(t, err)
 	s.tenant = dbtest.Tenant(t, s.store).ID
 	s.customer = dbtest.Customer(t, s.store, s.tenant, "canary-customer")
 	s.meter = dbtest.Meter(t, s.store, s.tenant, "api-calls", "api_call")
 	s.useProvider(s.farEnd.url + "/canary-path")
 	return s
+}
+
+func testKey() string {
+	return "test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 }
 
 func temporalAddress(t testing.TB) string {

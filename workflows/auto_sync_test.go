@@ -290,6 +290,7 @@ func TestMaintainStartsWhatNobodyIsWorkingOnWhateverElseFails(t *testing.T) {
 	f := newFleet(t, 0)
 	f.OnActivity(do.MakeChunks, mock.Anything).Return(metering.Errorf(metering.CodeConflict, "not now"))
 	f.OnActivity(do.SweepRequestIDs, mock.Anything).Return(nil)
+	f.OnActivity(do.SweepMessages, mock.Anything).Return(nil)
 	f.OnActivity(do.RefreshDaily, mock.Anything).Return(nil)
 	f.OnActivity(do.DropEvents, mock.Anything).Return(activities.DropEventsResult{Chunks: 1}, nil)
 	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{

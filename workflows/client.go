@@ -205,6 +205,29 @@ func rotateHMACSummary(tenant metering.TenantID) string {
 const rotateHMACDetails = "Revokes the old secret once its time beside the new one is over. " +
 	"The update finish-now revokes it at once; cancelling keeps both. Neither secret is here."
 
+// DeliverWebhooksID is the workflow id of what is told to an endpoint.
+func DeliverWebhooksID(endpoint metering.EndpointID) string {
+	return fmt.Sprintf("deliver-webhooks/%d", endpoint)
+}
+
+// StartDeliverWebhooks makes sure that a run looks at what is due for the
+// endpoint, and does not wait for it.
+func StartDeliverWebhooks(ctx context.Context, c client.Client, tenant metering.TenantID, endpoint metering.EndpointID) error {
+	options := client.StartWorkflowOptions{
+		ID:                    DeliverWebhooksID(endpoint),
+		TaskQueue:             TaskQueue,
+		StaticSummary:         fmt.Sprintf("Tell %s of %s what happened", endpoint, tenant),
+		StaticDetails:         "Delivers the messages that wait for a webhook of the tenant's, and waits with it while it fails.",
+		TypedSearchAttributes: attributesOf(tenant),
+		Priority:              temporal.Priority{PriorityKey: background, FairnessKey: tenant.String()},
+	}
+	input := DeliverWebhooksInput{TenantID: tenant, EndpointID: endpoint}
+	return start(ctx, &options, func(ctx context.Context, _ bool) error {
+		_, err := c.SignalWithStartWorkflow(ctx, options.ID, messagesDue, nil, options, DeliverWebhooks, input)
+		return err
+	})
+}
+
 // RunRotateSecrets has every secret sealed under the key of that id and waits
 // for the end of it, in the run that is open if there is one.
 func RunRotateSecrets(ctx context.Context, c client.Client, keyID string) (done RotateSecretsResult, err error) {

@@ -21,7 +21,7 @@ const (
 
 // All are the workflows that a worker runs.
 func All() []any {
-	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateAPIKey, RotateHMACSecret, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent}
+	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateAPIKey, RotateHMACSecret, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, DeliverWebhooks}
 }
 
 // do names the activities; their methods are never called here.

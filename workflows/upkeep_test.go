@@ -93,14 +93,14 @@ func TestWhatStopsAMassIsItsOwnFailure(t *testing.T) {
 func TestUpkeepSaysWhatItCouldNotStart(t *testing.T) {
 	f := newFleet(t, 0)
 	done := 0
-	for _, step := range []any{do.MakeChunks, do.SweepRequestIDs, do.RefreshDaily} {
+	for _, step := range []any{do.MakeChunks, do.SweepRequestIDs, do.SweepMessages, do.RefreshDaily} {
 		f.OnActivity(step, mock.Anything).Return(func(context.Context) error { done++; return nil })
 	}
 	f.OnActivity(do.DropEvents, mock.Anything).Return(activities.DropEventsResult{Chunks: 2}, nil)
 	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{}, errForPeople)
 	f.ExecuteWorkflow(workflows.Maintain)
 	require.ErrorContains(t, f.GetWorkflowError(), "somebody has to look")
-	require.Equal(t, 3, done)
+	require.Equal(t, 4, done)
 	f.AssertExpectations(t)
 }
 

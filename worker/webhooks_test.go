@@ -1,0 +1,250 @@
+package worker_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// listener is a webhook of the system's tenant.
+type listener struct {
+	*system
+	farEnd
+	hook metering.Endpoint
+}
+
+func (s *system) listen(kinds ...metering.MessageKind) *listener {
+	s.Helper()
+	l := &listener{system: s, farEnd: newFarEnd(s)}
+	sealed, err := s.keyring.Seal(s.tenant, db.EndpointSecret, []byte(webhookSecret))
+	require.NoError(s, err)
+	l.hook, err = s.store.Endpoints.Create(s.Context(), s.tenant, metering.Operator, metering.Endpoint{
+		URL: l.farEnd.url + "/canary-hook", Kinds: kinds, Sealed: sealed, LastFour: "ZWY=",
+	}, time.Now())
+	require.NoError(s, err)
+	return l
+}
+
+// heard returns the bodies of what was taken, by message, once there are so many.
+func (l *listener) heard(want int) map[string]string {
+	l.Helper()
+	heard := map[string]string{}
+	dbtest.Eventually(l, time.Minute, func() error {
+		for _, d := range l.farEnd.received() {
+			require.True(l, d.SignatureValid)
+			id := d.Headers["Webhook-Id"]
+			if before, again := heard[id]; again {
+				require.Equal(l, before, d.Body, "a repeat carries the same bytes")
+			}
+			heard[id] = d.Body
+		}
+		if len(heard) != want {
+			return fmt.Errorf("%d messages of %d", len(heard), want)
+		}
+		return nil
+	})
+	return heard
+}
+
+func (l *listener) settled() (statuses map[metering.DeliveryStatus]int) {
+	l.Helper()
+	list, err := l.store.Deliveries.List(l.Context(), l.tenant, l.hook.ID, "", uuid.Nil, 1000)
+	require.NoError(l, err)
+	statuses = map[metering.DeliveryStatus]int{}
+	for _, d := range list {
+		statuses[d.Status]++
+	}
+	return statuses
+}
+
+func (l *listener) awaitSettled(want map[metering.DeliveryStatus]int) {
+	l.Helper()
+	dbtest.Eventually(l, time.Minute, func() error {
+		if got := l.settled(); fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
+
+func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	l := s.listen(metering.BillingSynced, metering.BillingSyncFailed, metering.PeriodClosed)
+	_, err := s.connect().Exec(t.Context(), `update customers set created_at = now() - interval '70 days' where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.work()
+	s.use("3")
+	s.await(s.request())
+	for _, body := range l.heard(1) {
+		require.Contains(t, body, `"type":"billing.synced"`)
+		require.Contains(t, body, `"customer_external_id":"canary-customer"`)
+	}
+	s.use("3")
+	s.behave(`{"status":410,"times":1}`)
+	s.await(s.request())
+	l.heard(2)
+	run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-close", TaskQueue: workflows.TaskQueue},
+		workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: s.tenant})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	kinds := map[string]int{}
+	dbtest.Eventually(t, time.Minute, func() error {
+		clear(kinds)
+		for _, d := range l.farEnd.received() {
+			kinds[d.Body[:strings.Index(d.Body, `","timestamp"`)]]++
+		}
+		if kinds[`{"type":"billing.period_closed`] == 0 {
+			return fmt.Errorf("%v", kinds)
+		}
+		return nil
+	})
+	require.Equal(t, 1, kinds[`{"type":"billing.sync_failed`])
+}
+
+// TestMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
+// arrives, with the same id and bytes however often it is sent.
+func TestMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	l := s.listen(metering.BillingSynced)
+	const messages = 40
+	happen := func() {
+		require.NoError(t, s.store.Syncs.Record(t.Context(), s.tenant, s.customer.ID, db.Answer{}, time.Now(), time.Now()))
+	}
+	system := proc.New(t, proc.Config{DatabaseURL: s.database, TemporalAddress: temporalAddress(t), Env: []string{
+		"TEMPORAL_NAMESPACE=" + s.namespace, "ODOMETER_ENCRYPTION_KEYS=" + testKey(),
+	}})
+	worker := system.Worker(t)
+	for i := range messages {
+		happen()
+		switch i {
+		case 10:
+			l.farEnd.behave(`{"drop_answer":true,"times":3}`)
+		case 20:
+			l.heard(21)
+			l.farEnd.behave(`{"delay_ms":3000,"times":4}`)
+		case 24:
+			worker.Restart(t) // with messages on their way
+		case 30:
+			l.farEnd.behave(`{"status":503,"times":2}`)
+		}
+	}
+	dbtest.Eventually(t, 2*time.Minute, func() error {
+		if got := l.settled()[metering.DeliveryDelivered]; got != messages {
+			return fmt.Errorf("%d delivered", got)
+		}
+		return nil
+	})
+	require.Len(t, l.heard(messages), messages)
+}
+
+func TestHistoriesOfWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	l := s.listen(metering.BillingSynced)
+	s.work()
+	histories := map[string]*historypb.History{}
+	id := workflows.DeliverWebhooksID(l.hook.ID)
+	test := func() {
+		_, err := s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, time.Now())
+		require.NoError(t, err)
+	}
+	keep := func(name string) {
+		_ = s.awaitClosed(id)
+		histories[name] = s.history(id)
+	}
+	test()
+	l.heard(1)
+	keep("deliver_webhooks")
+
+	l.farEnd.behave(`{"status":503,"times":1}`)
+	test()
+	l.heard(2)
+	test()
+	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 3})
+	keep("deliver_webhooks_after_a_failure")
+
+	l.farEnd.behave(`{"status":503,"times":1000}`)
+	test()
+	update := func(name string) {
+		handle, err := s.temporal.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: id, UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted})
+		require.NoError(t, err)
+		require.NoError(t, handle.Get(t.Context(), nil))
+	}
+	dbtest.Eventually(t, time.Minute, func() error {
+		e, err := s.store.Endpoints.Get(t.Context(), s.tenant, l.hook.ID)
+		if err == nil && e.FailingSince == nil {
+			err = errors.New("it has not failed yet")
+		}
+		return err
+	})
+	update("pause")
+	l.farEnd.behave(`{"times":0}`)
+	update("resume")
+	update("retry-now")
+	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 4})
+	keep("deliver_webhooks_hastened_by_an_operator")
+
+	l.farEnd.behave(`{"status":410,"times":1}`)
+	test()
+	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 4, metering.DeliveryFailed: 1})
+	require.ErrorContains(t, s.awaitClosed(id), "it answered 410")
+	keep("deliver_webhooks_gone")
+	require.Equal(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, histories["deliver_webhooks_gone"].Events[len(histories["deliver_webhooks_gone"].Events)-1].GetEventType())
+	keepHistories(t, histories)
+}
+
+// messages go to a webhook that fails, is told again, and is gone.
+func (c *canary) messages() {
+	far := newFarEnd(c)
+	server := httptest.NewServer(nil)
+	server.Close() // nobody answers there
+	kinds := []string{"billing.synced", "billing.sync_failed", "billing.period_closed", "usage.differs"}
+	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "kinds": kinds, "description": "canary", "secret": webhookSecret})
+	path := "/v1/webhooks/" + made["id"].(string)
+	c.secret("the secret of a webhook for messages", made["secret"].(string))
+	c.must(422, "POST", "/v1/webhooks", object{"url": "https://canary:canary-password-in-a-url@example.com/", "kinds": kinds})
+	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "kinds": []string{"canary"}})
+	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "kinds": kinds, "secret": "whsec_canary"})
+	rotated := c.must(201, "POST", path+"/rotate-secret", nil)
+	c.secret("its next secret", rotated["secret"].(string))
+	far.behave(`{"status":503,"times":1}`)
+	status := c.must(202, "POST", path+"/test", nil)["status_url"].(string)
+	await := func(want string) {
+		dbtest.Eventually(c, time.Minute, func() error {
+			if got := c.must(200, "GET", status, nil)["status"]; got != want {
+				return fmt.Errorf("it is %v", got)
+			}
+			return nil
+		})
+	}
+	await("delivered")
+	c.must(200, "PATCH", path, object{"url": server.URL + "/canary-nobody"})
+	status = c.must(202, "POST", path+"/test", nil)["status_url"].(string)
+	dbtest.Eventually(c, time.Minute, func() error {
+		if c.must(200, "GET", path, nil)["failing_since"] == nil {
+			return errors.New("it does not fail yet")
+		}
+		return nil
+	})
+	c.must(200, "PATCH", path, object{"url": far.url + "/canary-messages", "enabled": true})
+	c.must(202, "POST", status+"/redeliver", nil)
+	await("delivered")
+}

@@ -1,0 +1,143 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// messagesDue tells a DeliverWebhooks run that something is due.
+const messagesDue = "messages-due"
+
+// DeliverWebhooksInput names the endpoint, and says what an earlier part of the
+// run has done.
+type DeliverWebhooksInput struct {
+	TenantID   metering.TenantID     `json:"tenant_id"`
+	EndpointID metering.EndpointID   `json:"endpoint_id"`
+	Paused     bool                  `json:"paused,omitempty"`
+	Result     DeliverWebhooksResult `json:"result"`
+}
+
+// DeliverWebhooksResult is what a run did.
+type DeliverWebhooksResult struct {
+	Delivered int `json:"delivered"` // messages
+	Failed    int `json:"failed"`    // attempts in vain
+}
+
+// DeliverWebhooks tells one endpoint what happened, until nothing is left to
+// tell. While the endpoint fails, the run waits with it. A message is a
+// committed row before it is a signal, and rows say when it is due: the run
+// shows it, and lets operators pause it or try at once.
+func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
+	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
+	d.paused = in.Paused
+	if err := d.heed(ctx); err != nil {
+		return d.Result, err
+	}
+	return d.run(ctx)
+}
+
+type deliverWebhooks struct {
+	DeliverWebhooksInput
+	operators
+	due    workflow.ReceiveChannel
+	atOnce bool // an operator has asked not to wait
+}
+
+func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, error) {
+	for {
+		sent, err := d.send(ctx)
+		switch {
+		case errors.Is(err, errLongHistory):
+			d.Paused = d.paused
+			return d.Result, workflow.NewContinueAsNewError(ctx, DeliverWebhooks, d.DeliverWebhooksInput)
+		case err != nil:
+			return d.Result, err
+		case sent.Disabled != "":
+			return d.Result, temporal.NewNonRetryableApplicationError(disabledText(sent.Disabled), "webhook_disabled", nil)
+		case sent.Next == nil && d.due.Len() == 0:
+			return d.Result, nil
+		case sent.Next != nil:
+			if err := d.wait(ctx, sent); err != nil {
+				return d.Result, err
+			}
+		}
+	}
+}
+
+// send delivers what is due.
+func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessagesResult, err error) {
+	if d.paused {
+		d.show(ctx, sent, "paused by an operator")
+		if err := d.awaitResume(ctx); err != nil {
+			return sent, err
+		}
+	}
+	if longHistory(ctx) {
+		return sent, errLongHistory
+	}
+	for d.due.ReceiveAsync(nil) {
+	}
+	d.forget()
+	err = workflow.ExecuteActivity(sending(ctx), do.SendMessages,
+		activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}).Get(ctx, &sent)
+	if code, _, ok := problemOf(err); ok && code == string(metering.CodeNotFound) {
+		return activities.SendMessagesResult{}, nil // deleted meanwhile
+	}
+	d.atOnce = false
+	d.Result.Delivered += sent.Delivered
+	d.Result.Failed += sent.Failed
+	d.show(ctx, sent, sent.Problem)
+	return sent, err
+}
+
+// wait waits until the next message is due, or one more is, or an operator asks.
+func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessagesResult) error {
+	now := workflow.Now(ctx)
+	if !sent.Next.After(now) {
+		return nil
+	}
+	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		Timeout:      max(time.Second, sent.Next.Sub(now)), // the rows have the last word on what is due
+		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
+	}, func() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused })
+	d.atOnce = d.asked.Len() > 0 && !d.paused
+	return err
+}
+
+// sending is for a while of deliveries. What a delivery brings is no failure of
+// the activity: its own are the database's.
+func sending(ctx workflow.Context) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           ProviderTaskQueue,
+		StartToCloseTimeout: time.Minute,
+		HeartbeatTimeout:    heartbeat,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+		Summary:             "deliver what is due",
+	})
+}
+
+func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessagesResult, state string) {
+	next := ""
+	if sent.Next != nil {
+		next = sent.Next.UTC().Format(time.RFC3339)
+	}
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("| delivered | attempts in vain | waiting | next attempt | |\n|---|---|---|---|---|\n| %d | %d | %d | %s | %s |\n",
+		d.Result.Delivered, d.Result.Failed, sent.Waiting, next, state))
+}
+
+func disabledText(because metering.DisabledBecause) string {
+	switch because {
+	case metering.DisabledGone:
+		return "the webhook is disabled: it answered 410, that it is gone for good; enable it again once it takes messages"
+	case metering.DisabledFailing:
+		return "the webhook is disabled: it has taken nothing for five days; enable it again once it answers"
+	}
+	return "the webhook was disabled by the tenant; what waited for it is given up"
+}

@@ -1,0 +1,167 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// delivering is an endpoint for which messages are due at instants.
+type delivering struct {
+	*testsuite.TestWorkflowEnvironment
+	due     []time.Duration // after the start
+	failing time.Duration   // until then after the start
+	began   time.Time
+	sent    []time.Duration
+	asked   []activities.SendMessagesInput
+	end     error
+	off     metering.DisabledBecause
+}
+
+func newDelivering(t *testing.T, due ...time.Duration) *delivering {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	d := &delivering{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), due: due}
+	d.began = d.Now()
+	d.RegisterActivity(do)
+	d.OnActivity(do.SendMessages, mock.Anything, mock.Anything).Return(d.send)
+	return d
+}
+
+func (d *delivering) send(_ context.Context, in activities.SendMessagesInput) (result activities.SendMessagesResult, err error) {
+	d.asked = append(d.asked, in)
+	if d.end != nil || d.off != "" {
+		return activities.SendMessagesResult{Disabled: d.off}, d.end
+	}
+	now := d.Now().Sub(d.began)
+	var left []time.Duration
+	for _, due := range d.due {
+		switch {
+		case due > now && !in.AtOnce:
+			left = append(left, due)
+		case now < d.failing && !in.AtOnce:
+			result.Failed++
+			result.Problem = "the webhook answered 503"
+			left = append(left, now+5*time.Minute)
+		default:
+			result.Delivered++
+			d.sent = append(d.sent, now)
+		}
+	}
+	d.due = left
+	result.Waiting = len(left)
+	for _, due := range left {
+		if at := d.began.Add(due); result.Next == nil || at.Before(*result.Next) {
+			result.Next = &at
+		}
+	}
+	return result, nil
+}
+
+func (d *delivering) run(t *testing.T) (result workflows.DeliverWebhooksResult) {
+	t.Helper()
+	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7})
+	require.True(t, d.IsWorkflowCompleted())
+	require.NoError(t, d.GetWorkflowError())
+	require.NoError(t, d.GetWorkflowResult(&result))
+	return result
+}
+
+func TestARunDeliversWhatIsDueAndEnds(t *testing.T) {
+	d := newDelivering(t, 0, 0, 0)
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 3}, d.run(t))
+	require.Equal(t, []activities.SendMessagesInput{{TenantID: 1, EndpointID: 7}}, d.asked)
+}
+
+func TestARunWaitsVisiblyWithAnEndpointThatFails(t *testing.T) {
+	d := newDelivering(t, 0, 0)
+	d.failing = 12 * time.Minute
+	began := d.began
+	d.RegisterDelayedCallback(func() {
+		require.Equal(t, "| delivered | attempts in vain | waiting | next attempt | |\n|---|---|---|---|---|\n| 0 | 4 | 2 | "+
+			began.Add(10*time.Minute).UTC().Format(time.RFC3339)+" | the webhook answered 503 |\n", detailsOf(t, d.TestWorkflowEnvironment))
+	}, 6*time.Minute)
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 2, Failed: 6}, d.run(t))
+	require.Equal(t, []time.Duration{15 * time.Minute, 15 * time.Minute}, rounded(d.sent))
+}
+
+func rounded(all []time.Duration) (minutes []time.Duration) {
+	for _, d := range all {
+		minutes = append(minutes, d.Round(time.Minute))
+	}
+	return minutes
+}
+
+func TestAMessageThatComesWhileARunWaitsIsDeliveredAtOnce(t *testing.T) {
+	d := newDelivering(t, time.Hour)
+	d.RegisterDelayedCallback(func() {
+		d.due = append(d.due, 10*time.Minute)
+		d.SignalWorkflow("messages-due", nil)
+	}, 10*time.Minute)
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 2}, d.run(t))
+	require.Equal(t, []time.Duration{10 * time.Minute, time.Hour}, rounded(d.sent))
+}
+
+func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {
+	d := newDelivering(t, 0)
+	d.failing = 24 * time.Hour
+	ask := func(after time.Duration, update string) {
+		d.RegisterDelayedCallback(func() {
+			d.UpdateWorkflowNoRejection(update, update, t)
+		}, after)
+	}
+	ask(time.Minute, "pause")
+	d.RegisterDelayedCallback(func() {
+		require.Contains(t, detailsOf(t, d.TestWorkflowEnvironment), "paused by an operator")
+		require.Len(t, d.asked, 1)
+	}, time.Hour)
+	ask(2*time.Hour, "resume")
+	ask(2*time.Hour+time.Minute, "retry-now")
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1, Failed: 2}, d.run(t))
+	require.Equal(t, []time.Duration{2*time.Hour + time.Minute}, rounded(d.sent))
+	require.True(t, d.asked[2].AtOnce)
+}
+
+func TestARunOfADisabledEndpointFailsAndSaysWhatToDo(t *testing.T) {
+	for because, want := range map[metering.DisabledBecause]string{
+		metering.DisabledGone:     "it answered 410",
+		metering.DisabledFailing:  "it has taken nothing for five days",
+		metering.DisabledByTenant: "disabled by the tenant",
+	} {
+		d := newDelivering(t)
+		d.off = because
+		d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7})
+		var failure *temporal.ApplicationError
+		require.ErrorAs(t, d.GetWorkflowError(), &failure)
+		require.Equal(t, "webhook_disabled", failure.Type())
+		require.Contains(t, failure.Message(), want)
+	}
+}
+
+func TestARunOfADeletedEndpointEnds(t *testing.T) {
+	d := newDelivering(t)
+	d.end = activities.Failure(metering.Errorf(metering.CodeNotFound, "there is no such webhook"))
+	require.Equal(t, workflows.DeliverWebhooksResult{}, d.run(t))
+}
+
+func TestALongRunGoesOnInANewOne(t *testing.T) {
+	d := newDelivering(t, time.Hour)
+	d.RegisterDelayedCallback(func() {
+		d.SetContinueAsNewSuggested(true)
+		d.SignalWorkflow("messages-due", nil)
+	}, time.Minute)
+	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7, Result: workflows.DeliverWebhooksResult{Delivered: 5}})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, d.GetWorkflowError(), &next)
+}

@@ -171,6 +171,17 @@ func (s *server) routes() {
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret"), s.revokeHMACSecret)
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Replace an HMAC secret, with both valid for a while")), s.rotateHMACSecret)
 
+	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Have an endpoint told what happens")), s.createWebhook)
+	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks"), s.listWebhooks)
+	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook"), s.getWebhook)
+	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Change, disable or enable a webhook"), s.updateWebhook)
+	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Forget a webhook and what it was told"), s.deleteWebhook)
+	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Replace a webhook's secret, with both signing for a day")), s.rotateWebhookSecret)
+	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a webhook a test message")), s.testWebhook)
+	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "What a webhook was told, newest first"), s.listDeliveries)
+	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery, its body and the attempts at it"), s.getDelivery)
+	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Send a message again")), s.redeliver)
+
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "Who changed what, newest first"), s.auditLog)
 
 	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"), s.logIn)

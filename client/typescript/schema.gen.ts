@@ -867,6 +867,128 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List webhooks */
+        get: operations["list-webhooks"];
+        put?: never;
+        /** Have an endpoint told what happens */
+        post: operations["create-webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a webhook */
+        get: operations["get-webhook"];
+        put?: never;
+        post?: never;
+        /** Forget a webhook and what it was told */
+        delete: operations["delete-webhook"];
+        options?: never;
+        head?: never;
+        /** Change, disable or enable a webhook */
+        patch: operations["update-webhook"];
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a webhook was told, newest first */
+        get: operations["list-deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/deliveries/{message}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a delivery, its body and the attempts at it */
+        get: operations["get-delivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/deliveries/{message}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a message again */
+        post: operations["redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Replace a webhook's secret, with both signing for a day */
+        post: operations["rotate-webhook-secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a webhook a test message */
+        post: operations["test-webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -902,6 +1024,19 @@ export interface components {
             /** Format: date-time */
             effective_from: string;
             product: string | null;
+        };
+        Attempt: {
+            /** Format: date-time */
+            at: string;
+            /** @description Empty when the message was taken */
+            problem: string;
+            /**
+             * Format: int64
+             * @description Of the answer; 0: there was none
+             */
+            status: number;
+            /** Format: int64 */
+            took_ms: number;
         };
         AuditEntry: {
             /** @example meter.create */
@@ -1046,6 +1181,14 @@ export interface components {
             name?: string;
             slug: string;
         };
+        CreateWebhook: {
+            description?: string;
+            /** @description Of what it is told */
+            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
+            secret?: string;
+            url: string;
+        };
         CreatedAPIKey: {
             /** Format: date-time */
             created_at: string;
@@ -1084,6 +1227,40 @@ export interface components {
             /** @description The secret that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
+        CreatedWebhook: {
+            /** Format: date-time */
+            created_at: string;
+            description: string;
+            /**
+             * Format: date-time
+             * @description Nothing is kept for it since
+             */
+            disabled_at: string | null;
+            /**
+             * @description gone: it has answered 410; failing: it has taken nothing for five days
+             * @enum {string}
+             */
+            disabled_because?: "tenant" | "gone" | "failing";
+            enabled: boolean;
+            /**
+             * Format: date-time
+             * @description It has taken nothing since
+             */
+            failing_since: string | null;
+            /**
+             * Format: date-time
+             * @description Until when messages are signed with the secret before this one too
+             */
+            former_secret_until: string | null;
+            /** @example whk_3 */
+            id: string;
+            /** @description Of what it is told */
+            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            /** @description What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again */
+            secret: string;
+            secret_last_four: string;
+            url: string;
+        };
         Customer: {
             /** @description The customer at the billing provider */
             billing_provider_id: string | null;
@@ -1115,6 +1292,58 @@ export interface components {
         };
         DeleteOIDC: {
             deleted: boolean;
+        };
+        DeleteWebhook: {
+            deleted: boolean;
+            id: string;
+        };
+        Delivery: {
+            /**
+             * Format: int64
+             * @description Since it was last asked for
+             */
+            attempts: number;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Of the message: its webhook-id */
+            id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs" | "webhook.test";
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            /** Format: date-time */
+            settled_at: string | null;
+            /**
+             * @description A failed one is tried again when asked for
+             * @enum {string}
+             */
+            status: "pending" | "delivered" | "failed";
+        };
+        DeliveryDetails: {
+            /**
+             * Format: int64
+             * @description Since it was last asked for
+             */
+            attempts: number;
+            /** @description Oldest first */
+            attempts_made: components["schemas"]["Attempt"][];
+            /** @description What every attempt has sent */
+            body: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Of the message: its webhook-id */
+            id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs" | "webhook.test";
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            /** Format: date-time */
+            settled_at: string | null;
+            /**
+             * @description A failed one is tried again when asked for
+             * @enum {string}
+             */
+            status: "pending" | "delivered" | "failed";
         };
         Event: {
             /** @description The customer's external ID; an unknown one makes a new customer */
@@ -1246,6 +1475,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListDelivery: {
+            data: components["schemas"]["Delivery"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListExportedEvent: {
             data: components["schemas"]["ExportedEvent"][];
             /** @description Whether another page follows */
@@ -1290,6 +1526,13 @@ export interface components {
         };
         ListUsageDifference: {
             data: components["schemas"]["UsageDifference"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListWebhook: {
+            data: components["schemas"]["Webhook"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -1596,6 +1839,12 @@ export interface components {
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;
         };
+        Sent: {
+            /** @description Of the message */
+            id: string;
+            /** @description Where the delivery can be read */
+            status_url: string;
+        };
         Session: {
             /** @description Of the member's session */
             csrf_token?: string;
@@ -1842,6 +2091,13 @@ export interface components {
             /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
             zone?: string;
         };
+        UpdateWebhook: {
+            description?: string;
+            /** @description false gives up what waits for it; true begins anew */
+            enabled?: boolean;
+            kinds?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            url?: string;
+        };
         UsageDifference: {
             customer_external_id: string | null;
             /** @description null: the sum of all customers */
@@ -1928,6 +2184,38 @@ export interface components {
             window_end: string;
             /** Format: date-time */
             window_start: string;
+        };
+        Webhook: {
+            /** Format: date-time */
+            created_at: string;
+            description: string;
+            /**
+             * Format: date-time
+             * @description Nothing is kept for it since
+             */
+            disabled_at: string | null;
+            /**
+             * @description gone: it has answered 410; failing: it has taken nothing for five days
+             * @enum {string}
+             */
+            disabled_because?: "tenant" | "gone" | "failing";
+            enabled: boolean;
+            /**
+             * Format: date-time
+             * @description It has taken nothing since
+             */
+            failing_since: string | null;
+            /**
+             * Format: date-time
+             * @description Until when messages are signed with the secret before this one too
+             */
+            former_secret_until: string | null;
+            /** @example whk_3 */
+            id: string;
+            /** @description Of what it is told */
+            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            secret_last_four: string;
+            url: string;
         };
     };
     responses: never;
@@ -4202,6 +4490,333 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Total"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListWebhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-webhook": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateWebhook"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeleteWebhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "update-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateWebhook"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-deliveries": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                status?: "pending" | "delivered" | "failed";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListDelivery"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-delivery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                /** @description The message's id */
+                message: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryDetails"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redeliver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                /** @description The message's id */
+                message: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "rotate-webhook-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "test-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
                 };
             };
             /** @description Error */

@@ -1,0 +1,339 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// Webhook is an endpoint of the tenant's that is told what happens, without its secret.
+type Webhook struct {
+	ID             string                   `json:"id" example:"whk_3"`
+	URL            string                   `json:"url"`
+	Description    string                   `json:"description"`
+	Kinds          []metering.MessageKind   `json:"kinds" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+	SecretLastFour string                   `json:"secret_last_four"`
+	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
+	CreatedAt      time.Time                `json:"created_at"`
+	Enabled        bool                     `json:"enabled"`
+	DisabledAt     *time.Time               `json:"disabled_at" doc:"Nothing is kept for it since"`
+	Because        metering.DisabledBecause `json:"disabled_because,omitempty" enum:"tenant,gone,failing" doc:"gone: it has answered 410; failing: it has taken nothing for five days"`
+	FailingSince   *time.Time               `json:"failing_since" doc:"It has taken nothing since"`
+}
+
+func showWebhook(e metering.Endpoint) Webhook {
+	return Webhook{
+		ID: e.ID.String(), URL: e.URL, Description: e.Description, Kinds: e.Kinds, SecretLastFour: e.LastFour, FormerSecret: e.FormerUntil,
+		CreatedAt: e.CreatedAt.UTC(), Enabled: e.DisabledAt == nil, DisabledAt: e.DisabledAt, Because: e.DisabledBecause, FailingSince: e.FailingSince,
+	}
+}
+
+type createdWebhook struct {
+	Secret string `json:"secret" doc:"What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again"`
+	Webhook
+}
+
+type createWebhookInput struct {
+	Repeatable
+	Body struct {
+		URL         string                 `json:"url" maxLength:"2048"`
+		Description string                 `json:"description,omitempty" maxLength:"255"`
+		Kinds       []metering.MessageKind `json:"kinds" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
+	}
+}
+
+type createWebhookOutput struct{ Body createdWebhook }
+
+func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*createWebhookOutput, error) {
+	who := principalOf(ctx)
+	if err := s.checkWebhook(&in.Body.URL, &in.Body.Description); err != nil {
+		return nil, err
+	}
+	secret := in.Body.Secret
+	if secret == nil {
+		secret = new(newWebhookSecret())
+	}
+	if err := webhook.CheckSecret("body.secret", *secret); err != nil {
+		return nil, err
+	}
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(*secret))
+	if err != nil {
+		return nil, err
+	}
+	endpoint := metering.Endpoint{
+		URL: in.Body.URL, Description: in.Body.Description, Kinds: in.Body.Kinds, Sealed: sealed, LastFour: lastFour(*secret),
+	}
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-webhook", in.Body, func(within db.Creators) (Webhook, error) {
+		made, err := within.Endpoints.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
+		return showWebhook(made), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.SecretLastFour)
+	}
+	return &createWebhookOutput{createdWebhook{*secret, shown}}, nil
+}
+
+func (s *server) checkWebhook(url, description *string) error {
+	if url != nil {
+		if err := s.Guard.CheckURL("body.url", *url); err != nil {
+			return err
+		}
+	}
+	if description != nil && !storable(*description) {
+		return metering.Invalid("body.description", "must be UTF-8 without NUL")
+	}
+	return nil
+}
+
+type listWebhooksOutput struct{ Body List[Webhook] }
+
+func (s *server) listWebhooks(ctx context.Context, _ *struct{}) (*listWebhooksOutput, error) {
+	endpoints, err := s.Store.Endpoints.List(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &listWebhooksOutput{List[Webhook]{Data: []Webhook{}}}
+	for _, e := range endpoints {
+		out.Body.Data = append(out.Body.Data, showWebhook(e))
+	}
+	return out, nil
+}
+
+// WebhookPath names a webhook.
+type WebhookPath struct {
+	ID string `path:"id" example:"whk_3"`
+}
+
+func (p WebhookPath) endpoint() (metering.EndpointID, error) {
+	id, ok := metering.ParseEndpointID(p.ID)
+	if !ok {
+		return 0, metering.Errorf(metering.CodeNotFound, "there is no such webhook")
+	}
+	return id, nil
+}
+
+type webhookOutput struct{ Body Webhook }
+
+func (s *server) getWebhook(ctx context.Context, in *WebhookPath) (*webhookOutput, error) {
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.Store.Endpoints.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &webhookOutput{showWebhook(e)}, nil
+}
+
+type updateWebhookInput struct {
+	WebhookPath
+	Body struct {
+		URL         *string                `json:"url,omitempty" maxLength:"2048"`
+		Description *string                `json:"description,omitempty" maxLength:"255"`
+		Kinds       []metering.MessageKind `json:"kinds,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs"`
+		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
+	}
+}
+
+func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*webhookOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkWebhook(in.Body.URL, in.Body.Description); err != nil {
+		return nil, err
+	}
+	e, err := s.Store.Endpoints.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &webhookOutput{showWebhook(e)}, nil
+}
+
+type deleteWebhookOutput struct {
+	Body struct {
+		ID      string `json:"id"`
+		Deleted bool   `json:"deleted"`
+	}
+}
+
+func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWebhookOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Endpoints.Delete(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+		return nil, err
+	}
+	out := new(deleteWebhookOutput)
+	out.Body.ID, out.Body.Deleted = id.String(), true
+	return out, nil
+}
+
+// rotateWebhookSecret makes a secret and shows it. It signs at once; the one
+// before signs too for a day.
+func (s *server) rotateWebhookSecret(ctx context.Context, in *WebhookPath) (*createWebhookOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	secret := newWebhookSecret()
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.Store.Endpoints.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
+	if err != nil {
+		return nil, err
+	}
+	return &createWebhookOutput{createdWebhook{secret, showWebhook(e)}}, nil
+}
+
+// Delivery is a message on its way to a webhook.
+type Delivery struct {
+	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
+	Kind      metering.MessageKind    `json:"kind" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs,webhook.test"`
+	CreatedAt time.Time               `json:"created_at"`
+	Status    metering.DeliveryStatus `json:"status" enum:"pending,delivered,failed" doc:"A failed one is tried again when asked for"`
+	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`
+	NextTry   *time.Time              `json:"next_attempt_at"`
+	SettledAt *time.Time              `json:"settled_at"`
+}
+
+func showDelivery(d metering.Delivery) Delivery {
+	return Delivery{d.ID.String(), d.Kind, d.At.UTC(), d.Status, d.Attempts, d.DueAt, d.SettledAt}
+}
+
+type listDeliveriesInput struct {
+	WebhookPath
+	Paging
+	Status metering.DeliveryStatus `query:"status" enum:"pending,delivered,failed"`
+}
+
+type listDeliveriesOutput struct{ Body List[Delivery] }
+
+// listDeliveries shows what the webhook was told in the last 30 days, newest first.
+func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*listDeliveriesOutput, error) {
+	tenant := principalOf(ctx).Tenant.ID
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Store.Endpoints.Get(ctx, tenant, id); err != nil {
+		return nil, err
+	}
+	var before uuid.UUID
+	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
+		return nil, err
+	}
+	list, err := s.Store.Deliveries.List(ctx, tenant, id, in.Status, before, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(d metering.Delivery) uuid.UUID { return d.ID }
+	return &listDeliveriesOutput{listOf(ctx, s, list, in.PageSize, showDelivery, cursorOf)}, nil
+}
+
+// DeliveryPath names a message on its way to a webhook.
+type DeliveryPath struct {
+	WebhookPath
+	Message string `path:"message" doc:"The message's id"`
+}
+
+func (p DeliveryPath) delivery() (endpoint metering.EndpointID, message uuid.UUID, err error) {
+	if endpoint, err = p.endpoint(); err != nil {
+		return 0, message, err
+	}
+	if message, err = uuid.Parse(p.Message); err != nil {
+		return 0, message, metering.Errorf(metering.CodeNotFound, "there is no such delivery")
+	}
+	return endpoint, message, nil
+}
+
+type attempt struct {
+	At      time.Time `json:"at"`
+	TookMS  int64     `json:"took_ms"`
+	Status  int       `json:"status" doc:"Of the answer; 0: there was none"`
+	Problem string    `json:"problem" doc:"Empty when the message was taken"`
+}
+
+type deliveryDetails struct {
+	Delivery
+	Message string    `json:"body" doc:"What every attempt has sent"`
+	Made    []attempt `json:"attempts_made" doc:"Oldest first"`
+}
+
+type deliveryOutput struct{ Body deliveryDetails }
+
+func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*deliveryOutput, error) {
+	endpoint, message, err := in.delivery()
+	if err != nil {
+		return nil, err
+	}
+	d, attempts, err := s.Store.Deliveries.Get(ctx, principalOf(ctx).Tenant.ID, endpoint, message)
+	if err != nil {
+		return nil, err
+	}
+	body, err := d.Body()
+	if err != nil {
+		return nil, err
+	}
+	shown := deliveryDetails{showDelivery(d), string(body), []attempt{}}
+	for _, a := range attempts {
+		shown.Made = append(shown.Made, attempt{a.At.UTC(), a.Took.Milliseconds(), a.Status, a.Problem})
+	}
+	return &deliveryOutput{shown}, nil
+}
+
+type sentOutput struct {
+	Status int
+	Body   struct {
+		ID        string `json:"id" doc:"Of the message"`
+		StatusURL string `json:"status_url" doc:"Where the delivery can be read"`
+	}
+}
+
+func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
+	out := &sentOutput{Status: http.StatusAccepted}
+	out.Body.ID, out.Body.StatusURL = message.String(), "/v1/webhooks/"+p.ID+"/deliveries/"+message.String()
+	return out
+}
+
+// testWebhook sends a message of kind webhook.test, as any other is sent.
+func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput, error) {
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	message, err := s.Store.Deliveries.Test(ctx, principalOf(ctx).Tenant.ID, id, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return in.sent(message), nil
+}
+
+func (s *server) redeliver(ctx context.Context, in *DeliveryPath) (*sentOutput, error) {
+	who := principalOf(ctx)
+	endpoint, message, err := in.delivery()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Deliveries.Redeliver(ctx, who.Tenant.ID, who.Actor, endpoint, message, s.Now()); err != nil {
+		return nil, err
+	}
+	return in.sent(message), nil
+}

@@ -1,0 +1,212 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const someHook = `{"url":"https://example.com/hook","kinds":["billing.synced"]}`
+
+func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.CreatedWebhook {
+	t.Helper()
+	a := b.send(t, http.MethodPost, "/v1/webhooks", body, headers...)
+	require.Equal(t, 201, a.status, a.body)
+	var made client.CreatedWebhook
+	require.NoError(t, json.Unmarshal([]byte(a.body), &made))
+	return made
+}
+
+func (b *bundle) happen(t testing.TB) {
+	t.Helper()
+	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, metering.Customer{ExternalID: "acme"})
+	require.NoError(t, err)
+	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, db.Answer{}, b.now(), b.now()))
+}
+
+func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.makeHook(t, someHook, "Idempotency-Key: once")
+	require.Regexp(t, `^whk_\d+$`, made.Id)
+	require.Regexp(t, `^whsec_[A-Za-z0-9+/]{43}=$`, made.Secret)
+	require.Equal(t, made.Secret[len(made.Secret)-4:], made.SecretLastFour)
+	require.True(t, made.Enabled)
+
+	again := b.send(t, http.MethodPost, "/v1/webhooks", someHook, "Idempotency-Key: once")
+	require.Equal(t, 409, again.status)
+	require.Contains(t, again.body, made.Id+", which ends in "+made.SecretLastFour)
+	list := b.send(t, http.MethodGet, "/v1/webhooks", "").body
+	require.Equal(t, 1, strings.Count(list, `"id"`))
+	require.NotContains(t, list+again.body, made.Secret)
+
+	id, ok := metering.ParseEndpointID(made.Id)
+	require.True(t, ok)
+	stored, err := b.store.Endpoints.Get(t.Context(), b.tenant.ID, id)
+	require.NoError(t, err)
+	plain, err := b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Sealed)
+	require.NoError(t, err)
+	require.Equal(t, made.Secret, string(plain))
+
+	a := b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "")
+	require.Equal(t, 201, a.status, a.body)
+	var rotated client.CreatedWebhook
+	require.NoError(t, json.Unmarshal([]byte(a.body), &rotated))
+	require.NotEqual(t, made.Secret, rotated.Secret)
+	require.WithinDuration(t, b.now().Add(24*time.Hour), *rotated.FormerSecretUntil, time.Minute)
+	stored, err = b.store.Endpoints.Get(t.Context(), b.tenant.ID, id)
+	require.NoError(t, err)
+	for i, secret := range []string{rotated.Secret, made.Secret} {
+		plain, err = b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Signing(b.now())[i])
+		require.NoError(t, err)
+		require.Equal(t, secret, string(plain))
+	}
+
+	own := "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","kinds":["usage.differs"],"secret":%q}`, own)).Secret)
+	for _, done := range []string{"webhook.create", "webhook.rotate_secret"} {
+		require.Contains(t, strings.Join(b.auditActions(t), "\n"), done+" "+made.Id)
+	}
+}
+
+func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replica(t, func(d *api.Deps) { d.Guard.AllowLoopback = false })
+	made := b.makeHook(t, someHook)
+	for body, field := range map[string]string{
+		`{"kinds":["billing.synced"]}`:                                                              "body",
+		`{"url":"https://example.com/"}`:                                                            "body",
+		`{"url":"https://example.com/","kinds":[]}`:                                                 "body.kinds",
+		`{"url":"https://example.com/","kinds":["billing.synced","billing.synced"]}`:                "body.kinds",
+		`{"url":"https://example.com/","kinds":["canary"]}`:                                         "body.kinds[0]",
+		`{"url":"https://example.com/","kinds":["webhook.test"]}`:                                   "body.kinds[0]",
+		`{"url":"http://example.com/canary","kinds":["billing.synced"]}`:                            "body.url",
+		`{"url":"https://canary:canary@example.com/","kinds":["billing.synced"]}`:                   "body.url",
+		`{"url":"https://10.0.0.1/canary","kinds":["billing.synced"]}`:                              "body.url",
+		`{"url":"https://127.0.0.1/canary","kinds":["billing.synced"]}`:                             "body.url",
+		`{"url":"https://example.com/","kinds":["billing.synced"],"secret":"canary"}`:               "body.secret",
+		`{"url":"https://example.com/","kinds":["billing.synced"],"description":"canary\u0000"}`:    "body.description",
+		`{"url":"https://example.com/","kinds":["billing.synced"],"description":"x","canary":true}`: "body.canary",
+	} {
+		a := b.send(t, http.MethodPost, "/v1/webhooks", body)
+		require.Equal(t, 422, a.status, "%s: %s", body, a.body)
+		require.Contains(t, a.body, `"location":"`+field+`"`, body)
+		require.NotContains(t, strings.ReplaceAll(a.body, "body.canary", ""), "canary")
+	}
+	for body, field := range map[string]string{
+		`{"url":"http://example.com/"}`: "body.url", `{"kinds":[]}`: "body.kinds", `{"enabled":"yes"}`: "body.enabled",
+		`{"description":"\u0000"}`: "body.description",
+	} {
+		a := b.send(t, http.MethodPatch, "/v1/webhooks/"+made.Id, body)
+		require.Equal(t, 422, a.status, "%s: %s", body, a.body)
+		require.Contains(t, a.body, `"location":"`+field+`"`)
+	}
+	require.Equal(t, 1, strings.Count(b.send(t, http.MethodGet, "/v1/webhooks", "").body, `"id"`), "nothing half stored")
+}
+
+func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.makeHook(t, someHook)
+	path := "/v1/webhooks/" + made.Id
+	for range 3 {
+		b.happen(t)
+	}
+	a := b.send(t, http.MethodPost, path+"/test", "")
+	require.Equal(t, 202, a.status, a.body)
+	var sent struct {
+		ID        string
+		StatusURL string `json:"status_url"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &sent))
+
+	var seen []string
+	next := path + "/deliveries?page_size=3&status=pending"
+	for next != "" {
+		var page client.ListDelivery
+		require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, next, "").body), &page))
+		for _, d := range page.Data {
+			seen = append(seen, string(d.Kind))
+			require.Equal(t, client.DeliveryStatusPending, d.Status)
+		}
+		next = ""
+		if page.NextPageToken != nil {
+			next = path + "/deliveries?page_size=3&status=pending&page_token=" + *page.NextPageToken
+		}
+	}
+	require.Equal(t, []string{"webhook.test", "billing.synced", "billing.synced", "billing.synced"}, seen)
+	require.JSONEq(t, `{"data":[],"has_more":false,"next_page_token":null}`, b.send(t, http.MethodGet, path+"/deliveries?status=failed", "").body)
+
+	id, _ := metering.ParseEndpointID(made.Id)
+	for range 4 {
+		claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant.ID, id, b.now(), time.Minute)
+		require.NoError(t, err)
+		attempt := metering.Attempt{At: b.now(), Took: 42 * time.Millisecond, Status: 200}
+		if claimed.Kind == metering.WebhookTest {
+			attempt.Status, attempt.Problem = 503, "the webhook answered 503"
+		}
+		require.NoError(t, b.store.Deliveries.Settle(t.Context(), *claimed, attempt, 0, b.now()))
+	}
+	var details client.DeliveryDetails
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, sent.StatusURL, "").body), &details))
+	require.Equal(t, sent.ID, details.Id)
+	require.Equal(t, client.DeliveryDetailsStatusPending, details.Status)
+	require.Len(t, details.AttemptsMade, 1)
+	require.EqualValues(t, 42, details.AttemptsMade[0].TookMs)
+	require.EqualValues(t, 503, details.AttemptsMade[0].Status)
+	require.NotNil(t, details.NextAttemptAt)
+	require.Contains(t, details.Body, `{"type":"webhook.test","timestamp":"`)
+
+	a = b.send(t, http.MethodPost, sent.StatusURL+"/redeliver", "")
+	require.Equal(t, 202, a.status, a.body)
+	a = b.send(t, http.MethodPatch, path, `{"enabled":false}`)
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `"disabled_because":"tenant"`)
+	for _, again := range []string{sent.StatusURL + "/redeliver", path + "/test"} {
+		a = b.send(t, http.MethodPost, again, "")
+		require.Equal(t, 409, a.status)
+		require.Contains(t, a.body, "enable it first")
+	}
+	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"kinds":["usage.differs"],"description":"ops"}`)
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `"enabled":true`)
+
+	a = b.send(t, http.MethodDelete, path, "")
+	require.JSONEq(t, fmt.Sprintf(`{"id":%q,"deleted":true}`, made.Id), a.body)
+	for _, gone := range []string{path, path + "/deliveries", sent.StatusURL, "/v1/webhooks/whk_x", path + "/deliveries/x"} {
+		require.Equal(t, 404, b.send(t, http.MethodGet, gone, "").status, gone)
+	}
+}
+
+func TestAnotherTenantsWebhookIsNotFound(t *testing.T) {
+	t.Parallel()
+	b, other := setup(t), setup(t)
+	made := other.makeHook(t, someHook)
+	path := "/v1/webhooks/" + made.Id
+	sent := other.send(t, http.MethodPost, path+"/test", "")
+	var message struct {
+		StatusURL string `json:"status_url"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(sent.body), &message))
+	for _, r := range [][2]string{
+		{"GET", path}, {"PATCH", path}, {"DELETE", path}, {"POST", path + "/rotate-secret"}, {"POST", path + "/test"},
+		{"GET", path + "/deliveries"}, {"GET", message.StatusURL}, {"POST", message.StatusURL + "/redeliver"},
+	} {
+		body := ""
+		if r[0] == "PATCH" {
+			body = `{"enabled":false}`
+		}
+		require.Equal(t, 404, b.send(t, r[0], r[1], body).status, "%v", r)
+	}
+	require.Equal(t, 200, other.send(t, http.MethodGet, path, "").status)
+}

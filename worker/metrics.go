@@ -26,11 +26,12 @@ var (
 	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
 		"Snapshots and entries that the provider has not decided on.", []string{"kind"}, nil)
 	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not frozen.", nil, nil)
+	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{differences, openSyncs, unsettled, duePeriods, keptFrom} {
+	for _, d := range []*prometheus.Desc{differences, openSyncs, unsettled, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -52,6 +53,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	gauge(unsettled, found.UnsettledSnapshots, "snapshot")
 	gauge(unsettled, found.UnsettledEntries, "entry")
 	gauge(duePeriods, found.DuePeriods)
+	gauge(pending, found.PendingMessages)
 	if found.KeptFrom != nil {
 		gauge(keptFrom, found.KeptFrom.Unix())
 	}

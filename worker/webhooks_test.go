@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
@@ -107,7 +106,8 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	dbtest.Eventually(t, time.Minute, func() error {
 		clear(kinds)
 		for _, d := range l.farEnd.received() {
-			kinds[d.Body[:strings.Index(d.Body, `","timestamp"`)]]++
+			kind, _, _ := strings.Cut(d.Body, `","timestamp"`)
+			kinds[kind]++
 		}
 		if kinds[`{"type":"billing.period_closed`] == 0 {
 			return fmt.Errorf("%v", kinds)
@@ -207,7 +207,6 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 4, metering.DeliveryFailed: 1})
 	require.ErrorContains(t, s.awaitClosed(id), "it answered 410")
 	keep("deliver_webhooks_gone")
-	require.Equal(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, histories["deliver_webhooks_gone"].Events[len(histories["deliver_webhooks_gone"].Events)-1].GetEventType())
 	keepHistories(t, histories)
 }
 

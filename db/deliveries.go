@@ -152,7 +152,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 		where tenant_id = $1
 		  and endpoint_id = $2
 		  and message_id = $3
-		  and status = 'pending'`, c.Endpoint.TenantID, c.Endpoint.ID, c.ID, metering.Instant(now)); err != nil {
+		  and status <> 'delivered'`, c.Endpoint.TenantID, c.Endpoint.ID, c.ID, metering.Instant(now)); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, `

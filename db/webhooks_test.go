@@ -381,6 +381,19 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	require.Len(t, list, metering.MaxEndpoints-1)
 }
 
+func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	c := h.claim()
+	disabled := false
+	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &disabled}, h.now)
+	require.NoError(t, err)
+	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
+	h.settle(*c, 200, 0)
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
+}
+
 func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.BillingSynced)

@@ -183,9 +183,14 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 	return out, nil
 }
 
+type rotateWebhookSecretInput struct {
+	WebhookPath
+	Repeatable
+}
+
 // rotateWebhookSecret makes a secret and shows it. It signs at once; the one
 // before signs too for a day.
-func (s *server) rotateWebhookSecret(ctx context.Context, in *WebhookPath) (*createWebhookOutput, error) {
+func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecretInput) (*createWebhookOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.endpoint()
 	if err != nil {
@@ -196,11 +201,17 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *WebhookPath) (*cre
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Endpoints.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
+	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in.WebhookPath, func(within db.Creators) (Webhook, error) {
+		e, err := within.Endpoints.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
+		return showWebhook(e), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &createWebhookOutput{createdWebhook{secret, showWebhook(e)}}, nil
+	if repeated {
+		return nil, alreadyMade("a secret of "+shown.ID, shown.SecretLastFour)
+	}
+	return &createWebhookOutput{createdWebhook{secret, shown}}, nil
 }
 
 // Delivery is a message on its way to a webhook.

@@ -58,8 +58,9 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, made.Secret, string(plain))
 
-	a := b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "")
+	a := b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "", "Idempotency-Key: twice")
 	require.Equal(t, 201, a.status, a.body)
+	require.Equal(t, 409, b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "", "Idempotency-Key: twice").status)
 	var rotated client.CreatedWebhook
 	require.NoError(t, json.Unmarshal([]byte(a.body), &rotated))
 	require.NotEqual(t, made.Secret, rotated.Secret)

@@ -4771,7 +4771,10 @@ export interface operations {
     "rotate-webhook-secret": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };

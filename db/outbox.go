@@ -12,13 +12,14 @@ import (
 )
 
 // publish tells the endpoints that want to know that something happened, in the
-// transaction that made it so. Data is what they are shown; the customer whom
-// it concerns, if any, is added.
+// transaction that made it so. Data is what they are shown; the tenant is added,
+// and the customer whom it concerns, if any.
 func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, kind metering.MessageKind, data map[string]any, now time.Time) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
+	data["tenant_id"] = tenant.String()
 	_, err = tx.Exec(ctx, `
 		with listening as (
 		  select id

@@ -135,7 +135,7 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 	require.NoError(t, json.Unmarshal(c.Data, &data))
 	require.NotEmpty(t, data["sync_id"])
 	delete(data, "sync_id")
-	require.Equal(t, map[string]string{"customer_id": h.customer.ID.String(), "customer_external_id": "acme"}, data)
+	require.Equal(t, map[string]string{"tenant_id": h.tenant.String(), "customer_id": h.customer.ID.String(), "customer_external_id": "acme"}, data)
 	require.Nil(t, h.claim(), "one message, leased to the one who claimed it")
 
 	h.hook = failures

@@ -135,7 +135,7 @@ func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]m
 			dbtest.Eventually(t, 5*time.Second, func() error { return waiting(observer) })
 		}
 	}
-	dbtest.Eventually(t, 5*time.Second, func() error {
+	dbtest.Eventually(t, 30*time.Second, func() error {
 		if n := w.Queued(tenant); n < len(requests)-1 {
 			return fmt.Errorf("%d requests wait", n)
 		}

@@ -54,7 +54,7 @@ func TestHistories(t *testing.T) {
 
 	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Generation.ID))
 	keep("backfill_meter", backfilling)
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, 30*time.Second, func() error {
 		meter, err := s.store.Meters.Get(t.Context(), s.tenant, past.Slug)
 		require.Equal(t, metering.Complete, meter.Generation.Status)
 		return err
@@ -69,7 +69,7 @@ func TestHistories(t *testing.T) {
 	s.use("5")
 	s.behave(`{"status":503,"times":1}`)
 	first := s.request()
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, 30*time.Second, func() error {
 		if got := len(s.received()); got < 2 { // the second was answered with 503
 			return fmt.Errorf("%d deliveries", got)
 		}

@@ -163,7 +163,7 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }

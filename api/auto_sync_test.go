@@ -66,6 +66,16 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 	require.True(t, found, "the worker will")
 }
 
+func TestSettingsThatTheScheduleHasDroppedAreNotShownAsFollowed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`).AppliedAt)
+	b.temporal.schedules.drops.Store(true)
+	require.Nil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+	b.temporal.schedules.drops.Store(false)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+}
+
 func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -14,9 +15,10 @@ import (
 // fakeSchedules keeps schedules in memory, or does not answer.
 type fakeSchedules struct {
 	temporal.ScheduleClient
-	mu   sync.Mutex
-	fake *fakeTemporal
-	all  map[string]*temporal.ScheduleDescription
+	mu    sync.Mutex
+	fake  *fakeTemporal
+	all   map[string]*temporal.ScheduleDescription
+	drops atomic.Bool // updates, as Temporal does with the later of two that cross
 }
 
 func (f *fakeTemporal) ScheduleClient() temporal.ScheduleClient { return &f.schedules }
@@ -68,7 +70,7 @@ func (h *fakeHandle) Delete(context.Context) error {
 
 func (h *fakeHandle) Update(_ context.Context, options temporal.ScheduleUpdateOptions) error {
 	return h.change(func(d *temporal.ScheduleDescription) {
-		if update, err := options.DoUpdate(temporal.ScheduleUpdateInput{Description: *d}); err == nil {
+		if update, err := options.DoUpdate(temporal.ScheduleUpdateInput{Description: *d}); err == nil && !h.schedules.drops.Load() {
 			d.Schedule = *update.Schedule
 		}
 	})

@@ -152,7 +152,7 @@ func (b *bill) adjustment(closed metering.Period, late MeterTotal, then periodTo
 	usage := then.usage.Add(late.Usage)
 	billable := usage
 	if then.whole {
-		billable = metering.WholeUnits(usage)
+		billable = metering.Units(usage, 0)
 	}
 	charge := metering.RoundMoney(price.Charge(billable), then.currency)
 	return line{

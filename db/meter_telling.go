@@ -81,7 +81,7 @@ func (m *meterTelling) toldHere() (told metering.Decimal) {
 // value is what this place should have counted when the period's usage is
 // total. Where the provider keeps a total it is never below zero.
 func (m *meterTelling) value(total metering.Decimal) metering.Decimal {
-	value := metering.UnitsBetween(m.others, total)
+	value := metering.UnitsBetween(m.others, total, 0)
 	keeps := m.item.Mechanism == metering.UsageRecord || m.item.Mechanism == metering.MeterWindow
 	if keeps && value.IsNegative() {
 		return metering.Decimal{}
@@ -105,7 +105,7 @@ func (m *meterTelling) line(total metering.Decimal) line {
 	return line{
 		meter: m.item.MeterID, slug: m.total.Meter.Slug, cumulative: total, events: m.total.Count, value: m.value(total),
 		priceVersion: price.Version, unitPrice: price.OverageRate, currency: currency,
-		charge: metering.RoundMoney(price.Charge(metering.WholeUnits(total)), currency), // of what Stripe can count
+		charge: metering.RoundMoney(price.Charge(metering.Units(total, 0)), currency), // of what Stripe can count
 	}
 }
 

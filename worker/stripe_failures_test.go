@@ -68,7 +68,7 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 		s.synced()
 		s.fake.Behave(stripetest.Behaviour{})
 		t.Logf("%+v", b)
-		requireBilled(t, s.fake, metering.WholeUnits(want).String())
+		requireBilled(t, s.fake, metering.Units(want, 0).String())
 	}
 	for _, e := range s.synced().Entries {
 		require.Equal(t, "confirmed", e.Status, e.MeterSlug)
@@ -360,7 +360,7 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 			worker.Restart(t)
 			goOn()
 			dbtest.Eventually(t, 2*time.Minute, func() error { return api.sync(t, "acme") })
-			requireBilled(t, fake, metering.WholeUnits(want).String())
+			requireBilled(t, fake, metering.Units(want, 0).String())
 		})
 	}
 }

@@ -21,7 +21,7 @@ type line struct {
 	calls, most     int // accepted by Stripe: all of them, and of one idempotency key
 }
 
-func (l line) right() bool { return l.billed.Equal(metering.WholeUnits(l.usage)) && l.most <= 1 }
+func (l line) right() bool { return l.billed.Equal(metering.Units(l.usage, 0)) && l.most <= 1 }
 
 // prove compares every line, and fails where one differs.
 func (o *outage) prove(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (o *outage) prove(ctx context.Context) error {
 			wrong++
 			verdict = "WRONG"
 		}
-		o.sayf(row, l.customer, l.meter, l.usage, metering.WholeUnits(l.usage), l.billed, l.calls, l.most, verdict)
+		o.sayf(row, l.customer, l.meter, l.usage, metering.Units(l.usage, 0), l.billed, l.calls, l.most, verdict)
 	}
 	if wrong > 0 || len(lines) == 0 {
 		return fmt.Errorf("%d of %d lines differ", wrong, len(lines))

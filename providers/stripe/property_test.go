@@ -68,7 +68,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	}
 	var want metering.Decimal
 	for _, total := range totals {
-		want = want.Add(metering.WholeUnits(total))
+		want = want.Add(metering.Units(total, 0))
 	}
 	return want
 }
@@ -76,10 +76,10 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
-	e := entry(l.mechanism, l.version, metering.WholeUnits(total))
+	e := entry(l.mechanism, l.version, metering.Units(total, 0))
 	switch l.mechanism {
 	case metering.MeterDelta:
-		e.Value = metering.UnitsBetween(l.told, total)
+		e.Value = metering.UnitsBetween(l.told, total, 0)
 	case metering.MeterLast:
 		e.Timestamp = l.fake.Now()
 	case metering.MeterWindow:

@@ -113,7 +113,7 @@ func (e Entry) check() error {
 		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
 	case e.Timestamp.IsZero() && e.Mechanism != metering.InvoiceItem:
 		return metering.Invalid("entry.timestamp", "must be set")
-	case !e.Value.Equal(metering.WholeUnits(e.Value)):
+	case !e.Value.Equal(metering.Units(e.Value, 0)):
 		return metering.Invalid("entry.value", "must be whole")
 	}
 	switch e.Mechanism {

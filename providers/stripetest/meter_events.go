@@ -2,9 +2,11 @@ package stripetest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -19,7 +21,7 @@ const (
 
 const lag = 10 * time.Minute
 
-var maxValue = metering.MustDecimal("999999999999999")
+const maxDigits = 15
 
 // event is a meter event; events are kept in the order in which they came.
 type event struct {
@@ -96,7 +98,7 @@ func (c *call) readEvent() (event, *answer) {
 	if len(c.form.Get("identifier")) > maxIdentifier {
 		return problem("identifier", "Invalid string: must be at most %d characters", maxIdentifier)
 	}
-	value, err := readValue(c.form.Get("payload[" + m.ValueKey + "]"))
+	value, err := readValue(c.form.Get("payload["+m.ValueKey+"]"), c.Decimals)
 	if err != nil {
 		return problem("payload", "The value in the event payload %v.", err)
 	}
@@ -110,15 +112,22 @@ func (c *call) readEvent() (event, *answer) {
 	return event{m, customer, value, at, c.fake.now()}, nil
 }
 
-func readValue(text string) (metering.Decimal, error) {
+func readValue(text string, decimals bool) (metering.Decimal, error) {
 	value, err := metering.ParseDecimal(text)
-	if err != nil || !value.Equal(value.Round(0)) {
+	switch {
+	case decimals && err != nil:
+		return metering.Decimal{}, errors.New("must be a number with at most 12 decimals")
+	case err != nil || !decimals && !value.Equal(value.Round(0)):
 		return metering.Decimal{}, errors.New("must be a whole number")
-	}
-	if value.Cmp(maxValue) > 0 || value.Cmp(metering.Whole(0).Sub(maxValue)) < 0 {
-		return metering.Decimal{}, errors.New("can have at most 15 digits")
+	case digits(value) > maxDigits:
+		return metering.Decimal{}, fmt.Errorf("can have at most %d digits", maxDigits)
 	}
 	return value, nil
+}
+
+// digits are those of the plain notation without leading zeros.
+func digits(value metering.Decimal) int {
+	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }
 
 func readTime(text string, now time.Time) (time.Time, error) {

@@ -79,6 +79,33 @@ func TestMeterEventsFollowStripesRules(t *testing.T) {
 	b.requireQuantity("3", "si_sum")
 }
 
+func TestDecimalsAreTakenOfAccountsThatHaveThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const exact = "sk_test_exact"
+	require.NoError(t, b.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_exact", Key: exact, Decimals: true}, Customers: []stripetest.Customer{{ID: "cus_1"}},
+		Meters: []stripetest.Meter{{ID: "sum"}}, Prices: []stripetest.Price{{ID: "price_exact", Meter: "sum", UnitAmount: "250"}},
+		Subscriptions: []stripetest.Subscription{{Customer: "cus_1", Start: march.Unix(), End: april.Unix(),
+			Items: []stripetest.Item{{ID: "si_exact", Price: "price_exact"}}}},
+	}))
+	tell := func(value string) reply {
+		return b.callAs(exact, "POST", "/v1/billing/meter_events", "event_name=sum&payload[stripe_customer_id]=cus_1&payload[value]="+value, "")
+	}
+	for _, value := range []string{"0.1", "0.2", "-0.000001", "123456789.123456"} {
+		require.Equal(t, 200, tell(value).status, value)
+	}
+	require.Contains(t, tell("1234567890.123456").message(), "at most 15 digits")
+	require.Contains(t, tell("0.0000000000001").message(), "at most 12 decimals")
+	require.Contains(t, tell("many").message(), "must be a number")
+	b.requireQuantity("123456789.423455", "si_exact") // 0.3 - 0.000001 + 123456789.123456
+	b.Advance(april.Sub(noon) + time.Hour)
+	for _, invoice := range b.State().Accounts[1].Invoices {
+		require.Equal(t, "30864197356", invoice.Total.String()) // 250 × 123456789.423455 = 30864197355.86375
+	}
+	require.Len(t, b.State().Accounts[1].Invoices, 1)
+}
+
 func TestAnIdentifierIsFreeAgainAfterADay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -25,9 +25,10 @@ type Seed struct {
 type Account struct {
 	ID            string   `json:"id"`
 	Key           string   `json:"key"`
-	Permissions   []string `json:"permissions"`    // of a restricted key, such as subscription_read; null is all
-	WebhookURL    string   `json:"webhook_url"`    // where POST /_webhook sends by default
-	WebhookSecret string   `json:"webhook_secret"` // what it signs with
+	Permissions   []string `json:"permissions"`        // of a restricted key, such as subscription_read; null is all
+	WebhookURL    string   `json:"webhook_url"`        // where POST /_webhook sends by default
+	WebhookSecret string   `json:"webhook_secret"`     // what it signs with
+	Decimals      bool     `json:"decimals,omitempty"` // of meter events; Stripe enables them on request
 }
 
 // Customer is one of Stripe's.

@@ -26,26 +26,9 @@ var limit = decimal.New(1, MaxIntegerDigits)
 // |value| < 10^18 and at most 12 decimals. Trailing zeros count as nothing:
 // 1.0000000000000 is 1.
 func ParseDecimal(literal string) (Decimal, error) {
-	if len(literal) > maxLiteral {
-		return Decimal{}, fmt.Errorf("must have at most %d characters", maxLiteral)
-	}
-	if !isJSONNumber(literal) {
-		return Decimal{}, fmt.Errorf("must be a JSON number")
-	}
-	if mantissa, exponent, ok := strings.Cut(strings.ToLower(literal), "e"); ok {
-		if len(strings.TrimLeft(exponent, "+-0")) > 2 {
-			if strings.Trim(mantissa, "-0.") == "" {
-				return Decimal{}, nil
-			}
-			return Decimal{}, fmt.Errorf("must have an exponent of at most two digits")
-		}
-	}
-	d, err := decimal.NewFromString(literal)
+	d, err := parse(literal)
 	if err != nil {
-		return Decimal{}, fmt.Errorf("must be a JSON number")
-	}
-	if d.Abs().Cmp(limit) >= 0 {
-		return Decimal{}, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
+		return Decimal{}, err
 	}
 	if d.Exponent() < -MaxFractionDigits {
 		if !d.Truncate(MaxFractionDigits).Equal(d) {
@@ -54,6 +37,38 @@ func ParseDecimal(literal string) (Decimal, error) {
 		d = d.Truncate(MaxFractionDigits)
 	}
 	return Decimal{d}, nil
+}
+
+// ParseRounded reads a JSON number literal with |value| < 10^18 to so many
+// decimals, half to even, however many it has.
+func ParseRounded(literal string, places int32) (Decimal, error) {
+	d, err := parse(literal)
+	return Decimal{d}.Round(places), err
+}
+
+func parse(literal string) (decimal.Decimal, error) {
+	if len(literal) > maxLiteral {
+		return decimal.Zero, fmt.Errorf("must have at most %d characters", maxLiteral)
+	}
+	if !isJSONNumber(literal) {
+		return decimal.Zero, fmt.Errorf("must be a JSON number")
+	}
+	if mantissa, exponent, ok := strings.Cut(strings.ToLower(literal), "e"); ok {
+		if len(strings.TrimLeft(exponent, "+-0")) > 2 {
+			if strings.Trim(mantissa, "-0.") == "" {
+				return decimal.Zero, nil
+			}
+			return decimal.Zero, fmt.Errorf("must have an exponent of at most two digits")
+		}
+	}
+	d, err := decimal.NewFromString(literal)
+	if err != nil {
+		return decimal.Zero, fmt.Errorf("must be a JSON number")
+	}
+	if d.Abs().Cmp(limit) >= 0 {
+		return decimal.Zero, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
+	}
+	return d, nil
 }
 
 // isJSONNumber is the grammar of RFC 8259 §6, which is stricter than the

@@ -230,3 +230,19 @@ func FuzzParseDecimal(f *testing.F) {
 		}
 	})
 }
+
+func TestANumberOfAnyLengthIsReadToSoManyDecimals(t *testing.T) {
+	t.Parallel()
+	for literal, want := range map[string]string{
+		"0.30000000000000004": "0.3", "1.2345675": "1.234568", "1.2345665": "1.234566", "-1e-7": "0", "1.5e3": "1500", "0": "0",
+		"999999999999999999.9999994": "999999999999999999.999999",
+	} {
+		got, err := metering.ParseRounded(literal, 6)
+		require.NoError(t, err, literal)
+		require.Equal(t, want, got.String(), literal)
+	}
+	for _, literal := range []string{"", "null", "NaN", "1,5", "1e400", "1000000000000000000"} {
+		_, err := metering.ParseRounded(literal, 6)
+		require.Error(t, err, literal)
+	}
+}

@@ -17,6 +17,7 @@ const (
 	MaxMetersPerEventType = 20
 	MaxGroupsPerMeter     = 10_000 // distinct groups of one generation; later ones count in OtherGroup
 	MaxGroupByKeys        = 5
+	MaxProviderDecimals   = 6
 	maxSlugBytes          = 64
 )
 

@@ -48,6 +48,7 @@ func AnswerOf(err error) Answer {
 type answered struct {
 	Answer
 	kind, param string
+	fraction    bool // a value with decimals was sent
 	cause       error
 }
 
@@ -89,7 +90,7 @@ func judge(x *exchange, err error) (Answer, error) {
 		RequestID:  word(x.header.Get("Request-Id")),
 		RetryAfter: providers.RetryAfter(x.header.Get("Retry-After"), time.Now()),
 		Replayed:   x.header.Get("Idempotent-Replayed") == "true",
-	}}
+	}, fraction: x.fraction}
 	if err == nil && x.status >= 200 && x.status < 300 {
 		return said.Answer, nil
 	}
@@ -147,9 +148,16 @@ func (a *answered) verdict(message string) error {
 		return refuse("the customer's subscription at Stripe has ended, so it has no next invoice; charge the amount there by hand")
 	case a.kind == string(stripego.ErrorTypeIdempotency):
 		return refuse("Stripe saw this idempotency key with another request")
+	case a.Status == http.StatusBadRequest && a.fraction:
+		return refuse("Stripe refused a value with decimals with %s; if it takes whole units of this account, set the meter's provider_decimals to 0, else see its log", a.words())
 	default:
-		return refuse("Stripe refused with %s; its log says why", strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code)))
+		return refuse("Stripe refused with %s; its log says why", a.words())
 	}
+}
+
+// words are the status and, where Stripe gave one, the code.
+func (a *answered) words() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code))
 }
 
 // within puts a word in parentheses, where there is one.

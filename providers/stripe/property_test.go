@@ -33,6 +33,7 @@ type ledger struct {
 	bundle
 	t         *rapid.T
 	mechanism metering.Mechanism
+	decimals  int32
 	version   int
 	told      metering.Decimal // what the deltas so far add up to
 }
@@ -46,6 +47,9 @@ func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 				b, stop := start(t, "")
 				defer stop()
 				l := &ledger{bundle: b, t: t, mechanism: mechanism}
+				if mechanism != metering.UsageRecord {
+					l.decimals = rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
+				}
 				want := l.tellSomeTotals()
 				b.fake.Behave(stripetest.Behaviour{})
 				requireDecimal(t, want.String(), b.fake.Quantity(itemOf(mechanism)))
@@ -63,12 +67,12 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 		if l.mechanism == metering.MeterWindow {
 			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
 		}
-		totals[hour] = whole(rapid.Int64Range(0, 10_000).Draw(l.t, "tenths")).Mul(decimal("0.1"))
+		totals[hour] = whole(rapid.Int64Range(0, 10_000_000_000).Draw(l.t, "ten-millionths")).Mul(decimal("0.0000001"))
 		l.tell(hour, totals[hour])
 	}
 	var want metering.Decimal
 	for _, total := range totals {
-		want = want.Add(metering.Units(total, 0))
+		want = want.Add(metering.Units(total, l.decimals))
 	}
 	return want
 }
@@ -76,10 +80,10 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
-	e := entry(l.mechanism, l.version, metering.Units(total, 0))
+	e := entry(l.mechanism, l.version, metering.Units(total, l.decimals))
 	switch l.mechanism {
 	case metering.MeterDelta:
-		e.Value = metering.UnitsBetween(l.told, total, 0)
+		e.Value = metering.UnitsBetween(l.told, total, l.decimals)
 	case metering.MeterLast:
 		e.Timestamp = l.fake.Now()
 	case metering.MeterWindow:

@@ -28,7 +28,7 @@ type Entry struct {
 	Description    string           // of an invoice item: the customer reads it on the invoice
 	Period         metering.Range   // of an invoice item: what it is charged for
 	Customer       string           // at Stripe
-	Value          metering.Decimal // whole; of an invoice item the amount in Stripe's smallest unit of the currency, never 0
+	Value          metering.Decimal // whole but of a meter event; of an invoice item the amount in Stripe's smallest unit of the currency, never 0
 	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in; invoice items have none
 	Identifier     string           // of a meter event: Stripe takes it once in at least 24 hours; of an invoice item: what InvoiceItem looks for
 	IdempotencyKey string           // Stripe answers the same to it for at least 24 hours
@@ -42,8 +42,11 @@ const (
 
 const maxDescriptionBytes = 500
 
-// maxEventValue: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
-var maxEventValue = metering.MustDecimal("999999999999999")
+// Bounds of a meter event's value: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
+const (
+	maxEventDigits   = 15
+	maxEventDecimals = 12
+)
 
 // Send tells Stripe one entry. The error is CodeProviderDown where the same
 // entry must be sent again, whether or not it was taken, and
@@ -58,6 +61,7 @@ func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) 
 		return Answer{}, err
 	}
 	ctx, x := open(ctx)
+	x.fraction = !whole(e.Value)
 	return judge(x, c.create(key, e, stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}))
 }
 
@@ -113,8 +117,6 @@ func (e Entry) check() error {
 		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
 	case e.Timestamp.IsZero() && e.Mechanism != metering.InvoiceItem:
 		return metering.Invalid("entry.timestamp", "must be set")
-	case !e.Value.Equal(metering.Units(e.Value, 0)):
-		return metering.Invalid("entry.value", "must be whole")
 	}
 	switch e.Mechanism {
 	case metering.UsageRecord:
@@ -132,6 +134,9 @@ func (e Entry) checkRecord() error {
 	if e.ItemID == "" {
 		return metering.Invalid("entry.item_id", "must be set")
 	}
+	if !whole(e.Value) {
+		return errFraction
+	}
 	if _, err := strconv.ParseInt(e.Value.String(), 10, 64); err != nil || e.Value.IsNegative() {
 		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's usage records take quantities from 0 to 2^63-1")
 	}
@@ -144,11 +149,23 @@ func (e Entry) checkEvent() error {
 		return metering.Invalid("entry.event_name", "and customer must be set")
 	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
 		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
-	case e.Value.Cmp(maxEventValue) > 0 || e.Value.Cmp(metering.Whole(0).Sub(maxEventValue)) < 0:
-		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's meter events take values of at most 15 digits")
+	case !e.Value.Equal(metering.Units(e.Value, maxEventDecimals)):
+		return metering.Invalid("entry.value", "must have at most %d decimals", maxEventDecimals)
+	case digits(e.Value) > maxEventDigits:
+		return metering.Errorf(metering.CodeProviderRefuse,
+			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's provider_decimals", maxEventDigits)
 	}
 	return nil
 }
+
+// digits are those of the plain notation without leading zeros.
+func digits(value metering.Decimal) int {
+	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
+}
+
+func whole(value metering.Decimal) bool { return value.Equal(metering.Units(value, 0)) }
+
+var errFraction = metering.Invalid("entry.value", "must be whole")
 
 var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 
@@ -164,6 +181,8 @@ func (e Entry) checkInvoiceItem() error {
 		return metering.Invalid("entry.description", "must have 1 to %d bytes", maxDescriptionBytes)
 	case !e.Period.Start.Before(e.Period.End):
 		return metering.Invalid("entry.period", "must end after it begins")
+	case !whole(e.Value):
+		return errFraction
 	case e.Value.IsZero():
 		return metering.Invalid("entry.value", "must not be 0: there is nothing to charge")
 	}

@@ -266,11 +266,14 @@ func TestOnlyAWholeFrozenEntryIsSent(t *testing.T) {
 		"no item":              {metering.UsageRecord, func(e *stripe.Entry) { e.ItemID = "" }, metering.CodeInvalid, "entry.item_id"},
 		"no timestamp":         {metering.UsageRecord, func(e *stripe.Entry) { e.Timestamp = time.Time{} }, metering.CodeInvalid, "entry.timestamp"},
 		"no mechanism":         {metering.UsageRecord, func(e *stripe.Entry) { e.Mechanism = "" }, metering.CodeInvalid, "entry.mechanism"},
-		"a fraction":           {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.5") }, metering.CodeInvalid, "entry.value must be whole"},
-		"a fraction, legacy":   {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
-		"16 digits":            {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"-16 digits":           {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"negative, legacy":     {metering.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
+		"13 decimals": {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
+			metering.CodeInvalid, "entry.value must have at most 12 decimals"},
+		"16 digits, some of them decimals": {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1234567890.123456") },
+			metering.CodeProviderRefuse, "entry.value must have at most 15 digits, as Stripe's meter events do; lower the meter's provider_decimals"},
+		"a fraction, legacy": {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
+		"16 digits":          {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"-16 digits":         {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"negative, legacy":   {metering.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
 		"20 digits, legacy": {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) },
 			metering.CodeProviderRefuse, "quantities from 0"},
 	} {
@@ -287,11 +290,34 @@ func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
 	b := setup(t)
 	for mechanism, value := range map[metering.Mechanism]string{
 		metering.UsageRecord: "999999999999999999", metering.MeterDelta: "999999999999999", metering.MeterLast: "-999999999999999",
+		metering.MeterWindow: "123456789.123456",
 	} {
 		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, decimal(value)))
 		require.NoError(t, err)
 		requireDecimal(t, value, b.fake.Quantity(itemOf(mechanism)))
 	}
+}
+
+func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := seed("acct_whole", "sk_test_whole", "cus_1")
+	in.Account.Decimals = false
+	require.NoError(t, b.fake.Seed(in))
+	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's provider_decimals to 0, else see its log"
+	for n, value := range []string{"0.5", "0.000001", "-1234567.125"} {
+		e := entry(metering.MeterDelta, n, decimal(value))
+		_, err := b.client.Send(t.Context(), key, e)
+		require.NoError(t, err)
+		_, err = b.client.Send(t.Context(), "sk_test_whole", e)
+		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+		require.ErrorContains(t, err, problem)
+	}
+	requireDecimal(t, "-1234566.624999", summary(t, b, metering.MeterDelta)) // 0.5 + 0.000001 - 1234567.125
+	e := entry(metering.MeterDelta, 9, whole(5))
+	e.Timestamp = april.AddDate(1, 0, 0)
+	_, err := b.client.Send(t.Context(), "sk_test_whole", e)
+	require.ErrorContains(t, err, "Stripe refused with 400; its log says why", "what is whole is refused for something else")
 }
 
 func answer(status int, body string) http.HandlerFunc {

@@ -65,10 +65,12 @@ func New(baseURL string) *Client {
 	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters, trusted(baseURL)}
 }
 
-// exchange is what stripe-go loses of an answer whose body is not Stripe's JSON.
+// exchange is what was asked, and what stripe-go loses of an answer whose body
+// is not Stripe's JSON.
 type exchange struct {
-	status int
-	header http.Header
+	status   int
+	header   http.Header
+	fraction bool // a value with decimals was sent
 }
 
 type exchangeKey struct{}

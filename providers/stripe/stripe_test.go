@@ -75,7 +75,7 @@ func (b bundle) untilTaken(parent context.Context) (context.Context, context.Can
 
 func seed(account, key, customer string) *stripetest.Seed {
 	return &stripetest.Seed{
-		Account:   stripetest.Account{ID: account, Key: key, WebhookSecret: webhookSecret},
+		Account:   stripetest.Account{ID: account, Key: key, WebhookSecret: webhookSecret, Decimals: true},
 		Customers: []stripetest.Customer{{ID: customer}},
 		Meters: []stripetest.Meter{
 			{ID: "mtr_delta", EventName: "calls"},

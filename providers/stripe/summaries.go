@@ -26,14 +26,24 @@ func (c *Client) Summary(ctx context.Context, key, meterID, customer string, sta
 	}
 	var total metering.Decimal
 	for _, s := range summaries {
-		total = total.Add(s.Value)
+		total = total.Add(s.Value.Decimal)
 	}
 	return total, nil
 }
 
 type eventSummary struct {
-	ID    string           `json:"id"`
-	Value metering.Decimal `json:"aggregated_value"`
+	ID    string    `json:"id"`
+	Value aggregate `json:"aggregated_value"`
+}
+
+// aggregate is what Stripe has added up in double precision, where 0.1 and 0.2
+// are 0.30000000000000004: beyond the decimals that we tell it is only noise.
+type aggregate struct{ metering.Decimal }
+
+func (a *aggregate) UnmarshalJSON(literal []byte) error {
+	parsed, err := metering.ParseRounded(string(literal), metering.MaxProviderDecimals)
+	a.Decimal = parsed
+	return err
 }
 
 func (s eventSummary) id() string { return s.ID }

@@ -56,6 +56,7 @@ type subscriber struct {
 	first    metering.Range
 	invoiced bool
 	used     [2]map[string]metering.Decimal // by period and meter
+	decimals [2]map[string]int32            // those of the first period stay as they are when it is invoiced
 	known    []uuid.UUID                    // entries that some process has been handed
 	answers  []activities.SettleEntryInput  // that are not recorded yet
 }
@@ -64,21 +65,21 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 	began := time.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
 	s = &subscriber{
 		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},
-		used: [2]map[string]metering.Decimal{{}, {}},
+		used: [2]map[string]metering.Decimal{{}, {}}, decimals: [2]map[string]int32{{}, {}},
 	}
 	s.fake.Advance(-74 * 24 * time.Hour)
 	seed := &stripetest.Seed{
-		Account: stripetest.Account{ID: "acct_1", Key: stripeKey}, Customers: []stripetest.Customer{{ID: "cus_1"}},
+		Account: stripetest.Account{ID: "acct_1", Key: stripeKey, Decimals: true}, Customers: []stripetest.Customer{{ID: "cus_1"}},
 		Meters: []stripetest.Meter{
 			{ID: "mtr_delta", EventName: "delta"}, {ID: "mtr_window", EventName: "window", EventTimeWindow: "hour"},
 			{ID: "mtr_last", EventName: "last", Formula: "last"},
 		},
-		Prices: []stripetest.Price{{ID: "price_record", LookupKey: "record", UnitAmount: "5"}},
+		Prices: []stripetest.Price{{ID: "price_record", LookupKey: "record", UnitAmount: "1000000"}},
 	}
 	sub := stripetest.Subscription{ID: "sub_1", Customer: "cus_1", Start: s.first.Start.Unix(), End: s.first.End.Unix()}
 	for _, meter := range inAllWays {
 		if meter != "record" {
-			seed.Prices = append(seed.Prices, stripetest.Price{ID: "price_" + meter, LookupKey: meter, UnitAmount: "5", Meter: "mtr_" + meter})
+			seed.Prices = append(seed.Prices, stripetest.Price{ID: "price_" + meter, LookupKey: meter, UnitAmount: "1000000", Meter: "mtr_" + meter})
 		}
 		sub.Items = append(sub.Items, stripetest.Item{ID: "si_" + meter, Price: "price_" + meter})
 	}
@@ -114,7 +115,7 @@ func (s *subscriber) settle(ring db.Keyring) {
 	for _, slug := range inAllWays {
 		m := dbtest.Meter(s, s.store, s.tenant, slug, slug)
 		_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, metering.Price{
-			MeterID: m.ID, OverageRate: metering.MustDecimal("0.05"), Currency: "USD", EffectiveFrom: s.fake.Now(),
+			MeterID: m.ID, OverageRate: metering.Whole(10_000), Currency: "USD", EffectiveFrom: s.fake.Now(), // a cent for a millionth
 		})
 		require.NoError(s, err)
 	}
@@ -124,7 +125,7 @@ func (s *subscriber) use(t *rapid.T) {
 	until := s.fake.Now()
 	span := rapid.SampledFrom([]metering.Range{{Start: s.first.Start, End: until}, {Start: until.Add(-time.Hour), End: until}}).Draw(t, "when")
 	at := metering.Instant(span.Start.Add(time.Duration(rapid.Int64Range(0, int64(span.End.Sub(span.Start))-1).Draw(t, "age"))))
-	meter, value := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.SampledFrom([]string{"1.3", "0.4", "2.5", "100"}).Draw(t, "value")
+	meter, value := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.SampledFrom([]string{"1.3", "0.4", "2.5", "100", "1.2345", "0.0000015"}).Draw(t, "value")
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, "acme", at, value, "", "")})
 	require.NoError(s, err)
 	sums := s.used[0]
@@ -132,6 +133,20 @@ func (s *subscriber) use(t *rapid.T) {
 		sums = s.used[1]
 	}
 	sums[meter] = sums[meter].Add(metering.MustDecimal(value))
+}
+
+// setDecimals changes what a meter's usage is rounded to.
+func (s *subscriber) setDecimals(t *rapid.T) {
+	meter, decimals := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
+	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, db.MeterChange{ProviderDecimals: &decimals})
+	require.NoError(s, err)
+	if meter == "record" {
+		return // usage records have none
+	}
+	s.decimals[1][meter] = decimals
+	if !s.invoiced {
+		s.decimals[0][meter] = decimals
+	}
 }
 
 // prepare reads where the usage goes and writes down what is to be told.
@@ -285,8 +300,9 @@ func (s *subscriber) requireBilled(t *rapid.T) {
 		cents[true] = cents[true].Add(late.Amount)
 	}
 	for _, meter := range inAllWays {
-		cents[false] = cents[false].Add(metering.Units(s.used[0][meter], 0).Mul(metering.Whole(5)))
-		if got, want := s.fake.Quantity("si_"+meter), metering.Units(s.used[1][meter], 0); !got.Equal(want) {
+		first := metering.Units(s.used[0][meter], s.decimals[0][meter])
+		cents[false] = cents[false].Add(first.Mul(metering.Whole(1_000_000)))
+		if got, want := s.fake.Quantity("si_"+meter), metering.Units(s.used[1][meter], s.decimals[1][meter]); !got.Equal(want) {
 			t.Fatalf("of %s Stripe has counted %s, we %s", meter, got, want)
 		}
 	}
@@ -312,7 +328,7 @@ func TestWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
 		defer stop()
 		rt.Repeat(map[string]func(*rapid.T){
 			"use": s.use, "prepare": s.prepare, "send": s.send, "record": s.record, "confirm": s.confirm, "freeze": s.freeze,
-			"wait": s.wait, "sync": s.quiesce, "invoice": s.invoice,
+			"wait": s.wait, "sync": s.quiesce, "invoice": s.invoice, "decimals": s.setDecimals,
 		})
 		s.invoice(rt)
 		s.quiesce(rt)

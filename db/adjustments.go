@@ -87,7 +87,7 @@ func (b *bill) untold() ([]metering.PeriodID, error) {
 		where p.tenant_id = $1
 		  and p.customer_id = $2
 		  and t.billed
-		  and (abs(t.usage - t.told) >= 0.5 or t.late_count > 0)`, b.tenant, b.payer.id)
+		  and (abs(t.usage - t.told) * power(10::numeric, t.told_decimals) >= 0.5 or t.late_count > 0)`, b.tenant, b.payer.id)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func (b *bill) adjustment(closed metering.Period, late MeterTotal, then periodTo
 	price := priceVersion(b.prices[late.Meter.ID], then.priceVersion)
 	usage := then.usage.Add(late.Usage)
 	billable := usage
-	if then.whole {
-		billable = metering.Units(usage, 0)
+	if then.decimals != nil {
+		billable = metering.Units(usage, *then.decimals)
 	}
 	charge := metering.RoundMoney(price.Charge(billable), then.currency)
 	return line{

@@ -28,7 +28,8 @@ type bill struct {
 type line struct {
 	closed       metering.Period   // that an adjustment belongs to; none: the snapshot's own
 	skipped      string            // why it is not told; "": it is
-	told         *metering.Decimal // what the provider was told in whole units; nil: cumulative
+	told         *metering.Decimal // what the provider was told in rounded units; nil: cumulative
+	decimals     int32             // that told is rounded to
 	meter        metering.MeterID
 	slug         string
 	name         string // what the meter is called on an invoice; only of an adjustment

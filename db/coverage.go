@@ -48,6 +48,9 @@ func catalogOf(account string, mapping map[string]string, meters []metering.Mete
 	for _, m := range meters {
 		price, _ := metering.PriceAt(prices[m.ID], product, start)
 		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)
+		if m.ProviderDecimals > 0 { // in whole units the hash stays what it was before there were others
+			_, _ = fmt.Fprintln(hash, "decimals", m.ProviderDecimals)
+		}
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }

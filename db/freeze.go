@@ -142,10 +142,11 @@ func (b *bill) close(period metering.Period, all []line, epoch int64) error {
 	for _, l := range all {
 		batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told)
-			values (@tenant, @period, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told)`, pgx.NamedArgs{
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, told_decimals)
+			values (@tenant, @period, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told, @decimals)`, pgx.NamedArgs{
 			"tenant": b.tenant, "period": period.ID, "meter": l.meter, "usage": l.cumulative, "events": l.events,
-			"price_version": l.priceVersion, "charge": l.charge, "currency": l.currency, "billed": b.account != "" && l.skipped == "", "told": l.told,
+			"price_version": l.priceVersion, "charge": l.charge, "currency": l.currency, "billed": b.account != "" && l.skipped == "",
+			"told": l.told, "decimals": l.decimals,
 		})
 	}
 	batch.Queue(`
@@ -175,14 +176,14 @@ type periodTotal struct {
 	currency     string
 	billed       bool
 	told         metering.Decimal  // what of usage the charge is for
-	whole        bool              // which is in whole units
+	decimals     *int32            // that told is rounded to; nil: it is exact
 	lateUsage    *metering.Decimal // what came later, once it is settled
 	lateCount    *int64
 }
 
 func periodTotals(ctx context.Context, q querier, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]periodTotal, error) {
 	rows, err := q.Query(ctx, `
-		select meter_id, usage, event_count, price_version, charge, currency, billed, coalesce(told, usage), told is not null,
+		select meter_id, usage, event_count, price_version, charge, currency, billed, coalesce(told, usage), case when told is not null then told_decimals end,
 		  late_usage, late_count
 		from billing_period_totals
 		where tenant_id = $1
@@ -196,7 +197,7 @@ func periodTotals(ctx context.Context, q querier, tenant metering.TenantID, peri
 		t     periodTotal
 	)
 	_, err = pgx.ForEachRow(rows, []any{
-		&meter, &t.usage, &t.events, &t.priceVersion, &t.charge, &t.currency, &t.billed, &t.told, &t.whole, &t.lateUsage, &t.lateCount,
+		&meter, &t.usage, &t.events, &t.priceVersion, &t.charge, &t.currency, &t.billed, &t.told, &t.decimals, &t.lateUsage, &t.lateCount,
 	}, func() error {
 		totals[meter] = t
 		return nil

@@ -35,7 +35,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  order by p.ends_at desc
 		  limit 1)
 		insert into billing_invoices as i
-		  (tenant_id, provider_account, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate,
+		  (tenant_id, provider_account, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate, decimals,
 		   created_at, finalized_at, read_at)
 		select @tenant, @account, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
 		  select coalesce(sum(last.amount), 0)
@@ -51,10 +51,14 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  where r.tenant_id = @tenant
 		    and r.period_id = (select id from billed)
 		    and not `+adjusts+`
-		    and r.provider_account = @account) end, @created, @finalized, @read_at
+		    and r.provider_account = @account) end, case when @finalized is not null then (
+		  select coalesce(jsonb_object_agg(m.id, m.provider_decimals), '{}')
+		  from meters m
+		  where m.tenant_id = @tenant
+		    and m.provider_decimals > 0) end, @created, @finalized, @read_at
 		on conflict (tenant_id, provider_account, invoice_id) do update
 		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,
-		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate),
+		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate), decimals = coalesce(i.decimals, excluded.decimals),
 		  finalized_at = excluded.finalized_at, read_at = excluded.read_at
 		where i.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "account": in.Account, "invoice": in.ID, "subscription": in.Subscription,

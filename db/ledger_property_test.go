@@ -366,7 +366,7 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "prepare": m.prepareOne, "prepare twice": m.prepareTwiceAtOnce, "mark": m.mark,
 			"deliver": m.deliver, "settle": m.settleOne, "release": m.release, "expire": m.expire,
-			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "freeze": m.freezeOne, "close": m.closeDue,
+			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "freeze": m.freezeOne, "close": m.closeDue, "decimals": m.setDecimals,
 		})
 		m.quiesce(rt)
 		m.requireBilled(rt)
@@ -384,7 +384,7 @@ func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "late": m.ingestLate, "account": use, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "freeze": m.freezeOne,
-			"price": m.setPrice, "close": m.closeDue,
+			"price": m.setPrice, "close": m.closeDue, "decimals": m.setDecimals,
 		})
 		m.quiesce(rt)
 		m.requireBilled(rt)

@@ -78,10 +78,22 @@ func (m *meterTelling) toldHere() (told metering.Decimal) {
 	return told
 }
 
+// decimals are those of the total that this place is told. A usage record has
+// none, and what is invoiced keeps those that it had.
+func (m *meterTelling) decimals() int32 {
+	switch {
+	case m.item.Mechanism == metering.UsageRecord:
+		return 0
+	case m.sub.decimals != nil:
+		return m.sub.decimals[m.item.MeterID]
+	}
+	return m.total.Meter.ProviderDecimals
+}
+
 // value is what this place should have counted when the period's usage is
 // total. Where the provider keeps a total it is never below zero.
 func (m *meterTelling) value(total metering.Decimal) metering.Decimal {
-	value := metering.UnitsBetween(m.others, total, 0)
+	value := metering.UnitsBetween(m.others, total, m.decimals())
 	keeps := m.item.Mechanism == metering.UsageRecord || m.item.Mechanism == metering.MeterWindow
 	if keeps && value.IsNegative() {
 		return metering.Decimal{}
@@ -105,7 +117,7 @@ func (m *meterTelling) line(total metering.Decimal) line {
 	return line{
 		meter: m.item.MeterID, slug: m.total.Meter.Slug, cumulative: total, events: m.total.Count, value: m.value(total),
 		priceVersion: price.Version, unitPrice: price.OverageRate, currency: currency,
-		charge: metering.RoundMoney(price.Charge(metering.Units(total, 0)), currency), // of what Stripe can count
+		charge: metering.RoundMoney(price.Charge(metering.Units(total, m.decimals())), currency), // of what Stripe can count
 	}
 }
 

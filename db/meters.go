@@ -14,7 +14,7 @@ type Meters struct{ pool beginner }
 const (
 	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status, g.counted_from`
 	selectMeters      = `
-		select m.id, m.slug, m.event_type, m.name, m.created_at, ` + generationColumns + `
+		select m.id, m.slug, m.event_type, m.name, m.provider_decimals, m.created_at, ` + generationColumns + `
 		from meters m join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
 		where m.tenant_id = $1 `
 )
@@ -24,7 +24,7 @@ func generationFields(g *metering.Generation) []any {
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
-	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.CreatedAt}
+	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.ProviderDecimals, &m.CreatedAt}
 	return m, row.Scan(append(fields, generationFields(&m.Generation)...)...)
 }
 
@@ -77,8 +77,8 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		// are checked at COMMIT.
 		var id metering.MeterID
 		err := tx.QueryRow(ctx, `
-			insert into meters (tenant_id, slug, event_type, name, generation_id) values ($1, $2, $3, $4, 0)
-			returning id`, tenant, m.Slug, m.EventType, m.Name).Scan(&id)
+			insert into meters (tenant_id, slug, event_type, name, provider_decimals, generation_id) values ($1, $2, $3, $4, $5, 0)
+			returning id`, tenant, m.Slug, m.EventType, m.Name, m.ProviderDecimals).Scan(&id)
 		if sqlState(err) == stateUniqueViolation {
 			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
 		}
@@ -159,9 +159,10 @@ func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mete
 
 // MeterChange is what a client may change of a meter; nil leaves it as it is.
 type MeterChange struct {
-	Name        *string
-	Aggregation *metering.Aggregation
-	GroupBy     *[]string
+	Name             *string
+	Aggregation      *metering.Aggregation
+	GroupBy          *[]string
+	ProviderDecimals *int32
 }
 
 // Update changes a meter. A new way of counting makes a new generation; where
@@ -185,11 +186,15 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if change.Name != nil {
 			m.Name = *change.Name
 		}
+		if change.ProviderDecimals != nil {
+			m.ProviderDecimals = *change.ProviderDecimals
+		}
 		m.Generation = next
 		if err := m.Validate(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `update meters set name = $3 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name); err != nil {
+		_, err = tx.Exec(ctx, `update meters set name = $3, provider_decimals = $4 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.ProviderDecimals)
+		if err != nil {
 			return err
 		}
 		if !next.SameCounting(latest) {

@@ -66,11 +66,17 @@ type telling struct {
 	link   metering.Link
 	after  int64
 	at     Timestamp
-	dry    bool                                  // only look
-	open   bool                                  // there is something in the period that the provider does not know, or was not seen to
-	told   map[metering.MeterID]metering.Decimal // of the period, what of each meter that is billed
+	dry    bool                       // only look
+	open   bool                       // there is something in the period that the provider does not know, or was not seen to
+	told   map[metering.MeterID]units // of the period, what of each meter that is billed
 	batch  pgx.Batch
 	result PreparedEntries
+}
+
+// units are a total as the provider is told it.
+type units struct {
+	quantity metering.Decimal
+	decimals int32 // that quantity is rounded to
 }
 
 func (t *telling) prepare() error {
@@ -169,18 +175,22 @@ func (t *telling) unsettledEntries() ([]Entry, error) {
 type subscription struct {
 	id string
 	metering.Range
-	invoiced bool // its invoice is final
+	invoiced bool                       // its invoice is final
+	decimals map[metering.MeterID]int32 // of the meters that had any when it became so; nil: nobody noted them
 }
 
 func (t *telling) subscribed() (map[metering.PeriodID]subscription, error) {
 	rows, err := t.tx.Query(t.ctx, `
-		select p.id, p.subscription, p.subscription_start, p.subscription_end, exists (
-		  select
+		select p.id, p.subscription, p.subscription_start, p.subscription_end, i.finalized_at is not null, i.decimals
+		from billing_periods p
+		left join lateral (
+		  select i.finalized_at, i.decimals
 		  from billing_invoices i
 		  where i.tenant_id = p.tenant_id
 		    and i.period_id = p.id
-		    and i.finalized_at is not null)
-		from billing_periods p
+		    and i.finalized_at is not null
+		  order by i.finalized_at
+		  limit 1) i on true
 		where p.tenant_id = $1
 		  and p.customer_id = $2
 		  and p.frozen_at is null
@@ -193,8 +203,8 @@ func (t *telling) subscribed() (map[metering.PeriodID]subscription, error) {
 		id metering.PeriodID
 		s  subscription
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &s.id, &s.Start, &s.End, &s.invoiced}, func() error {
-		all[id] = s
+	_, err = pgx.ForEachRow(rows, []any{&id, &s.id, &s.Start, &s.End, &s.invoiced, &s.decimals}, func() error {
+		all[id], s = s, subscription{}
 		return nil
 	})
 	return all, err
@@ -269,14 +279,14 @@ func (t *telling) tell(period metering.Period, sub subscription) error {
 		return err
 	}
 	taken := make(map[string]bool)
-	t.told = make(map[metering.MeterID]metering.Decimal)
+	t.told = make(map[metering.MeterID]units)
 	for _, total := range totals {
 		item := t.item(total.Meter.ID)
 		m := meterTelling{telling: t, period: period, sub: sub, part: period.Within(sub.Range), item: item, total: total}
 		m.split(known)
 		refused, over := m.refused(taken[item.Target]), m.over()
 		if told := m.others.Add(m.toldHere()); !told.IsZero() || refused == "" && over != skippedEarlier {
-			t.told[total.Meter.ID] = told
+			t.told[total.Meter.ID] = units{told, m.decimals()}
 		}
 		switch {
 		case refused != "":
@@ -376,5 +386,6 @@ func (t *telling) note(l *line, period metering.Period) {
 		return
 	}
 	price, _ := t.price(l.meter, period)
-	l.told, l.charge = &told, metering.RoundMoney(price.Charge(told), l.currency)
+	l.told, l.decimals = &told.quantity, told.decimals
+	l.charge = metering.RoundMoney(price.Charge(told.quantity), l.currency)
 }

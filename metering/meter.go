@@ -37,6 +37,8 @@ type Meter struct {
 	Name       string
 	CreatedAt  time.Time
 	Generation Generation // the one that reads and billing use; while Filling, nobody reads it
+
+	ProviderDecimals int32 // of its usage that a provider is told, where it adds up units
 }
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -51,6 +53,9 @@ func (m Meter) Validate() error {
 	}
 	if err := validName(m.Name); err != nil {
 		return err
+	}
+	if m.ProviderDecimals < 0 || m.ProviderDecimals > MaxProviderDecimals {
+		return Invalid("body.provider_decimals", "must be 0 to %d", MaxProviderDecimals)
 	}
 	return m.Generation.Validate()
 }

@@ -1,0 +1,175 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// newSubscriber has a customer since the middle of a month that ended long ago,
+// and a clock that stands there. Stripe is told of the meter, at 100 a unit.
+func newSubscriber(t *testing.T, mechanism metering.Mechanism) (b *biller, month metering.Range) {
+	t.Helper()
+	b = newBiller(t)
+	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	b.created(month.Start.AddDate(0, 0, 14))
+	b.price("0", "0", "100")
+	_, err := b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Stripe, Account: "acct_1", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+	})
+	require.NoError(t, err)
+	atStripe := "cus_1"
+	_, _, err = b.store.Customers.Upsert(t.Context(), b.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: &atStripe})
+	require.NoError(t, err)
+	b.link(month, mechanism)
+	return b, month
+}
+
+// link is what a pass reads at Stripe.
+func (b *biller) link(period metering.Range, mechanism metering.Mechanism) {
+	b.Helper()
+	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, metering.Link{
+		Account: "acct_1", Customer: "cus_1", Subscription: "sub_1", Period: period,
+		Items: []metering.Item{{MeterID: b.meter.ID, Mechanism: mechanism, Target: "mtr_1", ItemID: "si_1", EventName: "calls"}},
+	}, b.now))
+}
+
+func (b *biller) decimals(n int32) {
+	b.Helper()
+	_, _, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{ProviderDecimals: &n})
+	require.NoError(b, err)
+}
+
+// tell is a pass in which Stripe takes and counts everything.
+func (b *biller) tell() (told []string) {
+	b.Helper()
+	at := func(_ metering.Mechanism, now, _ time.Time, _ metering.Range) time.Time { return now }
+	for {
+		prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62, at, b.now)
+		require.NoError(b, err)
+		if len(prepared.Send) == 0 {
+			return told
+		}
+		for _, e := range prepared.Send {
+			require.NoError(b, b.store.Ledger.SettleEntry(b.Context(), b.tenant, e.ID, metering.EntryAcknowledged, "tested", b.now))
+			require.NoError(b, b.store.Ledger.Confirm(b.Context(), b.tenant, []uuid.UUID{e.ID}, metering.EntryConfirmed, "tested"))
+			told = append(told, fmt.Sprintf("%s %s", e.Mechanism, e.Quantity))
+		}
+	}
+}
+
+// invoiced says that Stripe has billed the period for good.
+func (b *biller) invoiced(period metering.Range) {
+	b.Helper()
+	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, metering.Invoice{
+		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD",
+		Period: period, CreatedAt: period.End, FinalizedAt: b.now,
+	}, b.now))
+}
+
+// closed is what a period was frozen at: its usage, what was told of it, with
+// how many decimals, and the charge.
+func (b *biller) closed(period metering.Range) string {
+	b.Helper()
+	var usage, told, charge metering.Decimal
+	var decimals int
+	require.NoError(b, b.connect().QueryRow(b.Context(), `
+		select t.usage, t.told, t.told_decimals, t.charge
+		from billing_period_totals t
+		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+		where t.tenant_id = $1
+		  and p.ends_at = $2`, b.tenant, period.End).Scan(&usage, &told, &decimals, &charge))
+	return fmt.Sprintf("%s as %s to %d decimals for %s", usage, told, decimals, charge)
+}
+
+func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
+	t.Parallel()
+	b, _ := newSubscriber(t, metering.MeterDelta)
+	b.use("1.2345")
+	require.Equal(t, []string{"meter_delta 1"}, b.tell())
+	require.Empty(t, b.due())
+	b.decimals(3)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "other decimals")
+	require.Equal(t, []string{"meter_delta 0.234"}, b.tell())
+	require.Empty(t, b.due())
+	b.use("0.0004")
+	require.Equal(t, []string{"meter_delta 0.001"}, b.tell()) // 1.2349 is 1.235
+	b.decimals(0)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "none again")
+	require.Equal(t, []string{"meter_delta -0.235"}, b.tell())
+	require.Empty(t, b.due())
+}
+
+func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, metering.UsageRecord)
+	b.decimals(6)
+	b.use("1.6")
+	require.Equal(t, []string{"usage_record 2"}, b.tell())
+	b.now = over(month)
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, "1.6 as 2 to 0 decimals for 200", b.closed(month))
+}
+
+func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, metering.MeterDelta)
+	b.decimals(3)
+	b.use("1.2345")
+	require.Equal(t, []string{"meter_delta 1.234"}, b.tell())
+	next := metering.CalendarPeriod(month.End, time.UTC)
+	b.now = over(month)
+	b.link(next, metering.MeterDelta)
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
+
+	b.decimals(0)
+	require.Empty(t, b.tell(), "1.234 is not 1 in hindsight")
+	b.useAt("0.0004", month.Start.AddDate(0, 0, 20))
+	require.Equal(t, []string{"invoice_item 0.1"}, b.tell()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
+
+	b.use("0.6")
+	require.Equal(t, []string{"meter_delta 1"}, b.tell())
+	b.now = over(next)
+	b.link(metering.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
+
+	b.decimals(6)
+	require.Empty(t, b.tell(), "1 is not 0.6 in hindsight")
+	b.useAt("0.8", next.Start.AddDate(0, 0, 1))
+	require.Empty(t, b.tell(), "1.4 are 1")
+	b.useAt("0.2", next.Start.AddDate(0, 0, 1))
+	require.Equal(t, []string{"invoice_item 100"}, b.tell()) // 1.6 are 2, for 200; 100 were billed
+}
+
+// What came between the final invoice and the freeze is late to a thousandth.
+func TestWhatStripeWasNotToldIsMeasuredInTheFrozenDecimals(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, metering.MeterDelta)
+	b.decimals(3)
+	b.use("1.2345")
+	require.Equal(t, []string{"meter_delta 1.234"}, b.tell())
+	b.now = month.End.Add(time.Hour)
+	b.invoiced(month)
+	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
+	b.link(metering.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
+	b.decimals(0)
+	b.invoiced(month)
+	require.Empty(t, b.tell(), "the invoice is final, with the decimals that it has")
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.4", b.closed(month))
+	require.Equal(t, []string{"invoice_item 0.2"}, b.tell()) // 1.2361 is 1.236, for 123.60
+}
+
+// setDecimals changes nothing of what a webhook is told.
+func (m *machine) setDecimals(t *rapid.T) {
+	m.decimals(rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals"))
+}

@@ -1,0 +1,17 @@
+-- +goose Up
+
+-- With how many decimals of a meter's usage a provider is told that adds up
+-- units. Whoever does not know of them tells whole units.
+alter table meters add column provider_decimals smallint not null default 0 check (provider_decimals between 0 and 6);
+
+-- What a frozen period's told is rounded to.
+alter table billing_period_totals add column told_decimals smallint not null default 0;
+
+-- The decimals of the tenant's meters when the provider's invoice became final,
+-- by meter; of those that are missing none. null: it is a draft, or older.
+alter table billing_invoices add column decimals jsonb;
+
+-- +goose Down
+alter table billing_invoices drop column decimals;
+alter table billing_period_totals drop column told_decimals;
+alter table meters drop column provider_decimals;

@@ -1108,7 +1108,10 @@ type CreateMeter struct {
 	// GroupBy The event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
 	Name    *string   `json:"name,omitempty"`
-	Slug    string    `json:"slug"`
+
+	// ProviderDecimals With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+	ProviderDecimals *int32 `json:"provider_decimals,omitempty"`
+	Slug             string `json:"slug"`
 }
 
 // CreateMeterAggregation sum adds the events' values, count counts the events
@@ -1606,7 +1609,10 @@ type Meter struct {
 	// Id Examples: mtr_7
 	Id   string `json:"id"`
 	Name string `json:"name"`
-	Slug string `json:"slug"`
+
+	// ProviderDecimals With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+	ProviderDecimals int32  `json:"provider_decimals"`
+	Slug             string `json:"slug"`
 
 	// Status filling while earlier events are being counted; usage answers 503 until then
 	Status MeterStatus `json:"status"`
@@ -2137,6 +2143,9 @@ type UpdateMeter struct {
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
 	GroupBy     *[]string               `json:"group_by,omitempty"`
 	Name        *string                 `json:"name,omitempty"`
+
+	// ProviderDecimals Changes what the provider is told of open periods; nothing is counted anew
+	ProviderDecimals *int32 `json:"provider_decimals,omitempty"`
 }
 
 // UpdateMeterAggregation defines model for UpdateMeter.Aggregation.

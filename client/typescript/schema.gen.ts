@@ -1175,6 +1175,12 @@ export interface components {
             /** @description The event properties to group usage by */
             group_by?: string[];
             name?: string;
+            /**
+             * Format: int32
+             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+             * @default 0
+             */
+            provider_decimals?: number;
             slug: string;
         };
         CreateProduct: {
@@ -1580,6 +1586,11 @@ export interface components {
             /** @example mtr_7 */
             id: string;
             name: string;
+            /**
+             * Format: int32
+             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+             */
+            provider_decimals: number;
             slug: string;
             /**
              * @description filling while earlier events are being counted; usage answers 503 until then
@@ -2077,6 +2088,11 @@ export interface components {
             aggregation?: "sum" | "count";
             group_by?: string[];
             name?: string;
+            /**
+             * Format: int32
+             * @description Changes what the provider is told of open periods; nothing is counted anew
+             */
+            provider_decimals?: number;
         };
         UpdateTenant: {
             /** @description ISO 4217; of prices that do not name their own */

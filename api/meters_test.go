@@ -1,0 +1,87 @@
+package api_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// sent is a request about a meter that is answered with the meter.
+func (b *bundle) sent(t *testing.T, status int, method, path, body string) (m client.Meter) {
+	t.Helper()
+	a := b.send(t, method, path, body)
+	require.Equal(t, status, a.status, a.body)
+	require.NoError(t, json.Unmarshal([]byte(a.body), &m))
+	return m
+}
+
+func TestAMeterSaysWithHowManyDecimalsProvidersAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Zero(t, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"whole","event_type":"call"}`).ProviderDecimals)
+	require.EqualValues(t, 3, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","provider_decimals":3}`).ProviderDecimals)
+	require.EqualValues(t, 3, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"name":"Calls"}`).ProviderDecimals, "it was not named")
+	require.EqualValues(t, 6, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":6}`).ProviderDecimals)
+	require.Zero(t, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":0}`).ProviderDecimals)
+	for _, odd := range []string{"-1", "7", "1.5", `"3"`, "4294967296"} {
+		for _, p := range []struct{ method, path, body string }{
+			{"POST", "/v1/meters", `{"slug":"odd","event_type":"call","provider_decimals":` + odd + `}`},
+			{"PATCH", "/v1/meters/calls", `{"provider_decimals":` + odd + `}`},
+		} {
+			require.Equal(t, "body.provider_decimals", b.send(t, p.method, p.path, p.body).problem(t, 422, "invalid").Errors[0].Location, odd)
+		}
+	}
+	require.Equal(t, "Calls", b.sent(t, 200, "GET", "/v1/meters/calls", "").Name)
+	require.Zero(t, b.sent(t, 200, "GET", "/v1/meters/calls", "").ProviderDecimals)
+}
+
+func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.2345")
+	acme := b.acknowledged(t)
+	due := func() []metering.CustomerID {
+		page, err := b.store.Ledger.Due(t.Context(), b.tenant.ID, 0, 10, time.Now())
+		require.NoError(t, err)
+		return page.Customers
+	}
+	require.Empty(t, due())
+	before, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
+	require.NoError(t, err)
+
+	require.EqualValues(t, "complete", b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":3}`).Status)
+	after, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
+	require.NoError(t, err)
+	require.Equal(t, before.Generation, after.Generation)
+	require.Empty(t, b.temporal.started, "there is nothing to count")
+	require.Equal(t, []metering.CustomerID{acme}, due())
+	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"meter.update"`)
+
+	b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":0}`)
+	require.Empty(t, due(), "that is what the provider knows")
+}
+
+// acknowledged gives the tenant a provider that knows all about acme.
+func (b *bundle) acknowledged(t *testing.T) metering.CustomerID {
+	t.Helper()
+	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+	})
+	require.NoError(t, err)
+	customers, err := b.store.Customers.List(t.Context(), b.tenant.ID, 0, 1)
+	require.NoError(t, err)
+	acme := customers[0].ID
+	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, acme, 0, time.Now())
+	require.NoError(t, err)
+	_, err = b.store.Ledger.MarkSent(t.Context(), b.tenant.ID, prepared.Send.ID, time.Now(), time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, b.store.Ledger.Settle(t.Context(), b.tenant.ID, prepared.Send.ID, db.Acknowledged, "tested", time.Now()))
+	return acme
+}

@@ -1,0 +1,105 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+func (s *stripeSystem) decimals(n int32, slugs ...string) {
+	s.Helper()
+	for _, slug := range slugs {
+		_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, slug, db.MeterChange{ProviderDecimals: &n})
+		require.NoError(s, err)
+	}
+}
+
+// subscribeExactly bills the customer through an account that takes decimals,
+// at 80 dollars a unit of each meter.
+func (s *stripeSystem) subscribeExactly(slugs ...string) {
+	s.Helper()
+	const key = "sk_test_exact"
+	now := time.Now()
+	sub := stripetest.Subscription{ID: "sub_exact", Customer: "cus_exact", Start: now.AddDate(0, 0, -10).Unix(), End: now.AddDate(0, 0, 20).Unix()}
+	seed := &stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_exact", Key: key, Decimals: true}, Customers: []stripetest.Customer{{ID: "cus_exact"}},
+		Meters: []stripetest.Meter{{ID: "delta"}, {ID: "window", EventTimeWindow: "hour"}, {ID: "last", Formula: "last"}},
+	}
+	for _, slug := range slugs {
+		price := stripetest.Price{ID: "price_exact_" + slug, LookupKey: slug, UnitAmount: "8000", Meter: slug}
+		if slug == "record" {
+			price.Meter = ""
+		}
+		seed.Prices = append(seed.Prices, price)
+		sub.Items = append(sub.Items, stripetest.Item{ID: "si_exact_" + slug, Price: price.ID})
+		s.price(slug, metering.Price{OverageRate: metering.Whole(80), Currency: "USD"})
+	}
+	seed.Subscriptions = []stripetest.Subscription{sub}
+	require.NoError(s, s.fake.Seed(seed))
+	s.useStripe("acct_exact", key, nil)
+	s.link("cus_exact")
+}
+
+// charged are the sync's entries as "meter quantity/value amount".
+func charged(sync metering.Sync) (lines []string) {
+	for _, e := range sync.Entries {
+		lines = append(lines, fmt.Sprintf("%s %s/%s %s", e.MeterSlug, e.Quantity, e.Value, e.Amount))
+	}
+	return lines
+}
+
+func TestStripeIsToldAndBillsTheDecimalsThatTheMeterSays(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	all := []string{"record", "delta", "window", "last"}
+	s.meters(all...)
+	s.subscribeExactly(all...)
+	s.decimals(3, all...)
+	s.work()
+	for _, meter := range all {
+		s.useOf(meter, "1.2345")
+	}
+	// Half to even, 1.2345 is 1.234, for 98.72; a usage record takes one unit.
+	require.Equal(t, []string{"record 1/1 80", "delta 1.234/1.234 98.72", "window 1.234/1.234 98.72", "last 1.234/1.234 98.72"}, charged(s.synced()))
+	for _, meter := range all {
+		s.useOf(meter, "0.0004")
+	}
+	// 1.2349 is 1.235, for 98.80: the total is rounded, and never 0.0004 to nothing.
+	require.Equal(t, []string{"record 1/1 80", "delta 0.001/1.235 98.8", "window 1.235/1.235 98.8", "last 1.235/1.235 98.8"}, charged(s.synced()))
+
+	s.fake.Advance(21 * 24 * time.Hour)
+	var billed []string
+	for _, invoice := range s.fake.State().Accounts[1].Invoices {
+		require.Equal(t, "open", invoice.Status)
+		require.Equal(t, "37640", invoice.Total.String()) // 80 + 3 × 98.80 dollars
+		for _, line := range invoice.Lines {
+			billed = append(billed, fmt.Sprintf("%s %s %s", line.Item, line.Quantity, line.Amount))
+		}
+	}
+	require.Equal(t, []string{"si_exact_record 1 8000", "si_exact_delta 1.235 9880", "si_exact_window 1.235 9880", "si_exact_last 1.235 9880"}, billed)
+}
+
+func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("record", "delta")
+	s.decimals(3, "record", "delta")
+	s.work()
+	s.useOf("record", "1.2345")
+	s.useOf("delta", "1.2345")
+	refused := s.await(s.request())
+	require.Equal(t, metering.SyncFailed, refused.Status)
+	require.Equal(t, "Stripe refused a value with decimals with 400; if it takes whole units of this account, "+
+		"set the meter's provider_decimals to 0, else see its log", refused.Problem)
+	require.Equal(t, []string{"record usage_record 1/1 confirmed", "delta meter_delta 1.234/1.234 rejected"}, entriesOf(refused))
+
+	s.decimals(0, "delta")
+	require.Equal(t, []string{"record usage_record 1/1 confirmed", "delta meter_delta 1/1 confirmed"}, entriesOf(s.synced()))
+	require.Equal(t, "1", s.quantity("delta"))
+}

@@ -35,6 +35,23 @@ func TestAPreviewChargesByTheRule(t *testing.T) {
 		[4]string{items[1].MeterSlug, items[1].Usage.String(), items[1].UnitPrice.String(), items[1].Amount.String()})
 }
 
+func TestRevenueIsRoundedAsWhatIsBilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.125}`)
+	require.Equal(t, 200, set.status, set.body)
+	// 0.125, 0.375 and 0.625 are ties, which go to the even cent, and 0.1250125 is none: 0.12 + 0.38 + 0.62 + 0.13.
+	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call"},{"customer_id":"b","event_type":"call","value":3},
+		{"customer_id":"c","event_type":"call","value":5},{"customer_id":"d","event_type":"call","value":1.0001}]}`)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"USD","amount":1.25,"customers":4`)
+
+	set = b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":1.5,"overage_rate":1,"currency":"JPY","effective_from":"2020-01-01T00:00:00Z"}`)
+	require.Equal(t, 200, set.status, set.body)
+	// 2.5, 4.5, 6.5 and 2.5001 in whole yen: 2 + 4 + 6 + 3.
+	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"JPY","amount":15,"customers":4`)
+}
+
 func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

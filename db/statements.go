@@ -164,11 +164,10 @@ func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r meterin
 			    and u.generation_id = any($2)
 			    and u.month = any($4)
 			  group by 1, 2, 3)
-			select used.month, rates.currency,
-			  sum(round(rates.base + greatest(0, case when rates.counts then used.count else used.sum end - rates.included) * rates.rate, rates.digits)),
-			  count(distinct used.customer_id)
+			select used.month, rates.currency, sum(`+roundedMoney("charge", "rates.digits")+`), count(distinct used.customer_id)
 			from used
-			join rates using (generation_id, product_id, month)
+			join rates using (generation_id, product_id, month),
+			lateral (select rates.base + greatest(0, case when rates.counts then used.count else used.sum end - rates.included) * rates.rate) c (charge)
 			group by 1, 2
 			order by 1 desc, 2`, append([]any{tenant}, rates.arrays()...)...)
 		if err != nil {
@@ -181,6 +180,12 @@ func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r meterin
 		return nil, fmt.Errorf("estimate revenue: %w", err)
 	}
 	return months, nil
+}
+
+// roundedMoney is metering.RoundMoney as SQL, whose own round takes halves away from zero.
+func roundedMoney(amount, digits string) string {
+	return `case when abs(` + amount + ` - trunc(` + amount + `, ` + digits + `)) = 0.5 * power(10::numeric, -` + digits + `)
+		then 2 * round(` + amount + ` / 2, ` + digits + `) else round(` + amount + `, ` + digits + `) end`
 }
 
 // rates are the prices of each month, in columns.

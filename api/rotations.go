@@ -33,8 +33,11 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	if !storable(in.IdempotencyKey) {
 		return nil, metering.Invalid("header.Idempotency-Key", "must be UTF-8 without NUL")
 	}
-	key, hash, lastFour := s.Keys.Make(old.Scope)
 	now := s.Now()
+	if !old.Live(now) {
+		return nil, cmp.Or[error](s.Store.Rotations.Repeated(ctx, who.Tenant.ID, old.ID, in.IdempotencyKey), errNotRotatable)
+	}
+	key, hash, lastFour := s.Keys.Make(old.Scope)
 	rotation, err := s.Store.Rotations.Begin(ctx, who.Tenant.ID, who.Actor, metering.Rotation{
 		OldKeyID: old.ID, LastFour: lastFour, IdempotencyKey: in.IdempotencyKey,
 		PendingUntil: now.Add(s.rotationWait() + rotationMargin),
@@ -55,7 +58,7 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 
 func (s *server) rotationWait() time.Duration { return cmp.Or(s.RotationWait, defaultRotationWait) }
 
-// rotatable is a valid key that may do no more than who asks.
+// rotatable is a key that may do no more than who asks.
 func (s *server) rotatable(ctx context.Context, text string) (metering.APIKey, error) {
 	who := principalOf(ctx)
 	id, ok := parseKeyID(text)
@@ -68,9 +71,6 @@ func (s *server) rotatable(ctx context.Context, text string) (metering.APIKey, e
 	}
 	if !within(Principal{Scope: key.Scope}, who) {
 		return metering.APIKey{}, metering.Errorf(metering.CodeForbidden, "nobody can rotate a key that may do more than themselves")
-	}
-	if !key.Live(s.Now()) {
-		return metering.APIKey{}, errNotRotatable
 	}
 	return key, nil
 }

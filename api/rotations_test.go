@@ -66,7 +66,9 @@ func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {
 
 	again := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: again").problem(t, 409, "conflict")
 	require.Contains(t, again.Detail, "revoked or expired")
-	repeat := b.send(t, http.MethodPost, "/v1/api-keys/"+fresh.ID+"/rotate", "", "Idempotency-Key: once").problem(t, 409, "conflict")
+	other := b.send(t, http.MethodPost, "/v1/api-keys/"+fresh.ID+"/rotate", "", "Idempotency-Key: once").problem(t, 422, "invalid")
+	require.Equal(t, "header.Idempotency-Key", other.Errors[0].Location, "that was for another key")
+	repeat := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: once").problem(t, 409, "conflict")
 	require.Contains(t, repeat.Detail, fresh.ID)
 	require.Contains(t, repeat.Detail, fresh.Key[len(fresh.Key)-4:])
 	require.NotContains(t, repeat.Detail, fresh.Key)

@@ -44,7 +44,7 @@ func (s Rotations) Begin(ctx context.Context, tenant metering.TenantID, actor me
 			"idempotency": r.IdempotencyKey, "until": r.PendingUntil, "now": now,
 		}).Scan(rotationFields(&begun)...)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return repeated(ctx, tx, tenant, r.IdempotencyKey)
+			return repeated(ctx, tx, tenant, r.OldKeyID, r.IdempotencyKey)
 		}
 		return err
 	})
@@ -54,11 +54,21 @@ func (s Rotations) Begin(ctx context.Context, tenant metering.TenantID, actor me
 	return begun, nil
 }
 
+// Repeated says what the idempotency key has made in the place of another, if
+// it has: whoever repeats a request finds that one revoked.
+func (s Rotations) Repeated(ctx context.Context, tenant metering.TenantID, old metering.KeyID, idempotencyKey string) error {
+	err := repeated(ctx, s.pool, tenant, old, idempotencyKey)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return coded(err)
+}
+
 // repeated says what the idempotency key has made: everything but the key.
-func repeated(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, idempotencyKey string) error {
+func repeated(ctx context.Context, q querier, tenant metering.TenantID, old metering.KeyID, idempotencyKey string) error {
 	var former metering.Rotation
 	var settled *time.Time
-	err := tx.QueryRow(ctx, `
+	err := q.QueryRow(ctx, `
 		select `+rotationColumns+`, r.settled_at
 		from api_key_rotations r
 		where r.tenant_id = $1
@@ -67,6 +77,9 @@ func repeated(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, idempote
 	).Scan(append(rotationFields(&former), &settled)...)
 	if err != nil {
 		return err
+	}
+	if former.OldKeyID != old {
+		return metering.Invalid("header.Idempotency-Key", "was used for another request")
 	}
 	if former.NewKeyID == nil {
 		return metering.Errorf(metering.CodeConflict, "%s is being rotated under this Idempotency-Key", former.OldKeyID)

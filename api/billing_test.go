@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/dev/receiver"
@@ -72,6 +73,24 @@ func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
 	pricing, err = b.client.GetPricingWithResponse(t.Context(), "calls")
 	require.NoError(t, err)
 	require.Equal(t, "2", pricing.JSON200.Current.BasePrice.String())
+}
+
+func TestAPriceThatBreaksARuleNamesItsField(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls"} {
+		for _, field := range []string{"base_price", "included_units", "overage_rate"} {
+			for value, rule := range map[string]string{
+				"1e18": "must be smaller than 10^18 in absolute value", "0.0000000000001": "must have at most 12 decimals",
+				"null": "must be a JSON number", "-1": "must not be negative",
+			} {
+				p := b.send(t, "PUT", path, fmt.Sprintf(`{%q:%s}`, field, value)).problem(t, 422, "invalid")
+				require.Equal(t, []api.FieldProblem{{Location: "body." + field, Message: rule}}, p.Errors, value)
+			}
+		}
+	}
 }
 
 const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

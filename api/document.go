@@ -24,6 +24,7 @@ func document() huma.Config {
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Decimal](), reflect.TypeFor[decimalSchema]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[SentDecimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
@@ -57,6 +58,27 @@ func (decimalSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Format: "decimal", Description: "An exact decimal number"}
 }
 
+// SentDecimal is a decimal of a request, or the rule that it breaks: an error
+// of UnmarshalJSON would be the whole body's.
+type SentDecimal struct {
+	metering.Decimal
+	broken error
+}
+
+// UnmarshalJSON reads a JSON number; what is wrong with it, Resolve says.
+func (d *SentDecimal) UnmarshalJSON(literal []byte) error {
+	d.broken = d.Decimal.UnmarshalJSON(literal)
+	return nil
+}
+
+// Resolve names the place of a decimal that breaks a rule.
+func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
+	if d.broken == nil {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: place.String(), Message: d.broken.Error()}}
+}
+
 type objectSchema struct{}
 
 func (objectSchema) Schema(huma.Registry) *huma.Schema {
@@ -77,7 +99,7 @@ func unmarshal(data []byte, into any) error {
 	if errors.As(err, &mismatch) {
 		return fmt.Errorf("has a value of the wrong kind at byte %d", mismatch.Offset)
 	}
-	return err // a decimal's own rule
+	return err
 }
 
 // describeStatus documents that a POST or PUT also answers with status.

@@ -66,11 +66,11 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, product meteri
 
 // NewPrice is a price that is to hold.
 type NewPrice struct {
-	BasePrice     metering.Decimal `json:"base_price" required:"false"`
-	IncludedUnits metering.Decimal `json:"included_units" required:"false"`
-	OverageRate   metering.Decimal `json:"overage_rate" required:"false"`
-	Currency      string           `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-	EffectiveFrom *time.Time       `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning"`
+	BasePrice     SentDecimal `json:"base_price" required:"false"`
+	IncludedUnits SentDecimal `json:"included_units" required:"false"`
+	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
+	Currency      string      `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
+	EffectiveFrom *time.Time  `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning"`
 }
 
 type setPricingInput struct {
@@ -89,7 +89,7 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
 	p := metering.Price{
-		MeterID: m.ID, ProductID: product, BasePrice: in.BasePrice, IncludedUnits: in.IncludedUnits, OverageRate: in.OverageRate,
+		MeterID: m.ID, ProductID: product, BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
 		Currency: in.Currency, EffectiveFrom: metering.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
 	}
 	if p.Currency == "" {

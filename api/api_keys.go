@@ -41,13 +41,16 @@ func (c NewCredential) check(who Principal, now time.Time) error {
 	if !within(Principal{Scope: c.Scope}, who) {
 		return metering.Errorf(metering.CodeForbidden, "nobody can make a credential that may do more than themselves")
 	}
-	if c.ExpiresAt != nil && !c.ExpiresAt.After(now) {
-		return metering.Invalid("body.expires_at", "must lie in the future")
-	}
 	if !storable(c.Name) {
 		return metering.Invalid("body.name", "must be UTF-8 without NUL")
 	}
-	return nil
+	if c.ExpiresAt == nil {
+		return nil
+	}
+	if !c.ExpiresAt.After(now) {
+		return metering.Invalid("body.expires_at", "must lie in the future")
+	}
+	return metering.ValidInstant("body.expires_at", *c.ExpiresAt)
 }
 
 type createAPIKeyInput struct {

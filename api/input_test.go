@@ -209,6 +209,40 @@ func problemCode(t *testing.T, a answer) string {
 	return string(p.Code)
 }
 
+// TestTimesThatNoAnswerCanShowAreRefused: RFC 3339 has years of four digits,
+// and an offset can carry one out of them.
+func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	for _, c := range []struct{ method, path, body, field string }{
+		{"PUT", "/v1/meters/calls/pricing", `{"effective_from":%q}`, "body.effective_from"},
+		{"PUT", "/v1/products/pro/pricing/calls", `{"effective_from":%q}`, "body.effective_from"},
+		{"PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":%q}`, "body.effective_from"},
+		{"POST", "/v1/api-keys", `{"name":"k","scope":"read_only","expires_at":%q}`, "body.expires_at"},
+		{"POST", "/v1/hmac-secrets", `{"name":"k","scope":"read_only","expires_at":%q}`, "body.expires_at"},
+		{"GET", "/v1/usage?customer=acme&meter=calls&end=", "", "query.end"},
+		{"GET", "/v1/usage/total?customer=acme&start=", "", "query.start"},
+		{"GET", "/v1/usage/export?customer=acme&end=", "", "query.end"},
+	} {
+		for _, instant := range []string{"9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"} {
+			path, body := c.path, c.body
+			if body == "" {
+				path += url.QueryEscape(instant)
+			} else {
+				body = fmt.Sprintf(body, instant)
+			}
+			p := b.send(t, c.method, path, body).problem(t, 422, "invalid")
+			require.Equal(t, c.field, p.Errors[0].Location, path)
+		}
+	}
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls", "/v1/customers/acme/product", "/v1/api-keys", "/v1/hmac-secrets"} {
+		require.Equal(t, 200, b.send(t, "GET", path, "").status, path)
+	}
+}
+
 func TestUnknownFieldsAreRefusedExceptOnEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

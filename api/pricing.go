@@ -96,6 +96,9 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 		p.Currency = who.Tenant.Currency
 	}
 	if in.EffectiveFrom != nil {
+		if err := metering.ValidInstant("body.effective_from", *in.EffectiveFrom); err != nil {
+			return nil, err
+		}
 		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
 	}
 	if _, err := s.Store.Prices.Set(ctx, who.Tenant.ID, who.Actor, p); err != nil {

@@ -178,6 +178,9 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 	}
 	switch {
 	case in.Body.EffectiveFrom != nil:
+		if err := metering.ValidInstant("body.effective_from", *in.Body.EffectiveFrom); err != nil {
+			return nil, err
+		}
 		a.EffectiveFrom = *in.Body.EffectiveFrom
 	case period.Contains(c.CreatedAt):
 		a.EffectiveFrom = period.Start

@@ -21,9 +21,15 @@ type Span struct {
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
 	if !s.Start.IsZero() {
+		if err := metering.ValidInstant("query.start", s.Start); err != nil {
+			return r, err
+		}
 		r.Start = metering.Instant(s.Start)
 	}
 	if !s.End.IsZero() {
+		if err := metering.ValidInstant("query.end", s.End); err != nil {
+			return r, err
+		}
 		r.End = metering.Instant(s.End)
 	}
 	if r.Empty() {

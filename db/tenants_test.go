@@ -77,3 +77,11 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	_, _, err = store.Tenants.Update(t.Context(), theirs, metering.Operator, inZone("Asia/Kathmandu"))
 	require.NoError(t, err)
 }
+
+// TestTimesAreReadInUTC, wherever the machine is: answers show them as they are read.
+func TestTimesAreReadInUTC(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	customer := dbtest.Customer(t, store, dbtest.Tenant(t, store).ID, "acme")
+	require.Same(t, time.UTC, customer.CreatedAt.Location())
+}

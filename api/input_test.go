@@ -1,9 +1,13 @@
 package api_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,9 +15,11 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // canary is in every bad value; no answer may repeat it.
@@ -286,6 +292,32 @@ func TestEveryProblemHasItsPage(t *testing.T) {
 		require.Contains(t, page.body, "<code>"+code+"</code>")
 	}
 	b.send(t, "GET", "/errors/nope", "").problem(t, 404, "not_found")
+}
+
+// TestAnAnswerThatBreaksOffIsLogged, as the failure that it is.
+func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	meter, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
+	require.NoError(t, err)
+	for range 2 { // the first holds from the beginning; the year 10000 has no JSON
+		_, err = b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator,
+			metering.Price{MeterID: meter.ID, Currency: "USD", EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+		require.NoError(t, err)
+	}
+	var log bytes.Buffer
+	deps := b.deps
+	deps.Log, deps.Metrics = slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()
+	handler, err := api.New(deps)
+	require.NoError(t, err)
+	request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/meters/calls/pricing", nil)
+	require.NoError(t, b.authorized(t.Context(), request))
+	require.PanicsWithError(t, http.ErrAbortHandler.Error(), func() { handler.ServeHTTP(httptest.NewRecorder(), request) },
+		"the client must not take a part for the whole")
+	require.Contains(t, log.String(), "level=ERROR")
+	require.Contains(t, log.String(), "status=500")
+	require.Contains(t, log.String(), "year outside of range")
 }
 
 func TestReadinessNamesWhatIsMissing(t *testing.T) {

@@ -95,6 +95,7 @@ func (s *server) survive(out *recorder, r *http.Request, failure any) {
 	if !out.began {
 		s.refuse(out, r, err)
 	}
+	out.status = http.StatusInternalServerError // whatever the answer began with
 	x.err = err
 }
 

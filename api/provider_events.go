@@ -58,6 +58,9 @@ func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripe
 	if !ours {
 		return out, nil
 	}
+	if !storable(kept.EventID + kept.ObjectID + kept.Customer) {
+		return nil, errNoEvent
+	}
 	row, handled, err := s.Store.ProviderEvents.Store(ctx, tenant, kept, s.Now())
 	if err != nil || handled {
 		return out, err
@@ -70,6 +73,8 @@ var errNoStripe = metering.Errorf(metering.CodeNotFound, "no tenant with this id
 
 var errUnsigned = metering.Errorf(codeMalformed, "the Stripe-Signature header does not sign this body with the secret that the tenant has saved")
 
+var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of Stripe's")
+
 func (s *server) verified(tenant metering.TenantID, p metering.Provider, in *stripeEventInput) (stripe.Event, error) {
 	secret, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
@@ -80,7 +85,7 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, in *str
 	case metering.CodeUnauthorized:
 		return stripe.Event{}, errUnsigned.Because(err)
 	case metering.CodeInvalid:
-		return stripe.Event{}, metering.Errorf(codeMalformed, "the body is not an event of Stripe's").Because(err)
+		return stripe.Event{}, errNoEvent.Because(err)
 	}
 	return event, err
 }

@@ -149,6 +149,16 @@ func TestAnEventThatIsNothingToUsIsHarmless(t *testing.T) {
 	require.Contains(t, <-b.temporal.started, "provider-event/")
 }
 
+func TestAnEventWhoseIDsCannotBeStoredIsNoneOfStripes(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	good := delivery("evt_1", subscriptionUpdated, "")
+	for _, id := range []string{"evt_1", "sub_1", "cus_1"} {
+		payload := strings.Replace(good, id, id+`\u0000`, 1)
+		b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
+	}
+}
+
 func TestAnEventIsReadInEveryVersionOfTheAPI(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)

@@ -80,7 +80,7 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	return s.saveWebhook(ctx, in)
 }
 
-// check refuses what belongs to the other kind of provider.
+// check refuses what belongs to the other kind of provider, or cannot be kept.
 func (in *saveProviderInput) check() error {
 	foreign := []struct {
 		field string
@@ -96,6 +96,11 @@ func (in *saveProviderInput) check() error {
 	for _, f := range foreign {
 		if f.set && f.kind != in.Body.Type {
 			return metering.Invalid("body."+f.field, "is of a provider of type %s", f.kind)
+		}
+	}
+	for slug, price := range in.Body.Mapping {
+		if !storable(slug + price) {
+			return metering.Invalid("body.mapping", "must be UTF-8 without NUL")
 		}
 	}
 	return nil

@@ -62,6 +62,8 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","webhook_secret":"` + stripeSecret + `"}`:                                     {"provider_refused", "is not a secret or restricted API key"},
 		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is of a provider of type stripe"},
 		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is of a provider of type webhook"},
+		withMapping(`{"calls\u0000":"price_1"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
+		withMapping(`{"calls":"price_1\u0000"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 	} {
 		refused := b.send(t, "PUT", "/v1/billing/provider", body)
 		refused.problem(t, 422, want[0])
@@ -69,6 +71,10 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		require.NotContains(t, refused.body, "CANARY")
 	}
 	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
+}
+
+func withMapping(mapping string) string {
+	return `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"` + stripeSecret + `","mapping":` + mapping + `}`
 }
 
 func TestAKeyIsNotSavedWhileStripeIsDown(t *testing.T) {

@@ -229,9 +229,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 			    and status = 'pending')
 			update webhook_endpoints e
 			set attended_until = case
-			  when w.due is null then null
-			  when e.rests_until > @now then e.rests_until + @attended
-			  when w.due <= @now then @now + @attended::interval
+			  when w.due <= greatest(e.rests_until, @now) then greatest(e.rests_until, @now) + @attended::interval
 			end
 			from waiting w
 			where e.tenant_id = @tenant

@@ -117,7 +117,10 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		if attempt.Problem == "" {
 			return delivered(ctx, tx, c, now)
 		}
-		if err := undelivered(ctx, tx, c, attempt, patience, now); err != nil {
+		if err := undelivered(ctx, tx, c, attempt, patience, now); err != nil || endpoint.URL != c.Endpoint.URL {
+			return err // a former address says nothing of the endpoint
+		}
+		if err := failing(ctx, tx, c, attempt, patience, now); err != nil {
 			return err
 		}
 		switch {
@@ -164,15 +167,14 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 	return err
 }
 
-// undelivered is an attempt in vain. Several at once are one failure of the
-// endpoint's.
+// undelivered is an attempt in vain: the message is tried again later, or given up.
 func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending
 	if !again {
 		status = metering.DeliveryFailed
 	}
-	if _, err := tx.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		update webhook_deliveries
 		set status = @status, due_at = @due, settled_at = case when @status = 'failed' then @now::timestamptz end
 		where tenant_id = @tenant
@@ -182,9 +184,13 @@ func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.A
 		  and attempts = @attempt`, pgx.NamedArgs{
 		"tenant": c.Endpoint.TenantID, "endpoint": c.Endpoint.ID, "message": c.ID, "attempt": c.Attempt,
 		"status": status, "due": metering.Instant(now.Add(max(wait, patience))), "now": metering.Instant(now),
-	}); err != nil {
-		return err
-	}
+	})
+	return err
+}
+
+// failing has the endpoint rest. Several attempts at once in vain are one
+// failure of the endpoint's.
+func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) error {
 	var failures int
 	err := tx.QueryRow(ctx, `
 		update webhook_endpoints

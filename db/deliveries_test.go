@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -21,4 +22,23 @@ func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T
 	require.False(t, h.wanted(), "it rests")
 	h.now = h.now.Add(10 * time.Second)
 	require.True(t, h.wanted(), "the run waits for what was tried in vain")
+}
+
+func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{410, 503} {
+		h := newHooked(t, metering.BillingSynced)
+		h.happen("")
+		h.happen("")
+		c := h.claim()
+		url := "https://example.com/other"
+		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+		require.NoError(t, err)
+		h.settle(*c, status, 0)
+		require.Nil(t, h.read().DisabledAt)
+		require.Nil(t, h.read().FailingSince)
+		h.attempt(200, 0)
+		h.now = h.now.Add(5 * time.Second)
+		h.attempt(200, 0)
+	}
 }

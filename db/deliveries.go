@@ -120,13 +120,14 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		if err := undelivered(ctx, tx, c, attempt, patience, now); err != nil || endpoint.URL != c.Endpoint.URL {
 			return err // a former address says nothing of the endpoint
 		}
-		if err := failing(ctx, tx, c, attempt, patience, now); err != nil {
+		since, err := failing(ctx, tx, c, attempt, patience, now)
+		if err != nil {
 			return err
 		}
 		switch {
 		case attempt.Status == http.StatusGone:
 			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledGone, now)
-		case endpoint.FailingSince != nil && now.Sub(*endpoint.FailingSince) > metering.FailingAtMost:
+		case now.Sub(since) > metering.FailingAtMost:
 			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledFailing, now)
 		}
 		return nil
@@ -188,26 +189,32 @@ func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.A
 	return err
 }
 
-// failing has the endpoint rest. Several attempts at once in vain are one
-// failure of the endpoint's.
-func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) error {
+// silence is how long nothing may be tried without an endpoint's failures being
+// of another time: longer than any message waits for its next attempt.
+const silence = 48 * time.Hour
+
+// failing has the endpoint rest, and returns since when nothing has arrived.
+// Several attempts at once in vain are one failure of the endpoint's.
+func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) (since time.Time, err error) {
 	var failures int
-	err := tx.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		update webhook_endpoints
-		set failures = failures + 1, failing_since = coalesce(failing_since, $4)
+		set failures = failures + 1,
+		  failing_since = case when rests_until < $5 then $4 else coalesce(failing_since, $4) end
 		where tenant_id = $1
 		  and id = $2
 		  and coalesce(rests_until, '-infinity') <= $3
-		returning failures`, c.Endpoint.TenantID, c.Endpoint.ID, a.At, metering.Instant(now)).Scan(&failures)
+		returning failures, failing_since`,
+		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now), a.At, now.Add(-silence)).Scan(&failures, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
+		return now, nil
 	}
 	if err != nil {
-		return err
+		return since, err
 	}
 	_, err = tx.Exec(ctx, `update webhook_endpoints set rests_until = $3 where tenant_id = $1 and id = $2`,
 		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Rest(failures), patience))))
-	return err
+	return since, err
 }
 
 // Waiting is what waits for an endpoint.

@@ -42,3 +42,21 @@ func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 		h.attempt(200, 0)
 	}
 }
+
+func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	for range 10 {
+		h.attempt(503, 0)
+		if due := h.deliveries()[0].DueAt; due != nil {
+			h.now = due.UTC()
+		}
+	}
+	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
+	h.now = h.now.AddDate(0, 1, 0)
+	h.happen("")
+	h.attempt(503, 0)
+	require.Nil(t, h.read().DisabledAt, "one failure in a month")
+	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status)
+}

@@ -236,8 +236,11 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 	for because, fail := range map[metering.DisabledBecause]func(h *hooked){
 		metering.DisabledGone: func(h *hooked) { h.attempt(410, 0) },
 		metering.DisabledFailing: func(h *hooked) {
-			h.attempt(503, 0)
-			h.now = h.now.Add(metering.FailingAtMost + time.Second)
+			for range 5 {
+				h.attempt(503, 0)
+				require.Nil(h, h.read().DisabledAt)
+				h.now = h.now.Add(metering.FailingAtMost/5 + time.Second)
+			}
 			h.attempt(503, 0)
 		},
 	} {

@@ -21,6 +21,7 @@ type delivering struct {
 	*testsuite.TestWorkflowEnvironment
 	due     []time.Duration // after the start
 	failing time.Duration   // until then after the start
+	behind  time.Duration   // the worker's clock
 	began   time.Time
 	sent    []time.Duration
 	asked   []activities.SendMessagesInput
@@ -44,7 +45,7 @@ func (d *delivering) send(_ context.Context, in activities.SendMessagesInput) (r
 	if d.end != nil || d.off != "" {
 		return activities.SendMessagesResult{Disabled: d.off}, d.end
 	}
-	now := d.Now().Sub(d.began)
+	now := d.Now().Sub(d.began) - d.behind
 	var left []time.Duration
 	for _, due := range d.due {
 		switch {
@@ -111,6 +112,13 @@ func TestAMessageThatComesWhileARunWaitsIsDeliveredAtOnce(t *testing.T) {
 	}, 10*time.Minute)
 	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 2}, d.run(t))
 	require.Equal(t, []time.Duration{10 * time.Minute, time.Hour}, rounded(d.sent))
+}
+
+func TestARunDoesNotSpinWhereAWorkersClockIsBehind(t *testing.T) {
+	d := newDelivering(t, 5*time.Second)
+	d.behind = 20 * time.Second
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1}, d.run(t))
+	require.LessOrEqual(t, len(d.asked), 30, "a look each second")
 }
 
 func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {

@@ -21,6 +21,7 @@ type DeliverWebhooksInput struct {
 	TenantID   metering.TenantID     `json:"tenant_id"`
 	EndpointID metering.EndpointID   `json:"endpoint_id"`
 	Paused     bool                  `json:"paused,omitempty"`
+	AtOnce     bool                  `json:"at_once,omitempty"` // an operator has asked not to wait
 	Result     DeliverWebhooksResult `json:"result"`
 }
 
@@ -36,7 +37,7 @@ type DeliverWebhooksResult struct {
 // shows it, and lets operators pause it or try at once.
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
 	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
-	d.paused = in.Paused
+	d.paused, d.atOnce = in.Paused, in.AtOnce
 	if err := d.heed(ctx); err != nil {
 		return d.Result, err
 	}
@@ -46,8 +47,7 @@ func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebh
 type deliverWebhooks struct {
 	DeliverWebhooksInput
 	operators
-	due    workflow.ReceiveChannel
-	atOnce bool // an operator has asked not to wait
+	due workflow.ReceiveChannel
 }
 
 func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, error) {
@@ -55,7 +55,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 		sent, err := d.send(ctx)
 		switch {
 		case errors.Is(err, errLongHistory):
-			d.Paused = d.paused
+			d.Paused, d.AtOnce = d.paused, d.atOnce
 			return d.Result, workflow.NewContinueAsNewError(ctx, DeliverWebhooks, d.DeliverWebhooksInput)
 		case err != nil:
 			return d.Result, err
@@ -85,12 +85,12 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	for d.due.ReceiveAsync(nil) {
 	}
 	d.forget()
-	err = workflow.ExecuteActivity(sending(ctx), do.SendMessages,
-		activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}).Get(ctx, &sent)
+	in := activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}
+	d.atOnce = false
+	err = workflow.ExecuteActivity(sending(ctx), do.SendMessages, in).Get(ctx, &sent)
 	if code, _, ok := problemOf(err); ok && code == string(metering.CodeNotFound) {
 		return activities.SendMessagesResult{}, nil // deleted meanwhile
 	}
-	d.atOnce = false
 	d.Result.Delivered += sent.Delivered
 	d.Result.Failed += sent.Failed
 	d.show(ctx, sent, sent.Problem)
@@ -107,7 +107,6 @@ func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessage
 		Timeout:      max(time.Second, sent.Next.Sub(now)), // the rows have the last word on what is due
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
 	}, func() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused })
-	d.atOnce = d.asked.Len() > 0 && !d.paused
 	return err
 }
 

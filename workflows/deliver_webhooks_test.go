@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -172,4 +173,34 @@ func TestALongRunGoesOnInANewOne(t *testing.T) {
 	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7, Result: workflows.DeliverWebhooksResult{Delivered: 5}})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, d.GetWorkflowError(), &next)
+}
+
+func TestAPausedRunThatIsToTryAtOnceDoes(t *testing.T) {
+	d := newDelivering(t, 0)
+	d.failing = 24 * time.Hour
+	for after, update := range map[time.Duration]string{time.Minute: "pause", 2 * time.Hour: "retry-now"} {
+		d.RegisterDelayedCallback(func() { d.UpdateWorkflowNoRejection(update, update, t) }, after)
+	}
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1, Failed: 1}, d.run(t))
+	require.Equal(t, []time.Duration{2 * time.Hour}, rounded(d.sent))
+}
+
+func TestWhoAsksALongRunToTryAtOnceIsHeardByTheNext(t *testing.T) {
+	d := newDelivering(t, 0)
+	d.failing = 24 * time.Hour
+	d.RegisterDelayedCallback(func() {
+		d.SetContinueAsNewSuggested(true)
+		d.UpdateWorkflowNoRejection("retry-now", "retry-now", t)
+	}, time.Minute)
+	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, d.GetWorkflowError(), &next)
+	var input workflows.DeliverWebhooksInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+
+	d = newDelivering(t, 0)
+	d.failing = 24 * time.Hour
+	d.ExecuteWorkflow(workflows.DeliverWebhooks, input)
+	require.NoError(t, d.GetWorkflowError())
+	require.Equal(t, []time.Duration{0}, rounded(d.sent))
 }

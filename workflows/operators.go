@@ -20,6 +20,7 @@ const (
 // operators is what operators have asked of a run.
 type operators struct {
 	paused  bool
+	atOnce  bool // DeliverWebhooks: not to wait for what is not due
 	skipped []metering.MeterID
 	asked   workflow.Channel // gets something whenever they ask
 }
@@ -37,7 +38,7 @@ func (o *operators) heed(ctx workflow.Context) error {
 	return errors.Join(
 		set(pauseUpdate, func() { o.paused = true }),
 		set(resumeUpdate, func() { o.paused = false }),
-		set(retryNowUpdate, func() { o.paused = false }),
+		set(retryNowUpdate, func() { o.paused, o.atOnce = false, true }),
 	)
 }
 

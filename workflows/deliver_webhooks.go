@@ -59,7 +59,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 			return d.Result, workflow.NewContinueAsNewError(ctx, DeliverWebhooks, d.DeliverWebhooksInput)
 		case err != nil:
 			return d.Result, err
-		case sent.Disabled != "":
+		case sent.Disabled != "" && d.due.Len() == 0: // else it has been enabled since
 			return d.Result, temporal.NewNonRetryableApplicationError(disabledText(sent.Disabled), "webhook_disabled", nil)
 		case sent.Next == nil && d.due.Len() == 0:
 			return d.Result, nil

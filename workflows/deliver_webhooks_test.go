@@ -28,6 +28,7 @@ type delivering struct {
 	asked   []activities.SendMessagesInput
 	end     error
 	off     metering.DisabledBecause
+	enable  func() // it, as soon as it was found disabled
 }
 
 func newDelivering(t *testing.T, due ...time.Duration) *delivering {
@@ -44,7 +45,11 @@ func newDelivering(t *testing.T, due ...time.Duration) *delivering {
 func (d *delivering) send(_ context.Context, in activities.SendMessagesInput) (result activities.SendMessagesResult, err error) {
 	d.asked = append(d.asked, in)
 	if d.end != nil || d.off != "" {
-		return activities.SendMessagesResult{Disabled: d.off}, d.end
+		result.Disabled = d.off
+		if d.enable != nil {
+			d.enable()
+		}
+		return result, d.end
 	}
 	now := d.Now().Sub(d.began) - d.behind
 	var left []time.Duration
@@ -156,6 +161,16 @@ func TestARunOfADisabledEndpointFailsAndSaysWhatToDo(t *testing.T) {
 		require.Equal(t, "webhook_disabled", failure.Type())
 		require.Contains(t, failure.Message(), want)
 	}
+}
+
+func TestARunOfAnEndpointThatIsEnabledAgainGoesOn(t *testing.T) {
+	d := newDelivering(t, 0)
+	d.off = metering.DisabledByTenant
+	d.enable = func() {
+		d.off = ""
+		d.SignalWorkflow("messages-due", nil)
+	}
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1}, d.run(t))
 }
 
 func TestARunOfADeletedEndpointEnds(t *testing.T) {

@@ -1,12 +1,15 @@
 package db_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -59,4 +62,33 @@ func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	h.attempt(503, 0)
 	require.Nil(t, h.read().DisabledAt, "one failure in a month")
 	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status)
+}
+
+func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	other := h.add(metering.BillingSynced)
+	conn, err := pgx.Connect(t.Context(), h.address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `delete from webhook_endpoints where tenant_id = $1 and id = $2`, h.tenant, h.hook.ID)
+	require.NoError(t, err)
+	recorded := make(chan error, 1)
+	go func() {
+		recorded <- h.store.Syncs.Record(t.Context(), h.tenant, h.customer.ID, db.Answer{}, h.now, h.now)
+	}()
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		var waits bool
+		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("nobody waits for the deletion")
+		}
+		return err
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-recorded)
+	h.hook = other
+	require.Len(t, h.deliveries(), 1)
 }

@@ -26,7 +26,8 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 		  from webhook_endpoints
 		  where tenant_id = @tenant
 		    and disabled_at is null
-		    and @kind = any(kinds)),
+		    and @kind = any(kinds)
+		  for key share), -- none is deleted before its row is there
 		message as (
 		  insert into outbox (tenant_id, id, kind, payload, created_at)
 		  select @tenant, @id, @kind, @data::jsonb || coalesce(

@@ -20,6 +20,7 @@ import (
 type hooked struct {
 	*testing.T
 	store    *db.DB
+	address  string // of the database
 	tenant   metering.TenantID
 	customer metering.Customer
 	hook     metering.Endpoint
@@ -28,8 +29,8 @@ type hooked struct {
 
 func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 	t.Helper()
-	store, _ := dbtest.Fresh(t) // runs are begun over all tenants
-	h := &hooked{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: november}
+	store, address := dbtest.Fresh(t) // runs are begun over all tenants
+	h := &hooked{T: t, store: store, address: address, tenant: dbtest.Tenant(t, store).ID, now: november}
 	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
 	_, err := store.Providers.Save(t.Context(), h.tenant, metering.Operator, metering.Provider{
 		Kind: metering.Webhook, Account: "https://example.com/usage", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: h.now,

@@ -24,8 +24,11 @@ var retried = map[metering.Code]bool{
 // Failure is what Temporal is told of err: the code as the failure's type, a
 // text without secrets or names, and how long to wait. Causes are for the log.
 func Failure(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || temporal.IsCanceledError(err) {
+	if err == nil || temporal.IsCanceledError(err) {
 		return err
+	}
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
 	}
 	code, message := metering.CodeOf(err), "internal error; the worker's log has its text"
 	var coded *metering.Error

@@ -58,4 +58,7 @@ func TestCancellationPassesThrough(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, activities.Failure(nil))
 	require.ErrorIs(t, activities.Failure(context.Canceled), context.Canceled)
+	stopped := metering.Errorf(metering.CodeUnavailable, "the database is not available").Because(fmt.Errorf("canary: %w", context.Canceled))
+	require.ErrorIs(t, activities.Failure(stopped), context.Canceled)
+	require.NotContains(t, activities.Failure(stopped).Error(), "canary", "a worker that stops leaves it in a history")
 }

@@ -27,6 +27,9 @@ func (c *chunk) tellAll(ctx context.Context, customer metering.CustomerID) (sent
 	var answer db.Answer
 	for {
 		prepared, err := c.store.Ledger.PrepareEntries(ctx, c.tenant, customer, after, stripe.Timestamp, c.now())
+		if metering.CodeOf(err) == metering.CodeConflict { // linked elsewhere since its items were read
+			return sent, metering.Errorf(metering.CodeProviderRefuse, "the customer's link to Stripe has changed").Because(errors.Join(err, ownRefusal{}))
+		}
 		if err != nil {
 			return sent, err
 		}

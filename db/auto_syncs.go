@@ -67,13 +67,13 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 }
 
 // Applied notes that the schedule follows these settings. If they have changed
-// since, they stay to be applied.
+// since, the latest are to be applied, again if need be: whoever applied them
+// may have been overtaken by these.
 func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a metering.AutoSync) error {
 	_, err := s.pool.Exec(ctx, `
 		update auto_syncs
-		set applied_at = $2
-		where tenant_id = $1
-		  and updated_at = $2`, tenant, a.UpdatedAt)
+		set applied_at = case when updated_at = $2 then updated_at end
+		where tenant_id = $1`, tenant, a.UpdatedAt)
 	if err != nil {
 		return fmt.Errorf("note auto-sync: %w", coded(err))
 	}

@@ -1,10 +1,12 @@
 package db_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -64,31 +66,68 @@ func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status)
 }
 
+// begin begins a transaction of somebody else's.
+func (h *hooked) begin() pgx.Tx {
+	h.Helper()
+	conn, err := pgx.Connect(h.Context(), h.address)
+	require.NoError(h, err)
+	h.Cleanup(func() { conn.Close(context.Background()) })
+	tx, err := conn.Begin(h.Context())
+	require.NoError(h, err)
+	return tx
+}
+
+// awaitBlocked returns once somebody waits for the transaction.
+func awaitBlocked(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		var waits bool
+		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("nobody waits")
+		}
+		return err
+	})
+}
+
 func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.BillingSynced)
 	other := h.add(metering.BillingSynced)
-	conn, err := pgx.Connect(t.Context(), h.address)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `delete from webhook_endpoints where tenant_id = $1 and id = $2`, h.tenant, h.hook.ID)
+	tx := h.begin()
+	_, err := tx.Exec(t.Context(), `delete from webhook_endpoints where tenant_id = $1 and id = $2`, h.tenant, h.hook.ID)
 	require.NoError(t, err)
 	recorded := make(chan error, 1)
 	go func() {
 		recorded <- h.store.Syncs.Record(t.Context(), h.tenant, h.customer.ID, db.Answer{}, h.now, h.now)
 	}()
-	dbtest.Eventually(t, 10*time.Second, func() error {
-		var waits bool
-		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
-		if err == nil && !waits {
-			err = errors.New("nobody waits for the deletion")
-		}
-		return err
-	})
+	awaitBlocked(t, tx)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-recorded)
 	h.hook = other
 	require.Len(t, h.deliveries(), 1)
+}
+
+func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	tx := h.begin()
+	_, err := tx.Exec(t.Context(), `insert into outbox (tenant_id, id, kind, payload) values ($1, $2, 'billing.synced', '{}')`, h.tenant, uuid.New())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `
+		insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at)
+		select tenant_id, $2, id, $3
+		from outbox
+		where tenant_id = $1`, h.tenant, h.hook.ID, h.now)
+	require.NoError(t, err)
+	disabled := make(chan error, 1)
+	go func() {
+		off := false
+		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
+		disabled <- err
+	}()
+	awaitBlocked(t, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-disabled)
+	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 }

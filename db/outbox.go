@@ -20,14 +20,16 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 		return err
 	}
 	data["tenant_id"] = tenant.String()
-	_, err = tx.Exec(ctx, `
+	var batch pgx.Batch
+	// From here on none is disabled or deleted; the statement that follows sees which were.
+	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(kinds) for key share`, tenant, kind)
+	batch.Queue(`
 		with listening as (
 		  select id
 		  from webhook_endpoints
 		  where tenant_id = @tenant
 		    and disabled_at is null
-		    and @kind = any(kinds)
-		  for key share), -- none is deleted before its row is there
+		    and @kind = any(kinds)),
 		message as (
 		  insert into outbox (tenant_id, id, kind, payload, created_at)
 		  select @tenant, @id, @kind, @data::jsonb || coalesce(
@@ -42,7 +44,7 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 		cross join message m`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "kind": kind, "id": id, "data": data, "now": metering.Instant(now),
 	})
-	if err != nil {
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("publish %s: %w", kind, err)
 	}
 	return nil

@@ -83,7 +83,8 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 			return SyncChunkResult{}, err
 		}
 	}
-	return c.progress.Result, c.endSilence(ctx)
+	err = c.endSilence(ctx)
+	return c.progress.Result, err
 }
 
 type chunk struct {

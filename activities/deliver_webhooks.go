@@ -39,6 +39,13 @@ type SendMessagesResult struct {
 // SendMessages sends the endpoint what is due, several messages at once.
 func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (SendMessagesResult, error) {
 	defer alive(ctx)()
+	endpoint, err := a.store.Endpoints.Get(ctx, in.TenantID, in.EndpointID)
+	if err != nil {
+		return SendMessagesResult{}, err
+	}
+	if _, err := a.secretsOf(endpoint); err != nil {
+		return SendMessagesResult{}, err // no fault of the webhook's: nothing is tried
+	}
 	if in.AtOnce {
 		if err := a.store.Deliveries.Hasten(ctx, in.TenantID, in.EndpointID, a.now()); err != nil && metering.CodeOf(err) != metering.CodeConflict {
 			return SendMessagesResult{}, err
@@ -99,19 +106,27 @@ func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*meter
 }
 
 func (a *Activities) sendMessage(ctx context.Context, c db.ClaimedDelivery) (webhook.Answer, error) {
-	var secrets []string
-	for _, sealed := range c.Endpoint.Signing(a.now()) {
-		secret, err := a.keyring.Open(c.Endpoint.TenantID, db.EndpointSecret, sealed)
-		if err != nil {
-			return webhook.Answer{}, metering.Errorf(metering.CodeUnavailable, "the webhook's secret cannot be opened with this worker's keys").Because(err)
-		}
-		secrets = append(secrets, string(secret))
+	secrets, err := a.secretsOf(c.Endpoint)
+	if err != nil {
+		return webhook.Answer{}, err
 	}
 	body, err := c.Body()
 	if err != nil {
 		return webhook.Answer{}, err
 	}
 	return a.webhook.Deliver(ctx, c.Endpoint.URL, secrets, c.ID.String(), a.now(), body)
+}
+
+// secretsOf are what the endpoint's messages are signed with now.
+func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error) {
+	for _, sealed := range e.Signing(a.now()) {
+		secret, err := a.keyring.Open(e.TenantID, db.EndpointSecret, sealed)
+		if err != nil {
+			return nil, metering.Errorf(metering.CodeUnavailable, "the webhook's secret cannot be opened with this worker's keys").Because(err)
+		}
+		secrets = append(secrets, string(secret))
+	}
+	return secrets, nil
 }
 
 // problemText is what the tenant is shown of a failure.

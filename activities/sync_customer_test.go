@@ -45,6 +45,7 @@ type bench struct {
 	do       *activities.Activities
 	store    *db.DB
 	far      *far
+	ring     db.Keyring
 	tenant   metering.TenantID
 	customer metering.CustomerID
 	sync     uuid.UUID
@@ -57,6 +58,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{store: dbtest.Open(t), far: &far{answer: webhook.Answer{Status: 204}}, now: time.Now()}
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
+	b.ring = ring
 	b.do = activities.New(b.store, ring, b.far, stripe.New(""), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

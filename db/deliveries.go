@@ -263,25 +263,30 @@ func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoi
 		if _, err := tx.Exec(ctx, `update webhook_endpoints set rests_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
-			update webhook_deliveries
-			set due_at = $3
-			where tenant_id = $1
-			  and endpoint_id = $2
-			  and status = 'pending'
-			  and due_at > $3
-			  and exists (
-			    select
-			    from webhook_attempts a
-			    where a.tenant_id = webhook_deliveries.tenant_id
-			      and a.endpoint_id = webhook_deliveries.endpoint_id
-			      and a.message_id = webhook_deliveries.message_id)`, tenant, endpoint, metering.Instant(now))
-		return err
+		return hasten(ctx, tx, tenant, endpoint, now)
 	})
 	if err != nil {
 		return fmt.Errorf("hasten deliveries: %w", err)
 	}
 	return nil
+}
+
+// hasten makes due what was tried before and is to be tried again.
+func hasten(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
+	_, err := tx.Exec(ctx, `
+		update webhook_deliveries d
+		set due_at = $3
+		where tenant_id = $1
+		  and endpoint_id = $2
+		  and status = 'pending'
+		  and due_at > $3
+		  and exists (
+		    select
+		    from webhook_attempts a
+		    where a.tenant_id = d.tenant_id
+		      and a.endpoint_id = d.endpoint_id
+		      and a.message_id = d.message_id)`, tenant, endpoint, metering.Instant(now))
+	return err
 }
 
 // Test sends the endpoint a message, and returns its id. CodeConflict when the

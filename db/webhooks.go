@@ -122,7 +122,7 @@ func (s Endpoints) Update(ctx context.Context, tenant metering.TenantID, actor m
 			err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)
 		}
 		if err == nil && (change.Enabled != nil && *change.Enabled || change.URL != nil) {
-			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled)
+			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
 		}
 		if err != nil {
 			return err
@@ -162,7 +162,8 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 	return err
 }
 
-func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool) error {
+// startAnew forgets the endpoint's failures: what waits for it is due at once.
+func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update webhook_endpoints
 		set failures = 0, failing_since = null, rests_until = null, attended_until = null,
@@ -170,7 +171,10 @@ func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 		  disabled_because = case when $3 then null else disabled_because end
 		where tenant_id = $1
 		  and id = $2`, tenant, id, enable)
-	return err
+	if err != nil {
+		return err
+	}
+	return hasten(ctx, tx, tenant, id, now)
 }
 
 // Delete forgets an endpoint and what was sent to it.

@@ -232,6 +232,19 @@ func TestAFailingEndpointRestsAndHoldsNothingUpForLong(t *testing.T) {
 	require.NotNil(t, h.claim(), "and another at once")
 }
 
+func TestAnotherAddressIsToldAtOnceWhatTheFormerDidNotTake(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	h.attempt(503, time.Hour)
+	require.Nil(t, h.claim())
+	url := "https://example.com/other"
+	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+	require.NoError(t, err)
+	require.True(t, h.wanted())
+	require.Equal(t, url, h.claim().Endpoint.URL)
+}
+
 func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 	t.Parallel()
 	for because, fail := range map[metering.DisabledBecause]func(h *hooked){

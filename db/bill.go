@@ -122,17 +122,11 @@ func (b *bill) inCommon(currencies []string) string {
 }
 
 type billed struct {
-	value    metering.Decimal
-	amount   metering.Decimal
-	currency string
+	value   metering.Decimal
+	amounts map[string]metering.Decimal // by currency
 }
 
-func (b billed) amountIn(currency string) metering.Decimal {
-	if b.currency != currency {
-		return metering.Decimal{}
-	}
-	return b.amount
-}
+func (b billed) amountIn(currency string) metering.Decimal { return b.amounts[currency] }
 
 // billedElsewhere is what accounts other than the active one have acknowledged
 // for the period, so that no usage is billed at two of them.
@@ -146,11 +140,12 @@ func (b *bill) acknowledged(period metering.Period, kind string, args pgx.NamedA
 	args["tenant"], args["customer"], args["period"], args["account"] = b.tenant, b.payer.id, period.ID, b.account
 	rows, err := b.tx.Query(b.ctx, `
 		select r.meter_id, sum(case when r.mechanism = 'meter_delta' then last.added else last.value end),
-		  sum(case when r.mechanism = 'invoice_item' then last.added else last.amount end), max(last.currency)
+		  sum(case when r.mechanism = 'invoice_item' then last.added else last.amount end), last.currency
 		from billing_series r
 		cross join lateral (
 		  select sum(e.quantity) as added, (array_agg(e.value order by e.version desc))[1] as value,
-		    (array_agg(e.amount order by e.version desc))[1] as amount, max(e.currency) as currency
+		    (array_agg(e.amount order by e.version desc))[1] as amount,
+		    (array_agg(e.currency order by e.version desc))[1] as currency
 		  from billing_entries e
 		  where e.tenant_id = r.tenant_id
 		    and e.series_id = r.id
@@ -160,17 +155,23 @@ func (b *bill) acknowledged(period metering.Period, kind string, args pgx.NamedA
 		  and r.customer_id = @customer
 		  and r.period_id = @period
 		  and `+kind+`
-		group by r.meter_id`, args)
+		group by r.meter_id, last.currency`, args)
 	if err != nil {
 		return nil, err
 	}
 	elsewhere := make(map[metering.MeterID]billed)
 	var (
-		meter metering.MeterID
-		each  billed
+		meter         metering.MeterID
+		value, amount metering.Decimal
+		currency      string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&meter, &each.value, &each.amount, &each.currency}, func() error {
-		elsewhere[meter] = each
+	_, err = pgx.ForEachRow(rows, []any{&meter, &value, &amount, &currency}, func() error {
+		other := elsewhere[meter]
+		if other.amounts == nil {
+			other.amounts = make(map[string]metering.Decimal)
+		}
+		other.value, other.amounts[currency] = other.value.Add(value), amount
+		elsewhere[meter] = other
 		return nil
 	})
 	return elsewhere, err

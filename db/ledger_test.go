@@ -356,6 +356,18 @@ func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	require.Empty(t, b.due())
 }
 
+func TestAMeterThatGotItsPriceLaterIsNotBilledAgainElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("4")
+	require.Equal(t, "USD", b.acknowledge().Data.Meters[0].Currency, "the tenant's, as it has no price yet")
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{MeterID: b.meter.ID, OverageRate: metering.Whole(1), Currency: "EUR"})
+	require.NoError(t, err)
+	require.Equal(t, "4", b.acknowledge().Data.Meters[0].Amount.String())
+	b.useProvider("https://other.example.com/")
+	require.Equal(t, "0", b.acknowledge().Data.Meters[0].Amount.String())
+}
+
 func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{"USD": "0.12", "JPY": "0", "KWD": "0.125"} {

@@ -28,8 +28,11 @@ func (m *meterTelling) tellWindows() error {
 			total = total.Add(usage)
 		}
 		upTo := m.line(total)
+		if !upTo.value.IsZero() {
+			upTo.amount = upTo.charge.Sub(m.amount)
+		}
 		told := upTo
-		told.value, told.amount = upTo.value.Sub(former.value), upTo.charge.Sub(former.charge)
+		told.value, told.amount = upTo.value.Sub(former.value), upTo.amount.Sub(former.amount)
 		if err := m.tellOne(told, w.place); err != nil {
 			return err
 		}

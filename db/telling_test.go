@@ -1,0 +1,91 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// useStripe makes an account of Stripe's the tenant's provider.
+func (b *biller) useStripe(account string) {
+	b.Helper()
+	_, err := b.store.Providers.Save(b.Context(), b.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Stripe, Account: account, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+	})
+	require.NoError(b, err)
+}
+
+// link gives the meter a place at Stripe: cus_1, subscribed for a period.
+func (b *biller) link(account, subscription string, period metering.Range, item metering.Item) {
+	b.Helper()
+	b.exec(`update customers set billing_provider_id = 'cus_1' where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	item.MeterID = b.meter.ID
+	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, metering.Link{
+		Account: account, Customer: "cus_1", Subscription: subscription, Period: period, Items: []metering.Item{item},
+	}, b.now))
+}
+
+var (
+	asDelta  = metering.Item{Mechanism: metering.MeterDelta, Target: "mtr_1", ItemID: "si_1", EventName: "calls"}
+	asWindow = metering.Item{Mechanism: metering.MeterWindow, Target: "mtr_1", ItemID: "si_1", EventName: "calls", Window: metering.Hour}
+)
+
+func (b *biller) prepareEntries() db.PreparedEntries {
+	b.Helper()
+	prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62,
+		func(_ metering.Mechanism, now, _ time.Time, _ metering.Range) time.Time { return now }, b.now)
+	require.NoError(b, err)
+	return prepared
+}
+
+func (b *biller) settleEntry(id uuid.UUID, outcome metering.EntryStatus) {
+	b.Helper()
+	require.NoError(b, b.store.Ledger.SettleEntry(b.Context(), b.tenant, id, outcome, "tested", b.now))
+}
+
+func (b *biller) markEntry(id uuid.UUID) {
+	b.Helper()
+	_, err := b.store.Ledger.MarkEntrySent(b.Context(), b.tenant, id, b.now, lease)
+	require.NoError(b, err)
+}
+
+// tell sends and confirms whatever there is, and returns the sum of what went out.
+func (b *biller) tell() (sum metering.Decimal) {
+	b.Helper()
+	for {
+		open := b.prepareEntries().Send
+		if len(open) == 0 {
+			return sum
+		}
+		for _, e := range open {
+			b.markEntry(e.ID)
+			b.settleEntry(e.ID, metering.EntryAcknowledged)
+			require.NoError(b, b.store.Ledger.Confirm(b.Context(), b.tenant, []uuid.UUID{e.ID}, metering.EntryConfirmed, "tested"))
+			sum = sum.Add(e.Quantity)
+		}
+	}
+}
+
+func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`delete from meter_prices where tenant_id = $1`, b.tenant)
+	b.price("3", "0", "1")
+	b.use("10")
+	require.Equal(t, "13", b.acknowledge().Data.Meters[0].Amount.String())
+	b.useStripe("acct_1")
+	b.now = b.now.Add(10 * time.Minute)
+	b.link("acct_1", "sub_1", month, asWindow)
+	b.use("7")
+	require.Equal(t, "7", b.tell().String())
+	b.useProvider("https://billing.example.com/usage")
+	b.use("1")
+	m := b.acknowledge()
+	require.Equal(t, "11", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "14", m.Data.Meters[0].Amount.String())
+}

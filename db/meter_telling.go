@@ -22,13 +22,15 @@ type meterTelling struct {
 }
 
 // split parts the meter's series from those of another account, customer,
-// place, mechanism or subscription period: those have ended.
+// place, mechanism or subscription period: those have ended. So has one of
+// differences that began after this subscription's period did, which counts it.
 func (m *meterTelling) split(known []series) {
 	for _, s := range known {
+		ended := s.windowStart.Before(m.part.Start) || s.mechanism == metering.MeterDelta && s.windowStart.After(m.part.Start)
 		switch {
 		case s.meter != m.total.Meter.ID:
 		case s.account == m.account && s.customer == m.link.Customer && s.target == m.item.Target &&
-			s.mechanism == m.item.Mechanism && !s.windowStart.Before(m.part.Start):
+			s.mechanism == m.item.Mechanism && !ended:
 			m.own = append(m.own, s)
 		default:
 			m.others, m.amount = m.others.Add(s.told), m.amount.Add(s.amount)

@@ -89,3 +89,18 @@ func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
 	require.Equal(t, "11", m.Data.Meters[0].Usage.String())
 	require.Equal(t, "14", m.Data.Meters[0].Amount.String())
 }
+
+func TestASubscriptionThatBeganEarlierIsNotToldAgain(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t) // the 15th
+	b.acknowledge()
+	b.useStripe("acct_1")
+	b.use("10")
+	b.link("acct_1", "sub_new", metering.Range{Start: month.Start.AddDate(0, 0, 12), End: month.Start.AddDate(0, 0, 12+30)}, asDelta)
+	require.Equal(t, "10", b.tell().String())
+	b.now = b.now.Add(time.Hour)
+	b.link("acct_1", "sub_old", metering.Range{Start: month.Start.AddDate(0, 0, 5), End: month.Start.AddDate(0, 0, 5+30)}, asDelta)
+	require.Equal(t, "0", b.tell().String(), "Stripe adds up the meter's events since the earlier start")
+	b.use("1")
+	require.Equal(t, "1", b.tell().String())
+}

@@ -104,3 +104,19 @@ func TestASubscriptionThatBeganEarlierIsNotToldAgain(t *testing.T) {
 	b.use("1")
 	require.Equal(t, "1", b.tell().String())
 }
+
+func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, asWindow)
+	b.now = b.now.Add(50 * time.Minute)
+	b.use("1")
+	b.useAt("2", b.now.Add(20*time.Minute)) // somebody's clock is ahead
+	require.Equal(t, "1", b.tell().String())
+	b.now = b.now.Add(30 * time.Minute)
+	page, err := b.store.Ledger.Due(t.Context(), b.tenant, 0, 10, b.now)
+	require.NoError(t, err)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, page.Customers)
+	require.Equal(t, "2", b.tell().String())
+}

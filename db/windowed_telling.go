@@ -38,6 +38,7 @@ func (m *meterTelling) tellWindows() error {
 		}
 		former = upTo
 	}
+	m.open = m.open || !former.value.Equal(m.value(m.total.Usage)) // the rest is for windows that have not begun
 	return nil
 }
 

@@ -29,6 +29,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  where p.tenant_id = @tenant
 		    and p.customer_id = @customer
 		    and p.subscription = @subscription
+		    and p.subscription_start < @end
 		    and p.starts_at < @end
 		    and p.ends_at > @start
 		    and @cycle

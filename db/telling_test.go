@@ -120,3 +120,23 @@ func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, page.Customers)
 	require.Equal(t, "2", b.tell().String())
 }
+
+func TestAnInvoiceOfThePeriodBeforeTheLinkFreezesNothing(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("10")
+	b.acknowledge()
+	b.useStripe("acct_1")
+	renewed := b.now
+	b.now = b.now.Add(30 * time.Minute)
+	b.link("acct_1", "sub_1", metering.Range{Start: renewed, End: renewed.AddDate(0, 1, 0)}, asDelta)
+	b.use("10")
+	b.tell()
+	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
+		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD",
+		Period: metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, CreatedAt: renewed, FinalizedAt: renewed.Add(time.Hour),
+	}, b.now))
+	require.Equal(t, db.Freezing{}, b.freeze(), "%s has not even ended", month)
+	b.use("10")
+	require.Equal(t, "10", b.tell().String())
+}

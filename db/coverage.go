@@ -35,16 +35,16 @@ func (b *bill) coverage(period metering.Period) (c coverage, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.catalog = catalogOf(b.account, b.mapping, meters, b.prices, metering.ProductAt(b.payer.products, period.Start), period.Start)
+	c.catalog = catalogOf(b.account, b.mapping, b.payer.late, meters, b.prices, metering.ProductAt(b.payer.products, period.Start), period.Start)
 	err = b.tx.QueryRow(b.ctx, `select `+countedEvents+` from billing_periods p where p.tenant_id = $1 and p.id = $2`,
 		b.tenant, period.ID).Scan(&c.events)
 	return c, err
 }
 
 // catalogOf is a hash of everything but usage that a period's charges depend on.
-func catalogOf(account string, mapping map[string]string, meters []metering.Meter, prices map[metering.MeterID][]metering.Price, product metering.ProductID, start time.Time) string {
+func catalogOf(account string, mapping map[string]string, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]metering.Price, product metering.ProductID, start time.Time) string {
 	hash := sha256.New()
-	_, _ = fmt.Fprintln(hash, account, mapping) // a hash never fails
+	_, _ = fmt.Fprintln(hash, account, mapping, late) // a hash never fails
 	for _, m := range meters {
 		price, _ := metering.PriceAt(prices[m.ID], product, start)
 		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)

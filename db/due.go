@@ -125,8 +125,9 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 		return all, err
 	}
 	rows, err := tx.Query(ctx, `
-		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
+		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p
+		join tenants t on t.id = p.tenant_id
 		where p.tenant_id = $1
 		  and p.frozen_at is null`, tenant)
 	if err != nil {
@@ -134,9 +135,10 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	}
 	var start time.Time
 	var product metering.ProductID
-	_, err = pgx.ForEachRow(rows, []any{&start, &product}, func() error {
+	var late metering.LatePolicy
+	_, err = pgx.ForEachRow(rows, []any{&start, &product, &late}, func() error {
 		all.starts, all.products = append(all.starts, start), append(all.products, product)
-		all.catalogs = append(all.catalogs, catalogOf(provider.Account, provider.Mapping, meters, prices, product, start))
+		all.catalogs = append(all.catalogs, catalogOf(provider.Account, provider.Mapping, late, meters, prices, product, start))
 		return nil
 	})
 	return all, err

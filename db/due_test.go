@@ -125,3 +125,20 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, tenants, b.tenant)
 }
+
+func TestACustomerIsDueWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
+	b.use("100")
+	b.now = over(month)
+	b.acknowledgeAll()
+	b.freeze()
+	b.useAt("100", month.Start.AddDate(0, 0, 20))
+	b.acknowledgeAll()
+	require.Empty(t, b.due())
+	b.exec(`update tenants set late_policy = 'adjust' where id = $1`, b.tenant)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
+	require.Len(t, adjustments(t, b.acknowledge()), 1)
+	require.Empty(t, b.due())
+}

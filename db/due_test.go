@@ -142,3 +142,20 @@ func TestACustomerIsDueWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
 	require.Len(t, adjustments(t, b.acknowledge()), 1)
 	require.Empty(t, b.due())
 }
+
+func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, metering.Item{Skipped: "no subscription item of the customer has its price"})
+	b.use("10")
+	b.tell()
+	require.Empty(t, b.due(), "it can be told nowhere")
+	b.link("acct_1", "sub_1", month, asDelta)
+	sent := b.prepareEntries().Send[0].ID
+	b.markEntry(sent)
+	b.settleEntry(sent, metering.EntryRejected)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
+	require.Equal(t, "10", b.tell().String())
+	require.Empty(t, b.due())
+}

@@ -126,10 +126,11 @@ func (t *telling) prepare() error {
 	return t.tx.SendBatch(t.ctx, &t.batch).Close()
 }
 
-// cover notes that the provider knows everything about the period, if it does.
+// cover notes whether the provider knows everything about the period. It may
+// have known before, where the meter has another place now.
 func (t *telling) cover(period metering.Period) error {
 	if t.open {
-		return nil
+		return t.bill.cover(period, coverage{})
 	}
 	covered, err := t.coverage(period)
 	if err != nil {

@@ -159,3 +159,22 @@ func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
 	require.Equal(t, "10", b.tell().String())
 	require.Empty(t, b.due())
 }
+
+func TestACustomerIsDueWhoseFormerEntryTurnsOutToBeTaken(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, asDelta)
+	b.use("10")
+	unheard := b.prepareEntries().Send[0].ID
+	b.markEntry(unheard)
+	b.now = b.now.Add(lease)
+	b.useStripe("acct_2")
+	b.link("acct_2", "sub_1", month, asDelta)
+	require.Equal(t, "10", b.tell().String(), "the other account is given up")
+	require.Empty(t, b.due())
+	b.settleEntry(unheard, metering.EntryAcknowledged)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
+	require.Equal(t, "-10", b.tell().String())
+	require.Empty(t, b.due())
+}

@@ -93,14 +93,26 @@ func (l Ledger) ReleaseEntry(ctx context.Context, tenant metering.TenantID, entr
 
 // SettleEntry records what came of an entry: acknowledged, rejected or, until
 // something is known, ambiguous. Settling again changes nothing,
-// except that an acknowledgement that turns up late outweighs a rejection.
+// except that an acknowledgement that turns up late outweighs a rejection: what
+// was told meanwhile may have to be taken back.
 func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry uuid.UUID, outcome metering.EntryStatus, answer string, now time.Time) error {
 	_, err := l.pool.Exec(ctx, `
-		update billing_entries
-		set status = $3, answer = $4, lease_until = null, settled_at = case when $3 <> 'ambiguous' then $5::timestamptz end
-		where tenant_id = $1
-		  and id = $2
-		  and (status in ('prepared', 'sent', 'ambiguous') or status = 'rejected' and $3 = 'acknowledged')`,
+		with settled as (
+		  update billing_entries
+		  set status = $3, answer = $4, lease_until = null, settled_at = case when $3 <> 'ambiguous' then $5::timestamptz end
+		  where tenant_id = $1
+		    and id = $2
+		    and (status in ('prepared', 'sent', 'ambiguous') or status = 'rejected' and $3 = 'acknowledged')
+		  returning series_id)
+		update billing_periods p
+		set covered_catalog = ''
+		from billing_series r
+		where r.tenant_id = $1
+		  and r.id = (select series_id from settled)
+		  and p.tenant_id = $1
+		  and p.customer_id = r.customer_id
+		  and p.frozen_at is null
+		  and p.covered_catalog <> ''`,
 		tenant, entry, outcome, answer, now)
 	if err != nil {
 		return fmt.Errorf("settle entry: %w", coded(err))

@@ -109,11 +109,11 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 		if err != nil {
 			return Prepared{}, err
 		}
-		if err := b.holdBack(period, all); err != nil {
-			return Prepared{}, err
-		}
 		late, err := b.adjustments(chain, place{mechanism: metering.Adjusted, window: period.Range}, latest.lines)
 		if err != nil {
+			return Prepared{}, err
+		}
+		if err := b.holdBack(period, all, late); err != nil {
 			return Prepared{}, err
 		}
 		covered, err := b.coverage(period)
@@ -121,7 +121,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 			return Prepared{}, err
 		}
 		result.skip(all)
-		lines := toTell(all)
+		lines, late := toTell(all), toTell(late)
 		ours, same := latest.sequence > after, sameLines(latest.lines, append(lines, late...))
 		switch {
 		case ours && latest.status == Rejected:
@@ -147,7 +147,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 
 // holdBack puts the held meters' figures back to what the provider has
 // acknowledged last; one that it was never told of is left out.
-func (b *bill) holdBack(period metering.Period, all []line) error {
+func (b *bill) holdBack(period metering.Period, groups ...[]line) error {
 	if len(b.hold) == 0 {
 		return nil
 	}
@@ -155,19 +155,26 @@ func (b *bill) holdBack(period metering.Period, all []line) error {
 	if err != nil {
 		return err
 	}
-	for i, l := range all {
-		if !slices.Contains(b.hold, l.meter) {
-			continue
-		}
-		all[i].skipped = skippedHeld
-		for _, before := range known.lines {
-			if before.sameSeries(l) {
-				before.slug = l.slug
-				all[i] = before
+	for _, all := range groups {
+		for i, l := range all {
+			if slices.Contains(b.hold, l.meter) {
+				all[i] = known.of(l)
 			}
 		}
 	}
 	return nil
+}
+
+// of is a held line as it was told.
+func (t told) of(l line) line {
+	for _, before := range t.lines {
+		if before.sameSeries(l) {
+			before.slug, before.closed = l.slug, l.closed
+			return before
+		}
+	}
+	l.skipped = skippedHeld
+	return l
 }
 
 // toTell are the lines that go out, in the order of their meters.

@@ -66,7 +66,8 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			      and r.customer_id = c.id
 			      and e.snapshot_id is null
 			      and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'acknowledged' and r.provider_account = @account
-			        and p.frozen_at is null and e.settled_at < @now::timestamptz - interval '1 day'))
+			        and p.frozen_at is null and r.window_start >= greatest(p.starts_at, p.subscription_start)
+			        and e.settled_at < @now::timestamptz - interval '1 day'))
 			  or @stripe and not exists (
 			    select
 			    from billing_links l

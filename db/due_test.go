@@ -178,3 +178,22 @@ func TestACustomerIsDueWhoseFormerEntryTurnsOutToBeTaken(t *testing.T) {
 	require.Equal(t, "-10", b.tell().String())
 	require.Empty(t, b.due())
 }
+
+func TestACustomerIsNotDueForWhatNobodyLooksForAnyMore(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.acknowledge()
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, asDelta)
+	b.use("10")
+	sent := b.prepareEntries().Send[0].ID
+	b.markEntry(sent)
+	b.settleEntry(sent, metering.EntryAcknowledged)
+	b.link("acct_1", "sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
+	b.tell()
+	b.now = b.now.Add(25 * time.Hour)
+	open, err := b.store.Ledger.Unconfirmed(t.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	require.Empty(t, open, "the former subscription's period has ended")
+	require.Empty(t, b.due())
+}

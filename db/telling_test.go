@@ -33,6 +33,7 @@ func (b *biller) link(account, subscription string, period metering.Range, item 
 var (
 	asDelta  = metering.Item{Mechanism: metering.MeterDelta, Target: "mtr_1", ItemID: "si_1", EventName: "calls"}
 	asWindow = metering.Item{Mechanism: metering.MeterWindow, Target: "mtr_1", ItemID: "si_1", EventName: "calls", Window: metering.Hour}
+	asRecord = metering.Item{Mechanism: metering.UsageRecord, Target: "si_1", ItemID: "si_1"}
 )
 
 func (b *biller) prepareEntries() db.PreparedEntries {
@@ -139,4 +140,24 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkFreezesNothing(t *testing.T) {
 	require.Equal(t, db.Freezing{}, b.freeze(), "%s has not even ended", month)
 	b.use("10")
 	require.Equal(t, "10", b.tell().String())
+}
+
+func TestAPeriodIsNotFrozenWhileAUsageRecordIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, asRecord)
+	b.use("150")
+	unheard := b.prepareEntries().Send[0].ID
+	b.markEntry(unheard)
+	b.now = month.End.Add(2 * time.Hour)
+	b.link("acct_1", "sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, asRecord)
+	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
+		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD", Period: month,
+		CreatedAt: month.End, FinalizedAt: b.now,
+	}, b.now))
+	require.Zero(t, b.freeze().Frozen)
+	b.settleEntry(unheard, metering.EntryAcknowledged)
+	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, "0", b.tell().String(), "it was on the invoice")
 }

@@ -21,24 +21,15 @@ func newSubscriber(t *testing.T, mechanism metering.Mechanism) (b *biller, month
 	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("0", "0", "100")
-	_, err := b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Stripe, Account: "acct_1", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
-	})
-	require.NoError(t, err)
-	atStripe := "cus_1"
-	_, _, err = b.store.Customers.Upsert(t.Context(), b.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: &atStripe})
-	require.NoError(t, err)
-	b.link(month, mechanism)
+	b.useStripe("acct_1")
+	b.subscribe(month, mechanism)
 	return b, month
 }
 
-// link is what a pass reads at Stripe.
-func (b *biller) link(period metering.Range, mechanism metering.Mechanism) {
+// subscribe is what a pass reads at Stripe.
+func (b *biller) subscribe(period metering.Range, mechanism metering.Mechanism) {
 	b.Helper()
-	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, metering.Link{
-		Account: "acct_1", Customer: "cus_1", Subscription: "sub_1", Period: period,
-		Items: []metering.Item{{MeterID: b.meter.ID, Mechanism: mechanism, Target: "mtr_1", ItemID: "si_1", EventName: "calls"}},
-	}, b.now))
+	b.link("acct_1", "sub_1", period, metering.Item{Mechanism: mechanism, Target: "mtr_1", ItemID: "si_1", EventName: "calls"})
 }
 
 func (b *biller) decimals(n int32) {
@@ -47,8 +38,8 @@ func (b *biller) decimals(n int32) {
 	require.NoError(b, err)
 }
 
-// tell is a pass in which Stripe takes and counts everything.
-func (b *biller) tell() (told []string) {
+// tellAll is a pass in which Stripe takes and counts everything.
+func (b *biller) tellAll() (told []string) {
 	b.Helper()
 	at := func(_ metering.Mechanism, now, _ time.Time, _ metering.Range) time.Time { return now }
 	for {
@@ -93,17 +84,17 @@ func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 	t.Parallel()
 	b, _ := newSubscriber(t, metering.MeterDelta)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1"}, b.tell())
+	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	require.Empty(t, b.due())
 	b.decimals(3)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "other decimals")
-	require.Equal(t, []string{"meter_delta 0.234"}, b.tell())
+	require.Equal(t, []string{"meter_delta 0.234"}, b.tellAll())
 	require.Empty(t, b.due())
 	b.use("0.0004")
-	require.Equal(t, []string{"meter_delta 0.001"}, b.tell()) // 1.2349 is 1.235
+	require.Equal(t, []string{"meter_delta 0.001"}, b.tellAll()) // 1.2349 is 1.235
 	b.decimals(0)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "none again")
-	require.Equal(t, []string{"meter_delta -0.235"}, b.tell())
+	require.Equal(t, []string{"meter_delta -0.235"}, b.tellAll())
 	require.Empty(t, b.due())
 }
 
@@ -112,7 +103,7 @@ func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
 	b, month := newSubscriber(t, metering.UsageRecord)
 	b.decimals(6)
 	b.use("1.6")
-	require.Equal(t, []string{"usage_record 2"}, b.tell())
+	require.Equal(t, []string{"usage_record 2"}, b.tellAll())
 	b.now = over(month)
 	require.Equal(t, 1, b.freeze().Frozen)
 	require.Equal(t, "1.6 as 2 to 0 decimals for 200", b.closed(month))
@@ -123,31 +114,31 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	b, month := newSubscriber(t, metering.MeterDelta)
 	b.decimals(3)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1.234"}, b.tell())
+	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
 	next := metering.CalendarPeriod(month.End, time.UTC)
 	b.now = over(month)
-	b.link(next, metering.MeterDelta)
+	b.subscribe(next, metering.MeterDelta)
 	require.Equal(t, 1, b.freeze().Frozen)
 	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
 
 	b.decimals(0)
-	require.Empty(t, b.tell(), "1.234 is not 1 in hindsight")
+	require.Empty(t, b.tellAll(), "1.234 is not 1 in hindsight")
 	b.useAt("0.0004", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, []string{"invoice_item 0.1"}, b.tell()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
+	require.Equal(t, []string{"invoice_item 0.1"}, b.tellAll()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
 
 	b.use("0.6")
-	require.Equal(t, []string{"meter_delta 1"}, b.tell())
+	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	b.now = over(next)
-	b.link(metering.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
+	b.subscribe(metering.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
 	require.Equal(t, 1, b.freeze().Frozen)
 	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
 
 	b.decimals(6)
-	require.Empty(t, b.tell(), "1 is not 0.6 in hindsight")
+	require.Empty(t, b.tellAll(), "1 is not 0.6 in hindsight")
 	b.useAt("0.8", next.Start.AddDate(0, 0, 1))
-	require.Empty(t, b.tell(), "1.4 are 1")
+	require.Empty(t, b.tellAll(), "1.4 are 1")
 	b.useAt("0.2", next.Start.AddDate(0, 0, 1))
-	require.Equal(t, []string{"invoice_item 100"}, b.tell()) // 1.6 are 2, for 200; 100 were billed
+	require.Equal(t, []string{"invoice_item 100"}, b.tellAll()) // 1.6 are 2, for 200; 100 were billed
 }
 
 // What came between the final invoice and the freeze is late to a thousandth.
@@ -156,17 +147,17 @@ func TestWhatStripeWasNotToldIsMeasuredInTheFrozenDecimals(t *testing.T) {
 	b, month := newSubscriber(t, metering.MeterDelta)
 	b.decimals(3)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1.234"}, b.tell())
+	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
 	b.now = month.End.Add(time.Hour)
 	b.invoiced(month)
 	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
-	b.link(metering.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
+	b.subscribe(metering.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
 	b.decimals(0)
 	b.invoiced(month)
-	require.Empty(t, b.tell(), "the invoice is final, with the decimals that it has")
+	require.Empty(t, b.tellAll(), "the invoice is final, with the decimals that it has")
 	require.Equal(t, 1, b.freeze().Frozen)
 	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.4", b.closed(month))
-	require.Equal(t, []string{"invoice_item 0.2"}, b.tell()) // 1.2361 is 1.236, for 123.60
+	require.Equal(t, []string{"invoice_item 0.2"}, b.tellAll()) // 1.2361 is 1.236, for 123.60
 }
 
 // setDecimals changes nothing of what a webhook is told.

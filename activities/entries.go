@@ -190,7 +190,7 @@ type SendEntryInput struct {
 
 // SendEntryResult is what came of it.
 type SendEntryResult struct {
-	Outcome metering.EntryStatus `json:"outcome"` // acknowledged or ambiguous
+	Outcome metering.EntryStatus `json:"outcome"` // acknowledged, ambiguous, or rejected because it came too late
 	Answer  string               `json:"answer"`
 }
 
@@ -230,6 +230,10 @@ func (a *Activities) tell(ctx context.Context, in SendEntryInput, s db.Sending, 
 	if err != nil {
 		return SendEntryResult{}, false, err
 	}
+	overdue := s.Invoiced && s.Call.Mechanism != metering.InvoiceItem
+	if overdue && s.Attempt == 1 {
+		return SendEntryResult{metering.EntryRejected, "the invoice is final: it is late usage"}, false, nil
+	}
 	adds := !s.Call.Mechanism.Overwrites()
 	if adds && now.Sub(s.FirstSentAt) > certain {
 		found, err := a.look(ctx, in, s, key)
@@ -241,6 +245,8 @@ func (a *Activities) tell(ctx context.Context, in SendEntryInput, s db.Sending, 
 	switch {
 	case err == nil && answer.Duplicate:
 		return SendEntryResult{metering.EntryAcknowledged, "Stripe had it already"}, false, nil
+	case err == nil && overdue && !answer.Replayed && now.Sub(s.FirstSentAt) <= certain:
+		return SendEntryResult{metering.EntryRejected, "Stripe took it once the invoice was final, so that it is on none: it is late usage"}, false, nil
 	case err == nil:
 		return SendEntryResult{metering.EntryAcknowledged, fmt.Sprintf("Stripe answered %d", answer.Status)}, false, nil
 	case !answer.Replayed || answer.Status < 500:

@@ -117,7 +117,7 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		if attempt.Problem == "" {
 			return delivered(ctx, tx, c, now)
 		}
-		if err := undelivered(ctx, tx, c, attempt, patience, now); err != nil || endpoint.URL != c.Endpoint.URL {
+		if err := undelivered(ctx, tx, c, patience, now); err != nil || endpoint.URL != c.Endpoint.URL {
 			return err // a former address says nothing of the endpoint
 		}
 		since, err := failing(ctx, tx, c, attempt, patience, now)
@@ -169,7 +169,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 }
 
 // undelivered is an attempt in vain: the message is tried again later, or given up.
-func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) error {
+func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, patience time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending
 	if !again {

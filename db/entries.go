@@ -20,6 +20,7 @@ type Sending struct {
 	IdempotencyKey string
 	FirstSentAt    time.Time
 	Provider       metering.Provider
+	Invoiced       bool // the invoice of its period is final: what is taken now is on none
 }
 
 // MarkEntrySent leases an entry to the caller, who may send it once it has
@@ -35,14 +36,20 @@ func (l Ledger) MarkEntrySent(ctx context.Context, tenant metering.TenantID, ent
 			revision   int
 		)
 		err := tx.QueryRow(ctx, `
-			select e.status, e.lease_until, e.attempts + 1, e.call, e.identifier, e.key_revision, coalesce(e.first_sent_at, $3), r.provider_account
+			select e.status, e.lease_until, e.attempts + 1, e.call, e.identifier, e.key_revision, coalesce(e.first_sent_at, $3), r.provider_account, exists (
+			    select
+			    from billing_invoices i
+			    where i.tenant_id = r.tenant_id
+			      and i.period_id = r.period_id
+			      and i.provider_account = r.provider_account
+			      and i.finalized_at is not null)
 			from billing_entries e
 			join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
 			where e.tenant_id = $1
 			  and e.id = $2
 			  and e.call is not null
 			for update of e`, tenant, entry, now,
-		).Scan(&status, &leaseUntil, &s.Attempt, &s.Call, &s.Identifier, &revision, &s.FirstSentAt, &account)
+		).Scan(&status, &leaseUntil, &s.Attempt, &s.Call, &s.Identifier, &revision, &s.FirstSentAt, &account, &s.Invoiced)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeNotFound, "there is no such entry")
 		}

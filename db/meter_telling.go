@@ -66,11 +66,11 @@ func (m *meterTelling) over() string {
 	return ""
 }
 
-// skipRest says what is left untold. A usage record that is on its way was
-// taken before the period was over, or is refused: that has to be known first.
+// skipRest says what is left untold. Whether what is on its way was taken in
+// time has to be known first; what is ambiguous waits for people.
 func (m *meterTelling) skipRest(reason string) {
 	for _, s := range m.own {
-		m.open = m.open || s.unsettled && s.mechanism == metering.UsageRecord
+		m.open = m.open || s.unsettled && s.status != metering.EntryAmbiguous
 	}
 	if !m.value(m.total.Usage).Equal(m.toldHere()) {
 		m.skip(m.total.Meter, reason)

@@ -142,22 +142,26 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkFreezesNothing(t *testing.T) {
 	require.Equal(t, "10", b.tell().String())
 }
 
-func TestAPeriodIsNotFrozenWhileAUsageRecordIsOnItsWay(t *testing.T) {
+func TestAPeriodIsNotFrozenWhileAnEntryIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	b, month := newOldBiller(t)
-	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, asRecord)
-	b.use("150")
-	unheard := b.prepareEntries().Send[0].ID
-	b.markEntry(unheard)
-	b.now = month.End.Add(2 * time.Hour)
-	b.link("acct_1", "sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, asRecord)
-	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD", Period: month,
-		CreatedAt: month.End, FinalizedAt: b.now,
-	}, b.now))
-	require.Zero(t, b.freeze().Frozen)
-	b.settleEntry(unheard, metering.EntryAcknowledged)
-	require.Equal(t, 1, b.freeze().Frozen)
-	require.Equal(t, "0", b.tell().String(), "it was on the invoice")
+	for _, item := range []metering.Item{asRecord, asDelta} {
+		for outcome, late := range map[metering.EntryStatus]string{metering.EntryAcknowledged: "0", metering.EntryRejected: "0.25"} {
+			b, month := newOldBiller(t)
+			b.useStripe("acct_1")
+			b.link("acct_1", "sub_1", month, item)
+			b.use("150")
+			unheard := b.prepareEntries().Send[0].ID
+			b.markEntry(unheard)
+			b.now = month.End.Add(2 * time.Hour)
+			b.link("acct_1", "sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, item)
+			b.invoiced(month)
+			require.Zero(t, b.freeze().Frozen, item.Mechanism)
+			sending, err := b.store.Ledger.MarkEntrySent(t.Context(), b.tenant, unheard, b.now, lease)
+			require.NoError(t, err)
+			require.True(t, sending.Invoiced)
+			b.settleEntry(unheard, outcome)
+			require.Equal(t, 1, b.freeze().Frozen)
+			require.Equal(t, late, b.tell().String(), "150 of which 100 are included, at half a cent, where the invoice has none of it")
+		}
+	}
 }

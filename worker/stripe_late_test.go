@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 // subscribeUntil links the customer to a subscription whose period ends soon.
@@ -143,6 +145,47 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 		require.Equal(t, metering.SyncSucceeded, s.await(id).Status)
 		require.Equal(t, before.Add(metering.Whole(10)).String(), s.pending("cus_soon"), "uncertain for a day, taken: %v", taken)
 	}
+}
+
+// What Stripe takes for a period whose invoice is final is on no invoice,
+// although its meter has counted it.
+func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("delta")
+	s.price("delta", metering.Price{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"})
+	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
+	s.subscribeUntil(end, "delta")
+	s.work()
+	s.useOf("delta", "12")
+	s.synced()
+	s.useOf("delta", "3")
+	calls := len(s.writes())
+	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1000, Path: "/v1/billing/meter_events"})
+	waiting := s.request()
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		if len(s.writes()) == calls {
+			return fmt.Errorf("nothing was sent yet")
+		}
+		return nil
+	})
+	s.awaitEnd(end)
+	s.fake.Advance(time.Hour)
+	invoice := s.fake.State().Accounts[0].Invoices[0]
+	require.Equal(t, "the invoice was kept; its period is not frozen yet", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	s.fake.Behave(stripetest.Behaviour{})
+	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
+	require.Equal(t, metering.SyncSucceeded, s.await(waiting).Status)
+	run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-close", TaskQueue: workflows.TaskQueue},
+		workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: s.tenant})
+	require.NoError(t, err)
+	var closed workflows.MassResult
+	require.NoError(t, run.Get(t.Context(), &closed))
+	require.Equal(t, 1, closed.Frozen)
+	s.synced()
+	line := s.fake.State().Accounts[0].Invoices[0].Lines[0]
+	require.Equal(t, [2]string{"12", "3"}, [2]string{line.Quantity.String(), line.Late.String()}, "nobody pays what came late")
+	require.Equal(t, "15", s.pending("cus_soon"), "three more on the next invoice, once")
 }
 
 func TestLateUsageThatIsOnlyReportedIsNotBilledAtStripe(t *testing.T) {

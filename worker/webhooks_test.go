@@ -182,12 +182,6 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 
 	l.farEnd.behave(`{"status":503,"times":1000}`)
 	test()
-	update := func(name string) {
-		handle, err := s.temporal.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-			WorkflowID: id, UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted})
-		require.NoError(t, err)
-		require.NoError(t, handle.Get(t.Context(), nil))
-	}
 	dbtest.Eventually(t, time.Minute, func() error {
 		e, err := s.store.Endpoints.Get(t.Context(), s.tenant, l.hook.ID)
 		if err == nil && e.FailingSince == nil {
@@ -195,10 +189,10 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 		}
 		return err
 	})
-	update("pause")
+	require.NoError(t, s.update(id, "pause"))
 	l.farEnd.behave(`{"times":0}`)
-	update("resume")
-	update("retry-now")
+	require.NoError(t, s.update(id, "resume"))
+	require.NoError(t, s.update(id, "retry-now"))
 	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 4})
 	keep("deliver_webhooks_hastened_by_an_operator")
 

@@ -124,10 +124,12 @@ func (s *syncCustomer) tellEntry(ctx workflow.Context, entry activities.Entry) (
 		return ending{}, err
 	}
 	s.show(ctx, row, fmt.Sprintf("%s: %s", sent.Outcome, sent.Answer))
-	if sent.Outcome != metering.EntryAcknowledged {
+	switch {
+	case sent.Outcome == metering.EntryAcknowledged:
+		s.result.Sent++
+	case refused || sent.Outcome == metering.EntryAmbiguous:
 		return ending{problem: sent.Answer}, nil
 	}
-	s.result.Sent++
 	return ending{}, nil
 }
 

@@ -189,11 +189,12 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	rows, err := l.pool.Query(ctx, `
 		select r.item, r.mechanism, r.provider_customer,
 		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
-		  sum(`+toldBySeries+`), sum(coalesce(case when r.mechanism = 'meter_delta' then last.added_seen else last.value_seen end, 0)),
+		  sum(coalesce(case when r.mechanism = 'meter_delta' then last.added else last.quantity end, 0)),
+		  sum(coalesce(case when r.mechanism = 'meter_delta' then last.added_seen else last.quantity_seen end, 0)),
 		  sum(case
 		    when last.old is null then 0
 		    when r.mechanism = 'meter_delta' then last.added_old
-		    when last.old = last.unconfirmed then last.value - coalesce(last.value_seen, 0)
+		    when last.old = last.unconfirmed then last.quantity - coalesce(last.quantity_seen, 0)
 		    else 0 end),
 		  array_remove(array_agg(last.unconfirmed), null), array_remove(array_agg(last.old), null), bool_or(last.unsettled)
 		from billing_series r
@@ -202,7 +203,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		  select `+toldColumns+`,
 		    bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
 		    sum(e.quantity) filter (where e.status = 'confirmed') as added_seen,
-		    (array_agg(e.value order by e.version desc) filter (where e.status = 'confirmed'))[1] as value_seen,
+		    (array_agg(e.quantity order by e.version desc) filter (where e.status = 'confirmed'))[1] as quantity_seen,
 		    sum(e.quantity) filter (where e.status = 'acknowledged' and e.settled_at < @cutoff::timestamptz) as added_old,
 		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged'))[1] as unconfirmed,
 		    (array_agg(e.id order by e.version desc) filter (where e.status = 'acknowledged' and e.settled_at < @cutoff::timestamptz))[1] as old
@@ -235,6 +236,7 @@ const (
 	toldBySeries = `coalesce(case when r.mechanism = 'meter_delta' then last.added else last.value end, 0)`
 	toldColumns  = `
 		sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
+		(array_agg(e.quantity order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as quantity,
 		(array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value`
 )
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,6 +21,7 @@ type meterTelling struct {
 	own    []series         // of this place
 	others metering.Decimal // acknowledged in other places
 	amount metering.Decimal // the same in money
+	before metering.Decimal // told of the subscription's period with our earlier ones, where only what comes last counts
 }
 
 // split parts the meter's series from those of another account, customer,
@@ -109,12 +112,41 @@ func (m *meterTelling) value(total metering.Decimal) metering.Decimal {
 }
 
 func (m *meterTelling) tell() error {
-	if m.item.Mechanism == metering.MeterWindow {
+	switch m.item.Mechanism {
+	case metering.MeterWindow:
 		return m.tellWindows()
+	case metering.MeterLast:
+		if err := m.readBefore(); err != nil {
+			return err
+		}
 	}
 	l := m.line(m.total.Usage)
 	l.amount = l.charge.Sub(m.amount)
 	return m.tellOne(l, m.part)
+}
+
+// readBefore reads what this place was told with earlier periods of ours that
+// lie in the same one of the subscription's.
+func (m *meterTelling) readBefore() error {
+	return m.tx.QueryRow(m.ctx, `
+		select coalesce(sum(`+toldBySeries+`), 0)
+		from billing_series r
+		cross join lateral (
+		  select `+toldColumns+`
+		  from billing_entries e
+		  where e.tenant_id = r.tenant_id
+		    and e.series_id = r.id) last
+		where r.tenant_id = $1
+		  and r.customer_id = $2
+		  and r.meter_id = $3
+		  and r.provider_account = $4
+		  and r.provider_customer = $5
+		  and r.item = $6
+		  and r.mechanism = $7
+		  and r.window_start >= $8
+		  and r.window_start < $9
+		  and r.period_id <> $10`, m.tenant, m.payer.id, m.item.MeterID, m.account, m.link.Customer, m.item.Target, m.item.Mechanism,
+		m.sub.Start, m.part.Start, m.period.ID).Scan(&m.before)
 }
 
 // line is what this place should be told when the period's usage is total.
@@ -137,7 +169,11 @@ func (m *meterTelling) tellOne(l line, window metering.Range) error {
 			s = own
 		}
 	}
-	if !m.next(s, !l.value.Equal(s.told)) {
+	changed := !l.value.Equal(s.told)
+	if m.item.Mechanism == metering.MeterLast && s.last != uuid.Nil {
+		changed = !l.value.Add(m.before).Equal(s.quantity)
+	}
+	if !m.next(s, changed) {
 		return nil
 	}
 	at := place{customer: m.link.Customer, item: m.item.Target, mechanism: m.item.Mechanism, period: m.period.ID, window: window}
@@ -149,8 +185,11 @@ func (m *meterTelling) call(l line, s series, window metering.Range) metering.Ca
 		Mechanism: m.item.Mechanism, Target: m.item.Target, ItemID: m.item.ItemID, EventName: m.item.EventName,
 		CustomerKey: m.item.CustomerKey, ValueKey: m.item.ValueKey, Customer: m.link.Customer, Quantity: l.value,
 	}
-	if call.Mechanism == metering.MeterDelta {
+	switch call.Mechanism {
+	case metering.MeterDelta:
 		call.Quantity = l.value.Sub(s.told)
+	case metering.MeterLast:
+		call.Quantity = l.value.Add(m.before)
 	}
 	var last time.Time
 	if s.timestamp != nil {

@@ -221,6 +221,7 @@ type series struct {
 	windowStart time.Time
 
 	told      metering.Decimal // acknowledged
+	quantity  metering.Decimal // the last number that was
 	amount    metering.Decimal
 	unsettled bool
 	last      uuid.UUID
@@ -232,7 +233,7 @@ type series struct {
 func (t *telling) series(period metering.Period) ([]series, error) {
 	rows, err := t.tx.Query(t.ctx, `
 		select r.meter_id, r.provider_account, r.provider_customer, r.item, r.mechanism, r.window_start,
-		  `+toldBySeries+`, coalesce(last.amount, 0), last.unsettled, last.id, last.number, last.status, last.timestamp
+		  `+toldBySeries+`, coalesce(last.quantity, 0), coalesce(last.amount, 0), last.unsettled, last.id, last.number, last.status, last.timestamp
 		from billing_series r
 		cross join lateral (
 		  select `+toldColumns+`,
@@ -255,7 +256,7 @@ func (t *telling) series(period metering.Period) ([]series, error) {
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s series, err error) {
 		err = row.Scan(&s.meter, &s.account, &s.customer, &s.target, &s.mechanism, &s.windowStart,
-			&s.told, &s.amount, &s.unsettled, &s.last, &s.number, &s.status, &s.timestamp)
+			&s.told, &s.quantity, &s.amount, &s.unsettled, &s.last, &s.number, &s.status, &s.timestamp)
 		return s, err
 	})
 }

@@ -165,3 +165,41 @@ func TestAPeriodIsNotFrozenWhileAnEntryIsOnItsWay(t *testing.T) {
 		}
 	}
 }
+
+func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("10")
+	b.acknowledge()
+	b.useStripe("acct_1")
+	sub := metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}
+	item := asDelta
+	item.Mechanism = metering.MeterLast
+	b.link("acct_1", "sub_1", sub, item)
+	b.use("5")
+	require.Equal(t, "5", b.tell().String())
+	b.now = month.End.Add(time.Hour)
+	b.use("3")
+	require.Equal(t, "8", b.tell().String(), "Stripe bills the subscription's period by the last event")
+	require.Empty(t, b.prepareEntries().Send)
+
+	b.useAt("1", month.End.Add(-time.Hour)) // in the grace of our former period
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
+	var told []string
+	for open := b.prepareEntries().Send; len(open) > 0; open = b.prepareEntries().Send {
+		for _, e := range open {
+			b.settleEntry(e.ID, metering.EntryAcknowledged)
+			told = append(told, e.Quantity.String())
+		}
+	}
+	require.Equal(t, []string{"6", "9"}, told)
+	counted, err := b.store.Ledger.Unconfirmed(t.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	require.Equal(t, []string{"6", "9"}, []string{counted[0].Total.String(), counted[1].Total.String()}, "what Stripe shows of each")
+
+	b.now = sub.End.Add(time.Hour)
+	next := metering.Range{Start: sub.End, End: sub.End.AddDate(0, 1, 0)}
+	b.link("acct_1", "sub_1", next, item)
+	b.use("2")
+	require.Equal(t, "2", b.tell().String(), "a new period of the subscription's begins at nothing")
+}

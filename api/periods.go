@@ -51,7 +51,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		return nil, err
 	}
 	size := min(in.PageSize, maxPeriods)
-	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, cursor.Before, size+1)
+	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, cursor.Before, size+1, s.Now())
 	if err != nil {
 		return nil, err
 	}

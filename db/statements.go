@@ -10,9 +10,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Statements returns the customer's chain of billing periods with what each
-// comes to, newest first: up to limit of those that begin before `before`.
-func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before time.Time, limit int) (list []metering.PeriodStatement, err error) {
+// Statements returns the customer's chain of billing periods, as it is or would
+// be now, with what each comes to, newest first: up to limit of those that
+// begin before `before`.
+func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before time.Time, limit int, now time.Time) (list []metering.PeriodStatement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		p, err := readPayer(ctx, tx, tenant, customer, "")
 		if err != nil {
@@ -22,7 +23,7 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 		if b.prices, err = allPrices(ctx, tx, tenant); err != nil {
 			return err
 		}
-		chain, err := readPeriods(ctx, tx, tenant, customer)
+		chain, err := chainNow(ctx, tx, tenant, p, now)
 		if err != nil {
 			return err
 		}

@@ -215,12 +215,7 @@ const (
 		  and p.customer_id = c.id
 		  and p.frozen_at is null
 		  and p.ends_at <= @now::timestamptz
-		  and (p.ends_at <= @now::timestamptz - t.grace or exists (
-		    select
-		    from billing_invoices i
-		    where i.tenant_id = p.tenant_id
-		      and i.period_id = p.id
-		      and i.finalized_at is not null)))`
+		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (
 		select
 		from billing_periods p

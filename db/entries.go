@@ -240,6 +240,13 @@ const (
 		(array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value`
 )
 
+// lastColumns are of the last of a series' entries e.
+const lastColumns = `
+	bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
+	(array_agg(e.id order by e.version desc))[1] as id,
+	(array_agg(e.number order by e.version desc))[1] as number,
+	(array_agg(e.status order by e.version desc))[1] as status`
+
 // Confirm records what was seen of these entries, and of those before them,
 // that were acknowledged: confirmed where the provider has counted them,
 // rejected where it has dropped them, acknowledged where that may still change.

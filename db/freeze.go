@@ -101,13 +101,8 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 
 // invoiced says whether the provider has billed the period for good.
 func (b *bill) invoiced(period metering.Period) (final bool, err error) {
-	err = b.tx.QueryRow(b.ctx, `
-		select exists (
-		  select
-		  from billing_invoices
-		  where tenant_id = $1
-		    and period_id = $2
-		    and finalized_at is not null)`, b.tenant, period.ID).Scan(&final)
+	err = b.tx.QueryRow(b.ctx, `select `+finalInvoice+` from billing_periods p where p.tenant_id = $1 and p.id = $2`,
+		b.tenant, period.ID).Scan(&final)
 	return final, err
 }
 

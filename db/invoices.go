@@ -15,6 +15,14 @@ import (
 // should have come to.
 type Invoices struct{ pool *pgxpool.Pool }
 
+// finalInvoice is whether the provider has billed a period p for good, as SQL.
+const finalInvoice = `exists (
+	select
+	from billing_invoices i
+	where i.tenant_id = p.tenant_id
+	  and i.period_id = p.id
+	  and i.finalized_at is not null)`
+
 // Save keeps an invoice of the customer's. Once it is final it is compared
 // with what the provider acknowledged, at our prices.
 func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {

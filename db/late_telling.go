@@ -70,11 +70,7 @@ func (t *telling) lateSeries(carrier place) ([]lateSeries, error) {
 		select r.period_id, r.meter_id, coalesce(last.added, 0), last.unsettled, last.id, last.number, last.status
 		from billing_series r
 		cross join lateral (
-		  select sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
-		    bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
-		    (array_agg(e.id order by e.version desc))[1] as id,
-		    (array_agg(e.number order by e.version desc))[1] as number,
-		    (array_agg(e.status order by e.version desc))[1] as status
+		  select sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added, `+lastColumns+`
 		  from billing_entries e
 		  where e.tenant_id = r.tenant_id
 		    and e.series_id = r.id

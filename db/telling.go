@@ -236,12 +236,8 @@ func (t *telling) series(period metering.Period) ([]series, error) {
 		  `+toldBySeries+`, coalesce(last.quantity, 0), coalesce(last.amount, 0), last.unsettled, last.id, last.number, last.status, last.timestamp
 		from billing_series r
 		cross join lateral (
-		  select `+toldColumns+`,
+		  select `+toldColumns+`, `+lastColumns+`,
 		    (array_agg(e.amount order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as amount,
-		    bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
-		    (array_agg(e.id order by e.version desc))[1] as id,
-		    (array_agg(e.number order by e.version desc))[1] as number,
-		    (array_agg(e.status order by e.version desc))[1] as status,
 		    max((e.call ->> 'timestamp')::timestamptz) as timestamp
 		  from billing_entries e
 		  where e.tenant_id = r.tenant_id

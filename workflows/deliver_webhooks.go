@@ -82,12 +82,11 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	if longHistory(ctx) {
 		return sent, errLongHistory
 	}
-	for d.due.ReceiveAsync(nil) {
-	}
+	drain(d.due)
 	d.forget()
 	in := activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}
 	d.atOnce = false
-	err = workflow.ExecuteActivity(sending(ctx), do.SendMessages, in).Get(ctx, &sent)
+	err = workflow.ExecuteActivity(sending(ctx, "deliver what is due"), do.SendMessages, in).Get(ctx, &sent)
 	if code, _, ok := problemOf(err); ok && code == string(metering.CodeNotFound) {
 		return activities.SendMessagesResult{}, nil // deleted meanwhile
 	}
@@ -108,18 +107,6 @@ func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessage
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
 	}, func() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused })
 	return err
-}
-
-// sending is for a while of deliveries. What a delivery brings is no failure of
-// the activity: its own are the database's.
-func sending(ctx workflow.Context) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           ProviderTaskQueue,
-		StartToCloseTimeout: time.Minute,
-		HeartbeatTimeout:    heartbeat,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
-		Summary:             "deliver what is due",
-	})
 }
 
 func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessagesResult, state string) {

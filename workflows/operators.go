@@ -79,7 +79,10 @@ func (o *operators) awaitResume(ctx workflow.Context) error {
 }
 
 // forget drops what was asked before now.
-func (o *operators) forget() {
-	for o.asked.ReceiveAsync(nil) {
+func (o *operators) forget() { drain(o.asked) }
+
+// drain drops what has been received before now.
+func drain(c workflow.ReceiveChannel) {
+	for c.ReceiveAsync(nil) {
 	}
 }

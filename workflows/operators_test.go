@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -21,12 +20,7 @@ func (w *world) ask(t *testing.T, after time.Duration, name string, args ...any)
 func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
-	w.deliver = func(attempt int) error {
-		if attempt == 1 {
-			return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
-		}
-		return nil
-	}
+	w.deliver = downForAnHour
 	began := w.Now()
 	w.request(0)
 	w.ask(t, 5*time.Minute, "retry-now")

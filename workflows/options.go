@@ -42,6 +42,12 @@ func storing(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// sending is for a while of calls to tenants' webhooks. What they bring is no
+// failure of the step: its own are the database's.
+func sending(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithTaskQueue(storing(ctx, summary), ProviderTaskQueue)
+}
+
 // leastPatience is how long a provider is tried although the deadline is near or over.
 const leastPatience = time.Hour
 

@@ -62,8 +62,7 @@ type rotateHMACSecret struct {
 
 func (r *rotateHMACSecret) run(ctx workflow.Context) (metering.OverlapStatus, error) {
 	for {
-		for r.changed.ReceiveAsync(nil) {
-		}
+		drain(r.changed)
 		var overlap activities.OverlapResult
 		err := workflow.ExecuteActivity(storing(ctx, "look how long both are valid"), do.ReadOverlap, r.old).Get(ctx, &overlap)
 		if err == nil && overlap.Status == metering.BothValid {

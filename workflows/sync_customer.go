@@ -62,7 +62,7 @@ type syncCustomer struct {
 
 func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 	for {
-		s.drain()
+		drain(s.requests) // the pass takes every request row
 		more, err := s.pass(ctx)
 		if err != nil && !errors.Is(err, errLongHistory) {
 			return s.result, err
@@ -71,16 +71,10 @@ func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 			return s.finish(ctx)
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
-			s.drain()
+			drain(s.requests)
 			s.Hold, s.Paused = s.skipped, s.paused
 			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 		}
-	}
-}
-
-// drain forgets the signals: the pass that follows takes every request row.
-func (s *syncCustomer) drain() {
-	for s.requests.ReceiveAsync(nil) {
 	}
 }
 

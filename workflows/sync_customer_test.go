@@ -144,6 +144,14 @@ func (w *world) run(t *testing.T) (workflows.SyncCustomerResult, error) {
 	return result, w.GetWorkflowResult(&result)
 }
 
+// downForAnHour is an outage in which the first attempt is told how long it lasts.
+func downForAnHour(attempt int) error {
+	if attempt == 1 {
+		return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
+	}
+	return nil
+}
+
 func down() error { return metering.Errorf(metering.CodeProviderDown, "the webhook answered 503") }
 
 func TestSyncCustomerWithNothingToSendFindsWhatHolds(t *testing.T) {
@@ -299,12 +307,7 @@ func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 func TestSyncCustomerTriesAgainAtOnceWhenAskedDuringAnOutage(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
-	w.deliver = func(attempt int) error {
-		if attempt == 1 {
-			return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
-		}
-		return nil
-	}
+	w.deliver = downForAnHour
 	began := w.Now()
 	w.request(0)
 	w.request(10 * time.Second) // too early: the first attempt may still be under way

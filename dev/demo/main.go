@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/expect"
 )
 
 // config is what the demo is told: the file that `make up` writes, or the
@@ -123,7 +124,7 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []
 			body.BillingProviderId = &c.stripeID
 		}
 		answer, err := api.CreateCustomerWithResponse(ctx, nil, body)
-		if err := check("create customer", answer, err, http.StatusCreated, http.StatusConflict); err != nil {
+		if err := expect.Status("create customer", answer, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
 		}
 	}
@@ -134,18 +135,18 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []
 func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []meter) error {
 	for _, m := range list {
 		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)
-		if err := check("create meter", made, err, http.StatusCreated, http.StatusConflict); err != nil {
+		if err := expect.Status("create meter", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 			return err
 		}
 		pricing, err := api.GetPricingWithResponse(ctx, m.Slug)
-		if err := check("read pricing", pricing, err, http.StatusOK); err != nil {
+		if err := expect.Status("read pricing", pricing, err, http.StatusOK); err != nil {
 			return err
 		}
 		if len(pricing.JSON200.Versions) > 0 || m.price == (client.SetPricing{}) {
 			continue
 		}
 		priced, err := api.SetPricingWithResponse(ctx, m.Slug, m.price)
-		if err := check("set pricing", priced, err, http.StatusOK); err != nil {
+		if err := expect.Status("set pricing", priced, err, http.StatusOK); err != nil {
 			return err
 		}
 	}
@@ -156,21 +157,21 @@ func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []met
 // stays with it.
 func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client.SaveProvider, same func(*client.Provider) bool) error {
 	found, err := api.GetBillingProviderWithResponse(ctx)
-	if err := check("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
+	if err := expect.Status("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
 		return err
 	}
 	if found.JSON200 != nil && same(found.JSON200) {
 		return nil
 	}
 	saved, err := api.SaveBillingProviderWithResponse(ctx, p)
-	return check("save provider", saved, err, http.StatusOK)
+	return expect.Status("save provider", saved, err, http.StatusOK)
 }
 
 // sendUsage sends events whose keys are the same whenever they are sent.
 func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (sent, added int64, err error) {
 	for batch := range slices.Chunk(events, 1000) {
 		answer, err := api.IngestEventsWithResponse(ctx, client.EventBatch{Events: batch})
-		if err := check("send usage", answer, err, http.StatusOK); err != nil {
+		if err := expect.Status("send usage", answer, err, http.StatusOK); err != nil {
 			return 0, 0, err
 		}
 		result := answer.JSON200
@@ -181,18 +182,4 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 		added += result.Accepted - result.Duplicates
 	}
 	return sent, added, nil
-}
-
-// check is an error unless the answer has one of the statuses.
-func check(what string, answer interface {
-	StatusCode() int
-	GetBody() []byte
-}, err error, statuses ...int) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if !slices.Contains(statuses, answer.StatusCode()) {
-		return fmt.Errorf("%s: status %d: %s", what, answer.StatusCode(), answer.GetBody())
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -145,28 +146,28 @@ func fillStripe(ctx context.Context, c config, now time.Time) (sent, added int64
 func makeYen(ctx context.Context, api *client.ClientWithResponses, payer string) error {
 	const slug = "yen"
 	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: slug, Name: new("Prices in yen")})
-	if err := check("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
+	if err := expect.Status("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 		return err
 	}
 	for meter, price := range inYen {
 		pricing, err := api.GetProductPricingWithResponse(ctx, slug, meter)
-		if err := check("read product's pricing", pricing, err, http.StatusOK); err != nil {
+		if err := expect.Status("read product's pricing", pricing, err, http.StatusOK); err != nil {
 			return err
 		}
 		if len(pricing.JSON200.Versions) > 0 {
 			continue
 		}
 		set, err := api.SetProductPricingWithResponse(ctx, slug, meter, price)
-		if err := check("set product's pricing", set, err, http.StatusOK); err != nil {
+		if err := expect.Status("set product's pricing", set, err, http.StatusOK); err != nil {
 			return err
 		}
 	}
 	has, err := api.GetCustomerProductWithResponse(ctx, payer)
-	if err := check("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
+	if err := expect.Status("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
 		return err
 	}
 	given, err := api.AssignProductWithResponse(ctx, payer, client.AssignProduct{Product: new(slug)})
-	return check("give customer the product", given, err, http.StatusOK)
+	return expect.Status("give customer the product", given, err, http.StatusOK)
 }
 
 // subscribe tells the fake what Stripe knows.
@@ -195,15 +196,15 @@ func subscribe(ctx context.Context, url string, s stripetest.Seed) error {
 // Temporal is too busy to say that it has.
 func autoSync(ctx context.Context, api *client.ClientWithResponses) error {
 	found, err := api.GetAutoSyncWithResponse(ctx)
-	if err := check("read Auto-Sync", found, err, http.StatusOK); err != nil {
+	if err := expect.Status("read Auto-Sync", found, err, http.StatusOK); err != nil {
 		return err
 	}
 	if !found.JSON200.Enabled {
 		saved, err := api.SaveAutoSyncWithResponse(ctx, client.SaveAutoSync{Enabled: true, Interval: "hourly"})
-		if err := check("save Auto-Sync", saved, err, http.StatusOK); err != nil {
+		if err := expect.Status("save Auto-Sync", saved, err, http.StatusOK); err != nil {
 			return err
 		}
 	}
 	begun, err := api.TriggerAutoSyncWithResponse(ctx)
-	return check("begin Auto-Sync", begun, err, http.StatusAccepted, http.StatusServiceUnavailable)
+	return expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted, http.StatusServiceUnavailable)
 }

@@ -16,6 +16,7 @@ import (
 	temporal "go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -56,7 +57,7 @@ func (o *outage) sayf(format string, args ...any) { fmt.Fprintf(o.out, format+"\
 func (o *outage) findCustomers(ctx context.Context) error {
 	size := int64(1000)
 	listed, err := o.api.ListCustomersWithResponse(ctx, &client.ListCustomersParams{PageSize: &size})
-	if err := check("list customers", listed, err, http.StatusOK); err != nil {
+	if err := expect.Status("list customers", listed, err, http.StatusOK); err != nil {
 		return err
 	}
 	o.customers = slices.DeleteFunc(listed.JSON200.Data, func(c client.Customer) bool { return c.BillingProviderId == nil })
@@ -78,7 +79,7 @@ func (o *outage) goDown(ctx context.Context) error {
 	}
 	answers := o.syncAll(ctx)
 	begun, err := o.api.TriggerAutoSyncWithResponse(ctx)
-	if err := check("begin Auto-Sync", begun, err, http.StatusAccepted); err != nil {
+	if err := expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted); err != nil {
 		return err
 	}
 	o.sayf("   Syncs of %d customers are asked for, and Auto-Sync begins. This waits, in Temporal:\n", len(o.customers))
@@ -173,7 +174,7 @@ func (o *outage) use(ctx context.Context) error {
 		}
 	}
 	answer, err := o.api.IngestEventsWithResponse(ctx, client.EventBatch{Events: events})
-	if err := check("send usage", answer, err, http.StatusOK); err != nil {
+	if err := expect.Status("send usage", answer, err, http.StatusOK); err != nil {
 		return err
 	}
 	if answer.JSON200.Rejected > 0 {
@@ -209,7 +210,7 @@ func (o *outage) syncAll(ctx context.Context) <-chan answer {
 func (o *outage) sync(ctx context.Context, customer string) answer {
 	began := time.Now()
 	got, err := o.api.SyncBillingWithResponse(ctx, client.SyncBilling{CustomerExternalId: customer})
-	if err := check("sync "+customer, got, err, http.StatusOK, http.StatusAccepted); err != nil {
+	if err := expect.Status("sync "+customer, got, err, http.StatusOK, http.StatusAccepted); err != nil {
 		return answer{err: err}
 	}
 	shown := got.JSON200
@@ -248,20 +249,6 @@ func (o *outage) behave(ctx context.Context, b stripetest.Behaviour) error {
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusNoContent {
 		return fmt.Errorf("the fake of Stripe answered %s", answer.Status)
-	}
-	return nil
-}
-
-// check is an error unless the answer has one of the statuses.
-func check(what string, answer interface {
-	StatusCode() int
-	GetBody() []byte
-}, err error, statuses ...int) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if !slices.Contains(statuses, answer.StatusCode()) {
-		return fmt.Errorf("%s: status %d: %s", what, answer.StatusCode(), answer.GetBody())
 	}
 	return nil
 }

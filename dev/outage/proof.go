@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -118,7 +119,7 @@ func meterOf(entries []client.SyncEntry, item stripetest.ItemState) string {
 func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (metering.Decimal, error) {
 	summary, err := o.api.GetUsageSummaryWithResponse(ctx,
 		&client.GetUsageSummaryParams{Customer: l.customer, Start: &item.PeriodStart, End: &item.PeriodEnd})
-	if err := check("read usage", summary, err, http.StatusOK); err != nil {
+	if err := expect.Status("read usage", summary, err, http.StatusOK); err != nil {
 		return metering.Decimal{}, err
 	}
 	for _, s := range *summary.JSON200 {

@@ -19,14 +19,15 @@ const module = "github.com/odometer-metering/odometer/"
 // not here has no business in the repository.
 var arrows = map[string][]string{
 	"metering":   {},
+	"billing":    {"metering"},
 	"migrations": {},
 	"client":     {},
-	"db":         {"metering", "migrations"},
-	"providers":  {"metering"},
-	"activities": {"metering", "db", "providers"},
+	"db":         {"billing", "metering", "migrations"},
+	"providers":  {"billing", "metering"},
+	"activities": {"billing", "metering", "db", "providers"},
 	"workflows":  {"metering", "activities"},
 	"worker":     {"metering", "workflows", "activities", "db", "providers"},
-	"api":        {"metering", "db", "providers", "workflows"},
+	"api":        {"billing", "metering", "db", "providers", "workflows"},
 	"cmd":        {"*"},
 	"dev":        {"*"},
 }

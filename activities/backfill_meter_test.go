@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -32,7 +33,7 @@ func TestABackfillCountsADayOnceHoweverOftenItRuns(t *testing.T) {
 	run[struct{}](t, b, b.do.CompleteGeneration, in)
 	run[struct{}](t, b, b.do.CompleteGeneration, in)
 
-	totals, err := b.store.Usage.MeterTotals(t.Context(), b.tenant, b.customer, metering.CalendarPeriod(b.now, time.UTC))
+	totals, err := b.store.Usage.MeterTotals(t.Context(), b.tenant, b.customer, billing.CalendarPeriod(b.now, time.UTC))
 	require.NoError(t, err)
 	require.Len(t, totals, 2)
 	require.False(t, totals[1].Filling)

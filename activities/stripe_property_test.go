@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -114,7 +115,7 @@ func (s *subscriber) settle(ring db.Keyring) {
 	require.NoError(s, err)
 	for _, slug := range inAllWays {
 		m := dbtest.Meter(s, s.store, s.tenant, slug, slug)
-		_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, metering.Price{
+		_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, billing.Price{
 			MeterID: m.ID, OverageRate: metering.Whole(10_000), Currency: "USD", EffectiveFrom: s.fake.Now(), // a cent for a millionth
 		})
 		require.NoError(s, err)
@@ -300,9 +301,9 @@ func (s *subscriber) requireBilled(t *rapid.T) {
 		cents[true] = cents[true].Add(late.Amount)
 	}
 	for _, meter := range inAllWays {
-		first := metering.Units(s.used[0][meter], s.decimals[0][meter])
+		first := billing.Units(s.used[0][meter], s.decimals[0][meter])
 		cents[false] = cents[false].Add(first.Mul(metering.Whole(1_000_000)))
-		if got, want := s.fake.Quantity("si_"+meter), metering.Units(s.used[1][meter], s.decimals[1][meter]); !got.Equal(want) {
+		if got, want := s.fake.Quantity("si_"+meter), billing.Units(s.used[1][meter], s.decimals[1][meter]); !got.Equal(want) {
 			t.Fatalf("of %s Stripe has counted %s, we %s", meter, got, want)
 		}
 	}

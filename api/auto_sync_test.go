@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -116,7 +117,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator, metering.Price{
+	_, err := b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator, billing.Price{
 		MeterID: meter.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
 	})
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -56,17 +57,17 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		return nil, err
 	}
 	return &listPeriodsOutput{listOf(ctx, s, periods, size, showPeriod,
-		func(p metering.PeriodStatement) periodCursor { return periodCursor{p.Start} })}, nil
+		func(p billing.Statement) periodCursor { return periodCursor{p.Start} })}, nil
 }
 
 // maxPeriods on a page: each costs a few reads.
 const maxPeriods = 100
 
-func showPeriod(p metering.PeriodStatement) billingPeriod {
-	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.DueAt.UTC(), FrozenAt: p.FrozenAt, Lines: []periodLine{}}
+func showPeriod(p billing.Statement) billingPeriod {
+	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.ClosesAt.UTC(), FrozenAt: p.ClosedAt, Lines: []periodLine{}}
 	for _, l := range p.Lines {
 		shown.Lines = append(shown.Lines, periodLine{
-			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.EventCount, PriceVersion: l.Price,
+			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,
 			Amount: l.Charge, Currency: l.Currency, Billed: l.Billed, LateUsage: l.LateUsage, LateAmount: l.LateCharge,
 		})
 	}
@@ -101,7 +102,7 @@ func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput,
 		return nil, err
 	}
 	out := new(revenueOutput)
-	out.Body.Data, out.Body.Caveat = []monthlyRevenue{}, metering.Caveat
+	out.Body.Data, out.Body.Caveat = []monthlyRevenue{}, billing.Caveat
 	for _, m := range months {
 		out.Body.Data = append(out.Body.Data, monthlyRevenue{m.Month.In(tenant.Location()).Format("2006-01"), m.Currency, m.Amount, m.Customers})
 	}

@@ -41,7 +41,7 @@ const (
 	owner     = metering.RoleOwner
 	admin     = metering.RoleAdmin
 	developer = metering.RoleDeveloper
-	billing   = metering.RoleBilling
+	biller    = metering.RoleBilling
 	viewer    = metering.RoleViewer
 )
 
@@ -53,23 +53,23 @@ type grant struct {
 // permissions is the one table of who may do what.
 var permissions = map[Permission]grant{
 	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []metering.Role{owner, admin, developer}},
-	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, billing}},
-	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
-	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
+	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
+	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
+	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersWrite: {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
-	MetersRead:     {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, billing, viewer}},
+	MetersRead:     {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	MetersWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
-	QuotasRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, billing}},
+	QuotasRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
 	QuotasWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin}},
-	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, billing}},
-	PricingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
-	BillingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
-	BillingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, billing}},
-	HooksRead:      {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, billing}},
+	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
+	PricingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
+	BillingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
+	BillingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
+	HooksRead:      {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
 	HooksWrite:     {[]metering.Scope{adm}, []metering.Role{owner, admin, developer}},
 	KeysManage:     {[]metering.Scope{adm}, []metering.Role{owner, admin}},
 	TenantManage:   {[]metering.Scope{adm}, []metering.Role{owner}},
-	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, billing, viewer}},
+	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, biller, viewer}},
 }
 
 // allows says whether the caller may do it: a member by its role, any other

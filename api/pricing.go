@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +18,7 @@ type price struct {
 	CreatedAt     time.Time        `json:"created_at"`
 }
 
-func showPrice(p metering.Price) price {
+func showPrice(p billing.Price) price {
 	shown := price{
 		Version: p.Version, BasePrice: p.BasePrice, IncludedUnits: p.IncludedUnits, OverageRate: p.OverageRate,
 		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(),
@@ -56,8 +57,8 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, product meteri
 	for _, p := range versions {
 		out.Body.Versions = append(out.Body.Versions, showPrice(p))
 	}
-	period := metering.CalendarPeriod(s.Now(), tenant.Location())
-	if p, ok := metering.PriceAt(versions, product, period.Start); ok {
+	period := billing.CalendarPeriod(s.Now(), tenant.Location())
+	if p, ok := billing.PriceAt(versions, product, period.Start); ok {
 		current := showPrice(p)
 		out.Body.Current = &current
 	}
@@ -88,9 +89,9 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 
 func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
-	p := metering.Price{
+	p := billing.Price{
 		MeterID: m.ID, ProductID: product, BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
-		Currency: in.Currency, EffectiveFrom: metering.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
+		Currency: in.Currency, EffectiveFrom: billing.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
 	}
 	if p.Currency == "" {
 		p.Currency = who.Tenant.Currency

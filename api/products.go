@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -164,7 +165,7 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 	if err != nil {
 		return nil, err
 	}
-	var a metering.Assignment
+	var a billing.Assignment
 	if in.Body.Product != nil {
 		p, err := s.product(ctx, *in.Body.Product)
 		if err != nil {

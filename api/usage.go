@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -40,7 +41,7 @@ func (s Span) within(whole metering.Range) (metering.Range, error) {
 
 // period is the tenant's current billing period.
 func (s *server) period(ctx context.Context) metering.Range {
-	return metering.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
+	return billing.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
 }
 
 var errBackfilling = metering.Errorf(metering.CodeBackfilling, "the meter's earlier events are still being counted")
@@ -308,7 +309,7 @@ func (s *server) usageComparison(ctx context.Context, in *comparisonInput) (*com
 		return nil, err
 	}
 	month := s.period(ctx)
-	before := metering.CalendarPeriod(month.Start.Add(-time.Microsecond), principalOf(ctx).Tenant.Location())
+	before := billing.CalendarPeriod(month.Start.Add(-time.Microsecond), principalOf(ctx).Tenant.Location())
 	current, err := s.meterTotal(ctx, c, in.Meter, month)
 	if err != nil {
 		return nil, err

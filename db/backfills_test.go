@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -18,7 +19,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	conn := dbtest.Conn(t)
-	month := metering.CalendarPeriod(november, time.UTC)
+	month := billing.CalendarPeriod(november, time.UTC)
 
 	// A tenant with an event in each hour of three days, and then a meter.
 	past := func(t *testing.T) (metering.TenantID, metering.Meter) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -56,7 +57,7 @@ func TestPriceVersions(t *testing.T) {
 
 	t.Run("ChangesAtOnceFollowOneAnother", func(t *testing.T) {
 		require.NoError(t, atOnce(8, func(i int) error {
-			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, metering.Price{
+			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
 				MeterID: m.ID, BasePrice: metering.Whole(int64(i)), Currency: "USD", EffectiveFrom: november,
 			})
 			return err
@@ -72,17 +73,17 @@ func TestPriceVersions(t *testing.T) {
 	t.Run("TheFirstHoldsFromTheBeginning", func(t *testing.T) {
 		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
 		require.NoError(t, err)
-		first, ok := metering.PriceAt(versions, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
+		first, ok := billing.PriceAt(versions, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
 		require.True(t, ok)
 		require.Equal(t, 1, first.Version)
-		last, ok := metering.PriceAt(versions, 0, november)
+		last, ok := billing.PriceAt(versions, 0, november)
 		require.True(t, ok)
 		require.Equal(t, 8, last.Version)
 	})
 
 	t.Run("EveryDigitIsKept", func(t *testing.T) {
 		rate := metering.MustDecimal("123456789012345678.123456789012")
-		set, err := store.Prices.Set(t.Context(), tenant, metering.Operator, metering.Price{MeterID: m.ID, OverageRate: rate, Currency: "JPY", EffectiveFrom: november})
+		set, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{MeterID: m.ID, OverageRate: rate, Currency: "JPY", EffectiveFrom: november})
 		require.NoError(t, err)
 		require.Equal(t, rate.String(), set.OverageRate.String())
 	})
@@ -110,7 +111,7 @@ func TestMeters(t *testing.T) {
 		}))
 		require.Equal(t, metering.MaxMetersPerEventType, made)
 		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "7", "", ""))
-		totals := total(t, store, tenant, "acme", metering.CalendarPeriod(november, time.UTC))
+		totals := total(t, store, tenant, "acme", billing.CalendarPeriod(november, time.UTC))
 		require.Len(t, totals, made)
 		for _, each := range totals {
 			require.Equal(t, "7", each.Usage.String())

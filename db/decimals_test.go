@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -18,7 +19,7 @@ import (
 func newSubscriber(t *testing.T, mechanism metering.Mechanism) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("0", "0", "100")
 	b.useStripe("acct_1")
@@ -115,7 +116,7 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	b.decimals(3)
 	b.use("1.2345")
 	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
-	next := metering.CalendarPeriod(month.End, time.UTC)
+	next := billing.CalendarPeriod(month.End, time.UTC)
 	b.now = over(month)
 	b.subscribe(next, metering.MeterDelta)
 	require.Equal(t, 1, b.freeze().Frozen)
@@ -129,7 +130,7 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	b.use("0.6")
 	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	b.now = over(next)
-	b.subscribe(metering.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
+	b.subscribe(billing.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
 	require.Equal(t, 1, b.freeze().Frozen)
 	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
 
@@ -151,7 +152,7 @@ func TestWhatStripeWasNotToldIsMeasuredInTheFrozenDecimals(t *testing.T) {
 	b.now = month.End.Add(time.Hour)
 	b.invoiced(month)
 	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
-	b.subscribe(metering.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
 	b.decimals(0)
 	b.invoiced(month)
 	require.Empty(t, b.tellAll(), "the invoice is final, with the decimals that it has")

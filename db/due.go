@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -83,7 +84,8 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.frozen_at is null
-			      and (p.covered_catalog is distinct from k.catalog or p.covered_events is distinct from `+countedEvents+`))
+			      and (p.covered_catalog is distinct from k.catalog
+			        or p.covered_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
@@ -125,6 +127,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	if err != nil {
 		return all, err
 	}
+	connection := billing.Connection{Account: provider.Account, Mapping: provider.Mapping}
 	rows, err := tx.Query(ctx, `
 		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p
@@ -139,7 +142,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	var late metering.LatePolicy
 	_, err = pgx.ForEachRow(rows, []any{&start, &product, &late}, func() error {
 		all.starts, all.products = append(all.starts, start), append(all.products, product)
-		all.catalogs = append(all.catalogs, catalogOf(provider.Account, provider.Mapping, late, meters, prices, product, start))
+		all.catalogs = append(all.catalogs, billing.Configuration(connection, late, meters, prices, product, start))
 		return nil
 	})
 	return all, err
@@ -171,15 +174,7 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 		return DuePage{}, fmt.Errorf("find chains to extend: %w", err)
 	}
 	for _, customer := range behind {
-		err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
-			p, err := lockPayer(ctx, tx, tenant, customer)
-			if err != nil {
-				return err
-			}
-			_, err = extendPeriods(ctx, tx, tenant, p, now)
-			return err
-		})
-		if err != nil {
+		if err := l.extend(ctx, tenant, customer, now); err != nil {
 			return DuePage{}, fmt.Errorf("extend billing periods: %w", err)
 		}
 	}
@@ -195,6 +190,22 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 	}
 	page.More = page.Last > 0
 	return page, nil
+}
+
+// extend stores the customer's billing periods as they are now.
+func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		read, err := readFacts(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		w := &planWriter{factReader: read, tx: tx}
+		w.periods(billing.Periods(read.facts))
+		return w.flush()
+	})
 }
 
 func upTo(customers []metering.CustomerID, last metering.CustomerID) []metering.CustomerID {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -55,7 +56,7 @@ func TestACustomerIsDueUntilTheProviderKnowsOfEverything(t *testing.T) {
 	b.settle(refused.ID, db.Rejected)
 	require.Equal(t, due, b.due(), "a refusal")
 	b.acknowledge()
-	b.now = metering.CalendarPeriod(b.now, time.UTC).End
+	b.now = billing.CalendarPeriod(b.now, time.UTC).End
 	require.Equal(t, due, b.due(), "another month")
 	b.acknowledgeAll()
 	require.Empty(t, b.due())

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -230,22 +231,10 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	return counted, nil
 }
 
-// toldBySeries is what the provider has acknowledged of a series r, from
-// toldColumns of its entries e.
-const (
-	toldBySeries = `coalesce(case when r.mechanism = 'meter_delta' then last.added else last.value end, 0)`
-	toldColumns  = `
-		sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
-		(array_agg(e.quantity order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as quantity,
-		(array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value`
-)
-
-// lastColumns are of the last of a series' entries e.
-const lastColumns = `
-	bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as unsettled,
-	(array_agg(e.id order by e.version desc))[1] as id,
-	(array_agg(e.number order by e.version desc))[1] as number,
-	(array_agg(e.status order by e.version desc))[1] as status`
+// toldColumns are what the provider has acknowledged of a series, from its entries e.
+const toldColumns = `
+	sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
+	(array_agg(e.quantity order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as quantity`
 
 // Confirm records what was seen of these entries, and of those before them,
 // that were acknowledged: confirmed where the provider has counted them,
@@ -267,33 +256,84 @@ func (l Ledger) Confirm(ctx context.Context, tenant metering.TenantID, entries [
 	return nil
 }
 
-// giveUpEntries settles what was to be told to an account that has been
-// replaced: it may or may not have arrived there, and counts as if it had not
-// until the answer turns up. While one is being sent it answers CodeOverloaded.
-func (b *bill) giveUpEntries() error {
-	var leased *time.Time
-	err := b.tx.QueryRow(b.ctx, `
-		with open as (
-		  select e.id, e.lease_until
-		  from billing_entries e
-		  join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
-		  where e.tenant_id = $1
-		    and r.customer_id = $2
-		    and r.provider_account <> $3
-		    and e.snapshot_id is null
-		    and e.status in ('prepared', 'sent', 'ambiguous')),
-		given_up as (
-		  update billing_entries e
-		  set status = 'rejected', answer = 'given up: the provider was replaced', settled_at = $4
-		  from open
-		  where e.tenant_id = $1
-		    and e.id = open.id
-		    and (open.lease_until is null or open.lease_until <= $4))
-		select max(lease_until) filter (where lease_until > $4) from open`, b.tenant, b.payer.id, b.account, b.now).Scan(&leased)
-	if err != nil || leased == nil {
+// PreparedEntries is what there is to tell the provider about a customer, meter
+// by meter.
+type PreparedEntries struct {
+	Send     []Entry     // unsettled ones first
+	UpToDate []uuid.UUID // acknowledged ones that still hold
+	Skipped  []metering.SkippedMeter
+}
+
+// Entry names what is to be told about one meter.
+type Entry struct {
+	ID        uuid.UUID
+	Meter     metering.MeterID
+	Mechanism metering.Mechanism
+	Quantity  metering.Decimal
+	Period    metering.Range
+	Deadline  time.Time // until when it is worth trying
+}
+
+// Timestamp says with which time something of the range is told now, if it must
+// be later than the last one of its series.
+type Timestamp func(m metering.Mechanism, now, last time.Time, r metering.Range) time.Time
+
+// PrepareEntries returns the customer's unsettled entries and makes the next
+// ones, as planned. Entries with a number above after belong to the caller's own
+// pass. CodeConflict where the customer's link has to be read again.
+func (l Ledger) PrepareEntries(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, at Timestamp, now time.Time, hold ...metering.MeterID) (prepared PreparedEntries, err error) {
+	err = l.planned(ctx, tenant, customer, now, passOf(after, hold), func(w *planWriter, plan billing.Plan) error {
+		prepared, err = w.prepareEntries(plan, at)
 		return err
+	})
+	if err != nil {
+		return PreparedEntries{}, fmt.Errorf("prepare entries: %w", err)
 	}
-	return metering.Errorf(metering.CodeOverloaded, "an entry is being sent to the former provider").Because(Busy{leased.Sub(b.now)})
+	return prepared, nil
+}
+
+func (w *planWriter) prepareEntries(plan billing.Plan, at Timestamp) (prepared PreparedEntries, err error) {
+	switch {
+	case w.facts.Connection == nil:
+		return prepared, errNoProvider
+	case w.facts.Connection.Statements:
+		return prepared, metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
+	case !plan.BusyUntil.IsZero():
+		return prepared, busyElsewhere(plan.BusyUntil.Sub(w.facts.Now))
+	case plan.ReadFirst:
+		return prepared, errLinkChanged
+	}
+	prepared.UpToDate, prepared.Skipped = plan.UpToDate, skippedOf(plan.Excluded)
+	if prepared.Send, err = w.unsettledEntries(plan.Resume); err != nil {
+		return prepared, err
+	}
+	for _, r := range plan.Reports {
+		entry, err := w.call(r, at)
+		if err != nil {
+			return prepared, err
+		}
+		prepared.Send = append(prepared.Send, entry)
+	}
+	return prepared, nil
+}
+
+func (w *planWriter) unsettledEntries(ids []uuid.UUID) ([]Entry, error) {
+	rows, err := w.tx.Query(w.ctx, `
+		select e.id, r.meter_id, r.mechanism, e.quantity, p.starts_at, p.ends_at, case when `+adjusts+` then r.window_end else p.ends_at end
+		from billing_entries e
+		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
+		where e.tenant_id = $1
+		  and e.id = any($2)
+		order by e.number`, w.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
+		err = row.Scan(&e.ID, &e.Meter, &e.Mechanism, &e.Quantity, &e.Period.Start, &e.Period.End, &e.Deadline)
+		e.Deadline = e.Deadline.Add(w.facts.Settings.Grace)
+		return e, err
+	})
 }
 
 // LastEntry is the highest number that the customer's entries have got.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -18,7 +19,7 @@ import (
 func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("10", "100", "0.005")
 	return b, month
@@ -141,7 +142,7 @@ func TestTheNextCarrierSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	b.useAt("100", late)
 	b.acknowledgeAll()
 
-	next := metering.CalendarPeriod(month.End, time.UTC)
+	next := billing.CalendarPeriod(month.End, time.UTC)
 	b.now = over(next)
 	b.acknowledgeAll()
 	require.Equal(t, 1, b.freeze().Frozen)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -33,7 +34,7 @@ func ingest(t *testing.T, store *db.DB, tenant metering.TenantID, events ...mete
 
 func TestIngest(t *testing.T) {
 	store := dbtest.Open(t)
-	month := metering.CalendarPeriod(november, time.UTC)
+	month := billing.CalendarPeriod(november, time.UTC)
 
 	t.Run("AnEventIsInTheTotalsWhenItIsAnswered", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -279,8 +280,8 @@ func (s *stage) freeze(customer string) {
 	defer conn.Close(s.Context())
 	c, err := s.stores[0].Customers.Get(s.Context(), s.tenant, customer)
 	require.NoError(s, err)
-	october := metering.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), metering.Location(s.zone))
-	september := metering.CalendarPeriod(october.Start.Add(-time.Hour), metering.Location(s.zone))
+	october := billing.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), metering.Location(s.zone))
+	september := billing.CalendarPeriod(october.Start.Add(-time.Hour), metering.Location(s.zone))
 	freeze(s, conn, s.tenant, c.ID, september, october)
 }
 

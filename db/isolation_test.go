@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -35,7 +36,7 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	_, filling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
 	h.filling = filling.ID
-	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, metering.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
+	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, billing.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
 	require.NoError(t, err)
 	hash := sha256.Sum256([]byte(t.Name() + value))
 	h.key, err = store.APIKeys.Create(t.Context(), h.tenant, metering.Operator, metering.APIKey{Name: "key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash[:])
@@ -48,7 +49,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	store := dbtest.Open(t)
 	conn := dbtest.Conn(t)
 	ours, theirs := settle(t, store, "1"), settle(t, store, "1000")
-	month := metering.CalendarPeriod(november, time.UTC)
+	month := billing.CalendarPeriod(november, time.UTC)
 	ctx := t.Context()
 
 	t.Run("Customers", func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		require.Equal(t, "1", all[ours.meter.ID].BasePrice.String())
-		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, metering.Price{MeterID: theirs.meter.ID, Currency: "USD"})
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: theirs.meter.ID, Currency: "USD"})
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
 	})
 
@@ -98,11 +99,11 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		list, err := store.Products.List(ctx, ours.tenant, 0, 100)
 		require.NoError(t, err)
 		require.Empty(t, list)
-		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, ours.customer.ID, metering.Assignment{ProductID: product.ID}))
-		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, theirs.customer.ID, metering.Assignment{}))
-		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, metering.Price{MeterID: ours.meter.ID, ProductID: product.ID, Currency: "USD"})
+		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, ours.customer.ID, billing.Assignment{ProductID: product.ID}))
+		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, theirs.customer.ID, billing.Assignment{}))
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: ours.meter.ID, ProductID: product.ID, Currency: "USD"})
 		require.Error(t, err)
-		require.NoError(t, store.Products.Assign(ctx, theirs.tenant, metering.Operator, theirs.customer.ID, metering.Assignment{ProductID: product.ID}))
+		require.NoError(t, store.Products.Assign(ctx, theirs.tenant, metering.Operator, theirs.customer.ID, billing.Assignment{ProductID: product.ID}))
 		assigned, err := store.Products.Assignments(ctx, ours.tenant, theirs.customer.ID)
 		require.NoError(t, err)
 		require.Empty(t, assigned)

@@ -174,7 +174,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot u
 
 // atOneInstant runs fn in a transaction whose every statement sees the same
 // state of the database, again where another transaction came first.
-func atOneInstant(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
 	const tries = 5
 	for try := 1; ; try++ {
 		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, fn)
@@ -186,4 +186,9 @@ func atOneInstant(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) er
 		}
 		return coded(err)
 	}
+}
+
+// beginnerTx is a pool or one of its connections.
+type beginnerTx interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -72,8 +73,8 @@ type machine struct {
 	conn     *pgx.Conn
 	used     map[string]metering.Decimal // by the period's start
 	late     map[string]metering.Decimal // what came when the period was frozen already
-	frozen   map[string]metering.Price   // as of when it was
-	prices   []metering.Price
+	frozen   map[string]billing.Price    // as of when it was
+	prices   []billing.Price
 	accounts map[string]*far
 	known    []*db.Snapshot // that some process has been handed
 	senders  []*sender
@@ -105,16 +106,16 @@ func (m *machine) expected() map[string]owed {
 	for period, used := range m.used {
 		start, err := time.Parse(time.DateOnly, period)
 		require.NoError(m, err)
-		expected[period] = owed{used, metering.RoundMoney(m.priceOf(period, start).Charge(used), "USD")}
+		expected[period] = owed{used, billing.RoundMoney(m.priceOf(period, start).Charge(used), "USD")}
 	}
 	return expected
 }
 
-func (m *machine) priceOf(period string, start time.Time) metering.Price {
+func (m *machine) priceOf(period string, start time.Time) billing.Price {
 	if price, frozen := m.frozen[period]; frozen {
 		return price
 	}
-	price, _ := metering.PriceAt(m.prices, 0, start)
+	price, _ := billing.PriceAt(m.prices, 0, start)
 	return price
 }
 
@@ -123,8 +124,8 @@ func (m *machine) expectedLate() map[string]owed {
 	expected := map[string]owed{}
 	for period, late := range m.late {
 		price, then := m.frozen[period], m.used[period]
-		now := metering.RoundMoney(price.Charge(then.Add(late)), "USD")
-		expected[period] = owed{late, now.Sub(metering.RoundMoney(price.Charge(then), "USD"))}
+		now := billing.RoundMoney(price.Charge(then.Add(late)), "USD")
+		expected[period] = owed{late, now.Sub(billing.RoundMoney(price.Charge(then), "USD"))}
 	}
 	return expected
 }
@@ -189,7 +190,7 @@ func (m *machine) ingest(t *rapid.T) {
 }
 
 func (m *machine) count(value string) {
-	period := metering.CalendarPeriod(m.now, time.UTC).Start.Format(time.DateOnly)
+	period := billing.CalendarPeriod(m.now, time.UTC).Start.Format(time.DateOnly)
 	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
 }
 
@@ -199,7 +200,7 @@ func (m *machine) ingestLate(t *rapid.T) {
 	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
 	start, err := time.Parse(time.DateOnly, period)
 	require.NoError(m, err)
-	until := metering.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
+	until := billing.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
 	m.useAt(value, start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(start))-1).Draw(t, "age"))))
 	sums := m.used
 	if _, frozen := m.frozen[period]; frozen {
@@ -239,15 +240,15 @@ func (m *machine) wait(*rapid.T) {
 
 // turn is the end of a month: the next one is billed, from nothing.
 func (m *machine) turn(*rapid.T) {
-	m.now = metering.CalendarPeriod(m.now, time.UTC).End.Add(time.Hour)
+	m.now = billing.CalendarPeriod(m.now, time.UTC).End.Add(time.Hour)
 	m.count("0")
 }
 
 func (m *machine) setPrice(t *rapid.T) {
 	rate := rapid.SampledFrom([]string{"0", "0.005", "1.25"}).Draw(t, "rate")
-	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, metering.Price{
+	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, billing.Price{
 		MeterID: m.meter.ID, BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate),
-		Currency: "USD", EffectiveFrom: metering.CalendarPeriod(m.now, time.UTC).End,
+		Currency: "USD", EffectiveFrom: billing.CalendarPeriod(m.now, time.UTC).End,
 	})
 	require.NoError(m, err)
 	m.prices = append(m.prices, price)
@@ -345,7 +346,7 @@ func (m *machine) quiesce(t *rapid.T) {
 func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 	m := &machine{
 		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
-		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, frozen: map[string]metering.Price{},
+		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, frozen: map[string]billing.Price{},
 	}
 	m.created(time.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
 	m.count("0")

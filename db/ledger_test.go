@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -72,7 +73,7 @@ func (b *biller) useAt(value string, at time.Time) {
 
 func (b *biller) price(base, included, overage string) {
 	b.Helper()
-	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, metering.Price{
+	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
 		MeterID: b.meter.ID, BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included),
 		OverageRate: metering.MustDecimal(overage), Currency: "USD", EffectiveFrom: b.now,
 	})
@@ -148,7 +149,7 @@ func TestASnapshotSaysWhatTheCustomerOwes(t *testing.T) {
 	require.Equal(t, "usage.snapshot", m.Type)
 	require.Equal(t, b.tenant.String(), m.Data.TenantID)
 	require.Equal(t, "acme", m.Data.CustomerExternalID)
-	month := metering.CalendarPeriod(b.now, time.UTC)
+	month := billing.CalendarPeriod(b.now, time.UTC)
 	require.True(t, m.Data.Period.Start.Equal(month.Start) && m.Data.Period.End.Equal(month.End))
 	require.EqualValues(t, 1, m.Data.Sequence)
 	require.Equal(t, "USD", m.Data.Currency)
@@ -217,7 +218,7 @@ func TestARefusedPeriodDoesNotHoldBackTheNext(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
-	b.now = metering.CalendarPeriod(b.now, time.UTC).End.Add(time.Hour)
+	b.now = billing.CalendarPeriod(b.now, time.UTC).End.Add(time.Hour)
 	closed := b.prepare(0).Send
 	b.mark(closed)
 	b.settle(closed.ID, db.Rejected)
@@ -320,7 +321,7 @@ func TestEachPeriodHasASnapshotOfItsOwnOldestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
-	this := metering.CalendarPeriod(b.now, time.UTC)
+	this := billing.CalendarPeriod(b.now, time.UTC)
 	b.now = this.End.Add(time.Hour)
 	first := b.acknowledge()
 	require.True(t, this.Start.Equal(first.Data.Period.Start))
@@ -337,7 +338,7 @@ func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	b.price("1", "0", "0.125")
 	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	dbtest.Meter(t, b.store, b.tenant, "free", "freed")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
 		MeterID: other.ID, BasePrice: metering.MustDecimal("99.5"), Currency: "JPY", EffectiveFrom: b.now,
 	})
 	require.NoError(t, err)
@@ -361,7 +362,7 @@ func TestAMeterThatGotItsPriceLaterIsNotBilledAgainElsewhere(t *testing.T) {
 	b := newBiller(t)
 	b.use("4")
 	require.Equal(t, "USD", b.acknowledge().Data.Meters[0].Currency, "the tenant's, as it has no price yet")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{MeterID: b.meter.ID, OverageRate: metering.Whole(1), Currency: "EUR"})
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, OverageRate: metering.Whole(1), Currency: "EUR"})
 	require.NoError(t, err)
 	require.Equal(t, "4", b.acknowledge().Data.Meters[0].Amount.String())
 	b.useProvider("https://other.example.com/")
@@ -372,7 +373,7 @@ func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{"USD": "0.12", "JPY": "0", "KWD": "0.125"} {
 		b := newBiller(t)
-		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, metering.Price{
+		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
 			MeterID: b.meter.ID, OverageRate: metering.MustDecimal("0.125"), Currency: currency, EffectiveFrom: b.now,
 		})
 		require.NoError(t, err)

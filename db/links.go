@@ -127,7 +127,9 @@ func readLink(ctx context.Context, q querier, tenant metering.TenantID, customer
 		  and l.provider_customer = coalesce(c.billing_provider_id, '')`, tenant, customer, account,
 	).Scan(&link.Account, &link.Customer, &link.Subscription, &link.Period.Start, &link.Period.End, &link.Items)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Link{}, metering.Errorf(metering.CodeConflict, "the customer's link to the provider has changed")
+		return metering.Link{}, errLinkChanged
 	}
 	return link, err
 }
+
+var errLinkChanged = metering.Errorf(metering.CodeConflict, "the customer's link to the provider has changed")

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,12 +18,12 @@ const selectPrices = `
 	select meter_id, coalesce(product_id, 0), version, base_price, included_units, overage_rate, currency, effective_from, created_at
 	from meter_prices where tenant_id = $1 `
 
-func scanPrice(row pgx.CollectableRow) (p metering.Price, err error) {
+func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	err = row.Scan(&p.MeterID, &p.ProductID, &p.Version, &p.BasePrice, &p.IncludedUnits, &p.OverageRate, &p.Currency, &p.EffectiveFrom, &p.CreatedAt)
 	return p, err
 }
 
-func collectPrices(ctx context.Context, q querier, where string, args ...any) ([]metering.Price, error) {
+func collectPrices(ctx context.Context, q querier, where string, args ...any) ([]billing.Price, error) {
 	rows, err := q.Query(ctx, selectPrices+where, args...)
 	if err != nil {
 		return nil, coded(err)
@@ -33,9 +34,9 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 
 // Set adds a version to a meter's price, its own or a product's. The first of
 // them holds from the beginning, whatever its EffectiveFrom.
-func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Price) (set metering.Price, err error) {
+func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (set billing.Price, err error) {
 	if err := p.Validate(); err != nil {
-		return metering.Price{}, err
+		return billing.Price{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// The meter's row orders two changes at once.
@@ -73,33 +74,34 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 }
 
 // Versions returns a meter's prices in a product, or its own (0), oldest first.
-func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]metering.Price, error) {
+func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]billing.Price, error) {
 	return collectPrices(ctx, s.pool, `and meter_id = $2 and coalesce(product_id, 0) = $3 order by version`, tenant, meter, product)
 }
 
 // InForce returns the price of each meter that has one, for the customer at an instant.
-func (s Prices) InForce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, at time.Time) (map[metering.MeterID]metering.Price, error) {
+func (s Prices) InForce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, at time.Time) (map[metering.MeterID]billing.Price, error) {
 	versions, err := allPrices(ctx, s.pool, tenant)
 	if err != nil {
 		return nil, err
 	}
-	payer, err := readPayer(ctx, s.pool, tenant, customer, "")
+	var product metering.ProductID
+	err = s.pool.QueryRow(ctx, `select `+productAt("c.tenant_id", "c.id", "$3")+` from customers c where c.tenant_id = $1 and c.id = $2`,
+		tenant, customer, at).Scan(&product)
 	if err != nil {
 		return nil, coded(err)
 	}
-	product := metering.ProductAt(payer.products, at)
-	prices := make(map[metering.MeterID]metering.Price, len(versions))
+	prices := make(map[metering.MeterID]billing.Price, len(versions))
 	for meter := range versions {
-		if p, ok := metering.PriceAt(versions[meter], product, at); ok {
+		if p, ok := billing.PriceAt(versions[meter], product, at); ok {
 			prices[meter] = p
 		}
 	}
 	return prices, nil
 }
 
-func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]metering.Price, error) {
+func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
 	prices, err := collectPrices(ctx, q, `order by meter_id, version`, tenant)
-	byMeter := make(map[metering.MeterID][]metering.Price)
+	byMeter := make(map[metering.MeterID][]billing.Price)
 	for _, p := range prices {
 		byMeter[p.MeterID] = append(byMeter[p.MeterID], p)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -73,7 +74,7 @@ func (s Products) List(ctx context.Context, tenant metering.TenantID, after mete
 }
 
 // Assign gives a customer a product from an instant on, or none (0).
-func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a metering.Assignment) error {
+func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			insert into customer_products (tenant_id, customer_id, product_id, effective_from, created_by)
@@ -91,7 +92,7 @@ func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor me
 
 // Assignment is one of a customer's, with the product's slug.
 type Assignment struct {
-	metering.Assignment
+	billing.Assignment
 	Slug string // "": none
 }
 

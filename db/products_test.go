@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -17,7 +18,7 @@ func (b *biller) product() metering.Product {
 	b.price("0", "0", "1")
 	product, err := b.store.Products.Create(b.Context(), b.tenant, metering.Operator, metering.Product{Slug: "pro"})
 	require.NoError(b, err)
-	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, metering.Price{
+	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
 		MeterID: b.meter.ID, ProductID: product.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100),
 		OverageRate: metering.MustDecimal("0.005"), Currency: "USD", EffectiveFrom: b.now,
 	})
@@ -28,7 +29,7 @@ func (b *biller) product() metering.Product {
 func (b *biller) assign(product metering.ProductID, from time.Time) {
 	b.Helper()
 	require.NoError(b, b.store.Products.Assign(b.Context(), b.tenant, metering.Operator, b.customer.ID,
-		metering.Assignment{ProductID: product, EffectiveFrom: from}))
+		billing.Assignment{ProductID: product, EffectiveFrom: from}))
 }
 
 func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
@@ -39,7 +40,7 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 	require.Equal(t, "142", b.acknowledge().Data.Meters[0].Amount.String())
 	require.Empty(t, b.due())
 
-	this := metering.CalendarPeriod(b.now, time.UTC)
+	this := billing.CalendarPeriod(b.now, time.UTC)
 	b.assign(product.ID, this.Start)
 	require.NotEmpty(t, b.due(), "another price is something to tell")
 	require.Equal(t, "10.21", b.acknowledge().Data.Meters[0].Amount.String())
@@ -60,7 +61,7 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 func newLongAgo(t *testing.T) (b *biller, product metering.Product, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = metering.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	return b, b.product(), month
 }

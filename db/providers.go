@@ -72,11 +72,12 @@ func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (m
 		  and retired_at is null`, tenant,
 	).Scan(&p.ID, &p.Kind, &p.Account, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Provider{}, metering.Errorf(metering.CodeNoProvider,
-			"no billing provider is configured; PUT /v1/billing/provider first")
+		return metering.Provider{}, errNoProvider
 	}
 	if err != nil {
 		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
 	}
 	return p, nil
 }
+
+var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; PUT /v1/billing/provider first")

@@ -155,37 +155,60 @@ func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
 }
 
 func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
-	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
-		payer, err := lockPayer(ctx, tx, tenant, customer)
+	return atOneInstant(ctx, u.pool, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			select starts_at, ends_at
+			from billing_periods
+			where tenant_id = $1
+			  and customer_id = $2
+			  and frozen_at is not null
+			  and starts_at < $3`, tenant, customer, edge)
 		if err != nil {
 			return err
 		}
-		chain, err := readPeriods(ctx, tx, tenant, customer)
+		closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
 		if err != nil {
 			return err
 		}
-		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: payer}
-		var batch pgx.Batch
-		for _, period := range chain {
-			if period.FrozenAt == nil || !period.Start.Before(edge) {
-				continue
-			}
-			late, _, err := b.lateUsage(period)
-			if err != nil {
-				return err
-			}
-			for _, l := range late {
-				batch.Queue(`
-					update billing_period_totals
-					set late_usage = $4, late_count = $5
-					where tenant_id = $1
-					  and period_id = $2
-					  and meter_id = $3
-					  and late_count is null`, tenant, period.ID, l.Meter.ID, l.Usage, l.Count)
-			}
+		meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+		if err != nil {
+			return err
 		}
-		return tx.SendBatch(ctx, &batch).Close()
+		counted, err := usageOver(ctx, tx, tenant, customer, meters, closed)
+		if err != nil {
+			return err
+		}
+		return keepLate(ctx, tx, tenant, customer, edge, meters, counted)
 	})
+}
+
+// keepLate stores what came late for the closed periods that begin before the
+// edge, nothing where nothing was counted, but where it is stored already.
+func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, edge time.Time, meters []metering.Meter, counted []rangeUsage) error {
+	const update = `
+		update billing_period_totals t
+		set late_usage = $5, late_count = $6
+		from billing_periods p
+		where p.tenant_id = $1
+		  and p.customer_id = $2
+		  and p.frozen_at is not null
+		  and t.tenant_id = p.tenant_id
+		  and t.period_id = p.id
+		  and t.meter_id = any($4)
+		  and t.late_count is null`
+	var batch pgx.Batch
+	all := make([]metering.MeterID, len(meters))
+	for i, m := range meters {
+		all[i] = m.ID
+	}
+	for _, c := range counted {
+		batch.Queue(update+` and p.starts_at = $3`, tenant, customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.lateEvents)
+	}
+	batch.Queue(update+` and p.starts_at < $3`, tenant, customer, edge, all, metering.Decimal{}, 0)
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // drop forgets a chunk's keys, day by day, and then drops it.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -242,7 +243,7 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	}
 
 	k.exec(`update customers set created_at = $2 where id = $1`, acme, k.daysAgo(250))
-	created := metering.CalendarPeriod(k.daysAgo(250).Add(-72*time.Hour), time.UTC)
+	created := billing.CalendarPeriod(k.daysAgo(250).Add(-72*time.Hour), time.UTC)
 	edgeAfter(created.Start) // nobody has looked at its periods yet
 
 	period := func(start, end time.Time, frozen bool) {
@@ -371,7 +372,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Len(t, carried, 1)
 	require.Equal(t, "140", carried[0].Usage.String())
 	require.Equal(t, "0.7", carried[0].Amount.String())
-	statement := func() metering.PeriodLine {
+	statement := func() billing.StatementLine {
 		list, err := store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, now, 10, now)
 		require.NoError(t, err)
 		return list[len(list)-1].Lines[0]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -67,7 +68,7 @@ func TestADeliveryIsRecordedWithItsAcknowledgement(t *testing.T) {
 func TestTheLastSnapshotIsThatOfTheLastPeriod(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	before := metering.CalendarPeriod(b.now, time.UTC).Start.Add(-time.Hour)
+	before := billing.CalendarPeriod(b.now, time.UTC).Start.Add(-time.Hour)
 	_, err := b.connect().Exec(t.Context(), `update customers set created_at = $2 where tenant_id = $1`, b.tenant, before)
 	require.NoError(t, err)
 	b.useAt("5", before)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		if err != nil {
 			return err
 		}
-		totals, err = totalsOf(ctx, q, tenant, customer, meters, r, allUsage)
+		totals, err = totalsOf(ctx, q, tenant, customer, meters, r)
 		return err
 	})
 	if err != nil {
@@ -57,74 +58,191 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 	return totals, nil
 }
 
-func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range, part usagePart) ([]MeterTotal, error) {
+func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
-	place := make(map[metering.GenerationID]int, len(meters))
-	byZone := make(map[string][]int64)
 	for i, m := range meters {
 		totals[i] = MeterTotal{Meter: m, Filling: m.Generation.Status == metering.Filling}
-		place[m.Generation.ID] = i
-		byZone[m.Generation.Zone] = append(byZone[m.Generation.Zone], int64(m.Generation.ID))
 	}
-	head := `select generation_id, sum(sum + late_sum), sum(count + late_count)::bigint from`
-	if part == lateOnly {
-		head = `select generation_id, sum(late_sum), sum(late_count)::bigint from`
+	parts, err := usageOver(ctx, q, tenant, customer, meters, []metering.Range{r})
+	for _, p := range parts {
+		i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.meter })
+		totals[i].Sum, totals[i].Count, totals[i].Usage = p.sum, p.events, p.usage
 	}
-	for zone, generations := range byZone {
-		query := newUsageQuery(tenant, customer, generations)
-		query.part = part
-		rows, err := query.overRange(ctx, q, head, `group by 1`, zone, r)
-		if err != nil {
-			return nil, err
-		}
-		var id metering.GenerationID
-		var sum metering.Decimal
-		var count int64
-		_, err = pgx.ForEachRow(rows, []any{&id, &sum, &count}, func() error {
-			t := &totals[place[id]]
-			t.Sum, t.Count, t.Usage = sum, count, t.Meter.Generation.Aggregation.Usage(sum, count)
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read totals: %w", err)
-		}
-	}
-	return totals, nil
+	return totals, err
 }
 
-// usagePart is which of a range's usage is meant.
-type usagePart int
+// rangeUsage is what a meter has counted in a range, or in an hour of it.
+type rangeUsage struct {
+	within     metering.Range
+	start      time.Time // of the hour
+	meter      metering.MeterID
+	sum        metering.Decimal // of the events' values
+	usage      metering.Decimal // what came late included
+	events     int64
+	late       metering.Decimal
+	lateEvents int64
+}
+
+// usageOver reads what meters have counted in each of some ranges, in one
+// statement. Meters that have counted nothing in a range are left out.
+func usageOver(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error) {
+	s := newUsageStatement(tenant, customer, meters)
+	for no, r := range ranges {
+		s.add(no, r, false)
+	}
+	return s.read(ctx, q, meters, ranges, "timestamptz '0001-01-01'")
+}
+
+// usageByHour is usageOver hour by hour. An hour that a range cuts is the part
+// of it that lies in the range, and begins there.
+func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error) {
+	s := newUsageStatement(tenant, customer, meters)
+	for no, r := range ranges {
+		s.add(no, r, true)
+	}
+	return s.read(ctx, q, meters, ranges, "parts.start")
+}
+
+// usageStatement reads ranges from the cheapest exact places, all of them in
+// one statement: of each place, the parts of the ranges that are read there.
+type usageStatement struct {
+	args   pgx.NamedArgs
+	zones  map[string][]int64 // the meter versions of each timezone
+	places [3]rangeParts      // months, hours, raw events
+	all    bool               // of the whole tenant
+}
+
+// rangeParts are parts of ranges, in columns.
+type rangeParts struct {
+	numbers     []int32
+	from, until []time.Time
+	versions    []string // arrays of the meter versions that are read there
+}
 
 const (
-	allUsage usagePart = iota
-	lateOnly           // what arrived after its billing period was frozen
+	monthly = iota
+	hourly
+	raw
 )
 
-// usageQuery builds the one statement that reads a range from the cheapest
-// exact places.
+func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
+	s := &usageStatement{args: pgx.NamedArgs{"tenant": tenant, "customer": customer}, zones: make(map[string][]int64), all: customer == metering.WholeTenant}
+	for _, m := range meters {
+		s.zones[m.Generation.Zone] = append(s.zones[m.Generation.Zone], int64(m.Generation.ID))
+	}
+	return s
+}
+
+// add has a range read as well, in hours alone or in months where those will do.
+func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
+	for zone, versions := range s.zones {
+		span := metering.Split(r, metering.Location(zone))
+		switch {
+		case byHour:
+			s.part(hourly, no, wholeHours(span), versions)
+		default:
+			s.part(monthly, no, span.Months, versions)
+			for _, hours := range span.Hours {
+				s.part(hourly, no, hours, versions)
+			}
+		}
+		for _, edge := range span.Ragged {
+			s.part(raw, no, edge, versions)
+		}
+	}
+}
+
+func (s *usageStatement) part(place, no int, r metering.Range, versions []int64) {
+	if r.Empty() {
+		return
+	}
+	p := &s.places[place]
+	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
+	p.versions = append(p.versions, strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(versions)))
+}
+
+func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
+	ofCustomer := "and e.customer_id = @customer"
+	if s.all {
+		ofCustomer = ""
+	}
+	rows, err := q.Query(ctx, `
+		select parts.no, parts.version, `+start+`, sum(parts.sum + parts.late_sum), sum(parts.count + parts.late_count)::bigint,
+		  sum(parts.late_sum), sum(parts.late_count)::bigint
+		from (
+		  select x.no, u.generation_id as version, u.month as start, u.sum, u.count, u.late_sum, u.late_count
+		  from `+s.unnest("months", monthly)+`
+		  join usage_monthly u on u.generation_id = any(x.versions::bigint[]) and u.month >= x.from_at and u.month < x.until_at
+		  where u.tenant_id = @tenant
+		    and u.customer_id = @customer
+		  union all
+		  select x.no, u.generation_id, u.hour, u.sum, u.count, u.late_sum, u.late_count
+		  from `+s.unnest("hours", hourly)+`
+		  join usage_hourly u on u.generation_id = any(x.versions::bigint[]) and u.hour >= x.from_at and u.hour < x.until_at
+		  where u.tenant_id = @tenant
+		    and u.customer_id = @customer
+		    and u.hour >= @hours_least
+		    and u.hour < @hours_most
+		  union all
+		  select x.no, g.id, x.from_at, case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int
+		  from `+s.unnest("raw", raw)+`
+		  join events e on e.ts >= x.from_at and e.ts < x.until_at
+		  join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
+		  cross join lateral (select `+isLate+` as late) l
+		  where e.tenant_id = @tenant `+ofCustomer+`
+		    and e.ts >= @raw_least
+		    and e.ts < @raw_most) parts
+		group by 1, 2, 3`, s.args)
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	byVersion := make(map[metering.GenerationID]metering.Meter, len(meters))
+	for _, m := range meters {
+		byVersion[m.Generation.ID] = m
+	}
+	var (
+		no             int32
+		version        metering.GenerationID
+		at             time.Time
+		sum, late      metering.Decimal
+		count, lateNow int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&no, &version, &at, &sum, &count, &late, &lateNow}, func() error {
+		m := byVersion[version]
+		aggregation := m.Generation.Aggregation
+		usage = append(usage, rangeUsage{
+			within: ranges[no], start: at, meter: m.ID, sum: sum, usage: aggregation.Usage(sum, count), events: count,
+			late: aggregation.Usage(late, lateNow), lateEvents: lateNow,
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	return usage, nil
+}
+
+// unnest is a place's parts as a table x. What bounds all of them lets the
+// database leave out whole chunks.
+func (s *usageStatement) unnest(name string, place int) string {
+	p := s.places[place]
+	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = p.numbers, p.from, p.until, p.versions
+	var least, most time.Time
+	if len(p.from) > 0 {
+		least, most = slices.MinFunc(p.from, time.Time.Compare), slices.MaxFunc(p.until, time.Time.Compare)
+	}
+	s.args[name+"_least"], s.args[name+"_most"] = least, most
+	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]) x (no, from_at, until_at, versions)", name)
+}
+
+// usageQuery reads rollup rows as they are, for windows and groups.
 type usageQuery struct {
-	customer metering.CustomerID
-	part     usagePart
 	args     pgx.NamedArgs
 	branches []string
 }
 
 func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, generations []int64) *usageQuery {
-	return &usageQuery{customer: customer, args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
-}
-
-func (u *usageQuery) overRange(ctx context.Context, q querier, head, tail, zone string, r metering.Range) (pgx.Rows, error) {
-	span := metering.Split(r, metering.Location(zone))
-	if !span.Months.Empty() {
-		u.months(span.Months)
-	}
-	for _, hours := range span.Hours {
-		u.hours(hours)
-	}
-	for _, edge := range span.Ragged {
-		u.raw(edge)
-	}
-	return u.run(ctx, q, head, tail)
+	return &usageQuery{args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
 }
 
 func (u *usageQuery) run(ctx context.Context, q querier, head, tail string) (pgx.Rows, error) {
@@ -146,22 +264,6 @@ func (u *usageQuery) hours(r metering.Range) {
 		select generation_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
 		where tenant_id = @tenant and customer_id = @customer and generation_id = any(@generations)
 		  and hour >= %s and hour < %s`)
-}
-
-// raw counts events themselves; it does not tell groups apart, and late events
-// only where nothing else is asked for.
-func (u *usageQuery) raw(r metering.Range) {
-	figures, late := `e.value as sum, 1::bigint as count, 0::numeric as late_sum, 0::bigint as late_count`, ``
-	if u.part == lateOnly {
-		figures, late = `0::numeric as sum, 0::bigint as count, e.value as late_sum, 1::bigint as late_count`, ` and `+isLate
-	}
-	u.branch(r, `
-		select g.id as generation_id, null::uuid as group_id, null::timestamptz as start,
-		  `+figures+`
-		from events e
-		join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
-		where e.tenant_id = @tenant `+ofCustomer(u.customer)+` and g.id = any(@generations)
-		  and e.ts >= %s and e.ts < %s`+late)
 }
 
 // ofCustomer restricts raw events e to @customer's; those of the whole tenant are all.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -199,7 +200,7 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 
 			_, err := w.Ingest(t.Context(), tenant, []metering.Event{good(2 * poisoned)})
 			require.NoError(t, err, "nothing of the poisoned request is left to stand in the way")
-			require.Equal(t, fmt.Sprint(2*(len(requests)-1)+1), total(t, store, tenant, "acme", metering.CalendarPeriod(november, time.UTC))[0].Usage.String())
+			require.Equal(t, fmt.Sprint(2*(len(requests)-1)+1), total(t, store, tenant, "acme", billing.CalendarPeriod(november, time.UTC))[0].Usage.String())
 		})
 	}
 }

@@ -21,17 +21,6 @@ const (
 // it may be told under a new idempotency key.
 func (m Mechanism) Overwrites() bool { return m != MeterDelta && m != InvoiceItem }
 
-// Units is the quantity of a cumulative total where a provider is told so many
-// decimals of it, half to even.
-func Units(total Decimal, decimals int32) Decimal { return total.Round(decimals) }
-
-// UnitsBetween is what brings a quantity from one cumulative total to the
-// next. Totals are rounded, never differences, so that no remainder is lost or
-// told twice.
-func UnitsBetween(from, to Decimal, decimals int32) Decimal {
-	return Units(to, decimals).Sub(Units(from, decimals))
-}
-
 // EntryStatus is where an entry stands in its life.
 type EntryStatus string
 

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 	"github.com/odometer-metering/odometer/metering"
@@ -180,7 +181,7 @@ func TestASilentProviderMakesAutoSyncWait(t *testing.T) {
 func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	month := metering.CalendarPeriod(time.Now().AddDate(0, -2, 0), time.UTC)
+	month := billing.CalendarPeriod(time.Now().AddDate(0, -2, 0), time.UTC)
 	_, err := s.connect().Exec(t.Context(), `update customers set created_at = $2 where tenant_id = $1`, s.tenant, month.Start.AddDate(0, 0, 5))
 	require.NoError(t, err)
 	_, err = s.writer.Ingest(t.Context(), s.tenant,

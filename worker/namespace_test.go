@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -24,7 +25,7 @@ func TestAWorkerMakesRunsFindableAndKeepsThemForAQuarter(t *testing.T) {
 	s.use("1")
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 	query := fmt.Sprintf("OdometerCustomer = '%s' and OdometerTenant = '%s' and OdometerOutcome = 'succeeded' and OdometerTrigger = 'manual' and OdometerPeriod = '%s'",
-		s.customer.ID, s.tenant, metering.CalendarPeriod(time.Now(), time.UTC).Start.Format(time.DateOnly))
+		s.customer.ID, s.tenant, billing.CalendarPeriod(time.Now(), time.UTC).Start.Format(time.DateOnly))
 	dbtest.Eventually(t, 30*time.Second, func() error {
 		found, err := s.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace, Query: query})
 		if err == nil && len(found.GetExecutions()) != 1 {

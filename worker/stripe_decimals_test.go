@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -38,7 +39,7 @@ func (s *stripeSystem) subscribeExactly(slugs ...string) {
 		}
 		seed.Prices = append(seed.Prices, price)
 		sub.Items = append(sub.Items, stripetest.Item{ID: "si_exact_" + slug, Price: price.ID})
-		s.price(slug, metering.Price{OverageRate: metering.Whole(80), Currency: "USD"})
+		s.price(slug, billing.Price{OverageRate: metering.Whole(80), Currency: "USD"})
 	}
 	seed.Subscriptions = []stripetest.Subscription{sub}
 	require.NoError(s, s.fake.Seed(seed))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
@@ -68,7 +69,7 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 		s.synced()
 		s.fake.Behave(stripetest.Behaviour{})
 		t.Logf("%+v", b)
-		requireBilled(t, s.fake, metering.Units(want, 0).String())
+		requireBilled(t, s.fake, billing.Units(want, 0).String())
 	}
 	for _, e := range s.synced().Entries {
 		require.Equal(t, "confirmed", e.Status, e.MeterSlug)
@@ -360,7 +361,7 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 			worker.Restart(t)
 			goOn()
 			dbtest.Eventually(t, 2*time.Minute, func() error { return api.sync(t, "acme") })
-			requireBilled(t, fake, metering.Units(want, 0).String())
+			requireBilled(t, fake, billing.Units(want, 0).String())
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -198,7 +199,7 @@ func TestAPeriodIsSentToItsEndAndFrozenWithItsInvoice(t *testing.T) {
 	s := newStripe(t)
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
 	s.meters("delta")
-	s.price("delta", metering.Price{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"})
+	s.price("delta", billing.Price{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"})
 	s.subscribeUntil(end, "delta")
 	s.work()
 	s.useOf("delta", "12.25")
@@ -261,7 +262,7 @@ func TestHistoriesAtStripe(t *testing.T) {
 	keepHistories(t, histories)
 }
 
-func (s *stripeSystem) price(slug string, p metering.Price) {
+func (s *stripeSystem) price(slug string, p billing.Price) {
 	s.Helper()
 	meter, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
 	require.NoError(s, err)

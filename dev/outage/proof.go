@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/metering"
@@ -22,7 +23,7 @@ type line struct {
 	calls, most     int // accepted by Stripe: all of them, and of one idempotency key
 }
 
-func (l line) right() bool { return l.billed.Equal(metering.Units(l.usage, 0)) && l.most <= 1 }
+func (l line) right() bool { return l.billed.Equal(billing.Units(l.usage, 0)) && l.most <= 1 }
 
 // prove compares every line, and fails where one differs.
 func (o *outage) prove(ctx context.Context) error {
@@ -44,7 +45,7 @@ func (o *outage) prove(ctx context.Context) error {
 			wrong++
 			verdict = "WRONG"
 		}
-		o.sayf(row, l.customer, l.meter, l.usage, metering.Units(l.usage, 0), l.billed, l.calls, l.most, verdict)
+		o.sayf(row, l.customer, l.meter, l.usage, billing.Units(l.usage, 0), l.billed, l.calls, l.most, verdict)
 	}
 	if wrong > 0 || len(lines) == 0 {
 		return fmt.Errorf("%d of %d lines differ", wrong, len(lines))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -72,7 +73,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	}
 	var want metering.Decimal
 	for _, total := range totals {
-		want = want.Add(metering.Units(total, l.decimals))
+		want = want.Add(billing.Units(total, l.decimals))
 	}
 	return want
 }
@@ -80,10 +81,10 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
-	e := entry(l.mechanism, l.version, metering.Units(total, l.decimals))
+	e := entry(l.mechanism, l.version, billing.Units(total, l.decimals))
 	switch l.mechanism {
 	case metering.MeterDelta:
-		e.Value = metering.UnitsBetween(l.told, total, l.decimals)
+		e.Value = billing.UnitsBetween(l.told, total, l.decimals)
 	case metering.MeterLast:
 		e.Timestamp = l.fake.Now()
 	case metering.MeterWindow:

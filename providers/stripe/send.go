@@ -12,6 +12,7 @@ import (
 	"github.com/stripe/stripe-go/v76/invoiceitem"
 	"github.com/stripe/stripe-go/v76/usagerecord"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -149,7 +150,7 @@ func (e Entry) checkEvent() error {
 		return metering.Invalid("entry.event_name", "and customer must be set")
 	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
 		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
-	case !e.Value.Equal(metering.Units(e.Value, maxEventDecimals)):
+	case !e.Value.Equal(billing.Units(e.Value, maxEventDecimals)):
 		return metering.Invalid("entry.value", "must have at most %d decimals", maxEventDecimals)
 	case digits(e.Value) > maxEventDigits:
 		return metering.Errorf(metering.CodeProviderRefuse,
@@ -163,7 +164,7 @@ func digits(value metering.Decimal) int {
 	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }
 
-func whole(value metering.Decimal) bool { return value.Equal(metering.Units(value, 0)) }
+func whole(value metering.Decimal) bool { return value.Equal(billing.Units(value, 0)) }
 
 var errFraction = metering.Invalid("entry.value", "must be whole")
 

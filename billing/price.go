@@ -1,20 +1,22 @@
-package metering
+package billing
 
 import (
 	"cmp"
 	"time"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Price is what one meter costs in one currency, by itself or in a product. The
 // first one holds from the beginning; each later one from its EffectiveFrom.
 type Price struct {
-	MeterID       MeterID
-	ProductID     ProductID // 0: the meter's own
+	MeterID       metering.MeterID
+	ProductID     metering.ProductID // 0: the meter's own
 	Version       int
-	BasePrice     Decimal // per billing period, in Currency
-	IncludedUnits Decimal // covered by the base price
-	OverageRate   Decimal // per unit beyond the included ones
-	Currency      string  // ISO 4217
+	BasePrice     metering.Decimal // per billing period, in Currency
+	IncludedUnits metering.Decimal // covered by the base price
+	OverageRate   metering.Decimal // per unit beyond the included ones
+	Currency      string           // ISO 4217
 	EffectiveFrom time.Time
 	CreatedAt     time.Time
 }
@@ -23,27 +25,32 @@ type Price struct {
 func (p Price) Validate() error {
 	for _, amount := range []struct {
 		field string
-		value Decimal
+		value metering.Decimal
 	}{{"base_price", p.BasePrice}, {"included_units", p.IncludedUnits}, {"overage_rate", p.OverageRate}} {
 		if amount.value.IsNegative() {
-			return Invalid("body."+amount.field, "must not be negative")
+			return metering.Invalid("body."+amount.field, "must not be negative")
 		}
 	}
-	return ValidCurrency("body.currency", p.Currency)
+	return metering.ValidCurrency("body.currency", p.Currency)
 }
 
 // Charge is base_price + max(0, usage − included_units) × overage_rate, exact.
-func (p Price) Charge(usage Decimal) Decimal {
+func (p Price) Charge(usage metering.Decimal) metering.Decimal {
+	return p.BasePrice.Add(p.Overage(usage).Mul(p.OverageRate))
+}
+
+// Overage is the usage beyond the included units, never below zero.
+func (p Price) Overage(usage metering.Decimal) metering.Decimal {
 	over := usage.Sub(p.IncludedUnits)
 	if over.IsNegative() {
-		return p.BasePrice
+		return metering.Decimal{}
 	}
-	return p.BasePrice.Add(over.Mul(p.OverageRate))
+	return over
 }
 
 // PriceAt returns the price in force at t for who has a product, or none (0):
 // the product's, else the meter's own.
-func PriceAt(versions []Price, product ProductID, t time.Time) (in Price, ok bool) {
+func PriceAt(versions []Price, product metering.ProductID, t time.Time) (in Price, ok bool) {
 	if in, ok = priceOf(versions, product, t); !ok && product != 0 {
 		return priceOf(versions, 0, t)
 	}
@@ -52,7 +59,7 @@ func PriceAt(versions []Price, product ProductID, t time.Time) (in Price, ok boo
 
 // priceOf returns the price with the last EffectiveFrom that is not after t,
 // and of two with the same the later version.
-func priceOf(versions []Price, product ProductID, t time.Time) (in Price, ok bool) {
+func priceOf(versions []Price, product metering.ProductID, t time.Time) (in Price, ok bool) {
 	for _, p := range versions {
 		if p.ProductID != product || p.EffectiveFrom.After(t) {
 			continue
@@ -77,7 +84,7 @@ var minorDigits = map[string]int32{
 // RoundMoney rounds an amount that leaves for a provider to the currency's
 // minor unit, half to even. It is applied once per meter line; totals add
 // rounded lines.
-func RoundMoney(amount Decimal, currency string) Decimal {
+func RoundMoney(amount metering.Decimal, currency string) metering.Decimal {
 	return amount.Round(MinorDigits(currency))
 }
 
@@ -87,17 +94,4 @@ func MinorDigits(currency string) int32 {
 		return digits
 	}
 	return 2
-}
-
-// ValidCurrency checks the form of an ISO 4217 code.
-func ValidCurrency(location, code string) error {
-	if len(code) != 3 {
-		return Invalid(location, "must be a three-letter ISO 4217 code such as USD")
-	}
-	for _, c := range code {
-		if c < 'A' || c > 'Z' {
-			return Invalid(location, "must be a three-letter ISO 4217 code such as USD")
-		}
-	}
-	return nil
 }

@@ -1,0 +1,193 @@
+package billing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// openPeriod is the first of the periods that is not closed, if there is one:
+// what late usage adjusts goes into it.
+func openPeriod(periods []Period) (p Period, found bool) {
+	i := slices.IndexFunc(periods, func(p Period) bool { return p.ClosedAt == nil })
+	if i < 0 {
+		return Period{}, false
+	}
+	return periods[i], true
+}
+
+// adjustments works out what late usage adds to the closed periods, and what
+// the provider could not be reported of them before its invoice was final. The
+// target's window is the oldest open period; what earlier targets were reported
+// already is not reported again. repeated is what the target was reported so
+// far: it stays even if it comes to nothing now.
+func (f Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
+	open, _ := openPeriod(periods)
+	if f.Settings.LatePolicy != metering.AdjustLate || open.Range != target.Window {
+		return nil
+	}
+	var lines []Line
+	for _, closed := range periods {
+		if f.adjustable(closed) {
+			lines = append(lines, f.adjust(closed, target, repeated)...)
+		}
+	}
+	return lines
+}
+
+// adjustable says whether a closed period may come to something else than it
+// was closed at: a month with late usage touches it, or the provider was not
+// reported all of it.
+func (f Facts) adjustable(p Period) bool {
+	if p.ClosedAt == nil {
+		return false
+	}
+	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
+	return late || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		unreported := l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
+		return l.Billed && (unreported || l.LateEvents != nil && *l.LateEvents > 0)
+	})
+}
+
+func (f Facts) adjust(closed Period, target Series, repeated []Line) []Line {
+	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
+	var lines []Line
+	for _, m := range f.Meters {
+		then, known := closed.line(m.ID)
+		if !known || !then.Billed || m.Generation.Status == metering.Filling {
+			continue
+		}
+		l := f.adjustment(closed, m, then, others[m.ID])
+		if !l.Quantity.IsZero() || !l.Amount.IsZero() || slices.ContainsFunc(repeated, l.about) {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// sameTarget says whether two series of late usage are added up in one place.
+func (s Series) sameTarget(o Series) bool {
+	return s.Account == o.Account && s.Customer == o.Customer && s.Target == o.Target && s.Kind == o.Kind && s.Window.Start.Equal(o.Window.Start)
+}
+
+// line is what the closed period came to for the meter.
+func (p Period) line(meter metering.MeterID) (l ClosedLine, known bool) {
+	i := slices.IndexFunc(p.Closed, func(l ClosedLine) bool { return l.MeterID == meter })
+	if i < 0 {
+		return ClosedLine{}, false
+	}
+	return p.Closed[i], true
+}
+
+// late is what came for the closed period after it was closed, up to when its
+// events went.
+func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, events int64) {
+	if then.LateEvents != nil {
+		return *then.LateUsage, *then.LateEvents
+	}
+	u := f.usage(then.MeterID, closed)
+	return u.Late, u.LateEvents
+}
+
+// adjustment is charge(usage with what came late) − charge(usage billed so
+// far), at the closed period's price.
+func (f Facts) adjustment(closed Period, m metering.Meter, then ClosedLine, other elsewhere) Line {
+	price := priceVersion(f.Prices[m.ID], then.PriceVersion)
+	late, events := f.late(closed, then)
+	usage := then.Usage.Add(late)
+	billable, reported := usage, then.Usage
+	if then.Reported != nil {
+		billable, reported = Units(usage, then.ReportedScale), *then.Reported
+	}
+	charge := RoundMoney(price.Charge(billable), then.Currency)
+	return Line{
+		MeterID: m.ID, MeterSlug: m.Slug, Closed: closed.Start, Usage: usage, Events: then.Events + events,
+		Quantity: billable.Sub(reported).Sub(other.quantity), PriceVersion: then.PriceVersion, UnitPrice: price.OverageRate, Charge: charge,
+		Amount: charge.Sub(then.Charge).Sub(other.amountIn(then.Currency)), Currency: then.Currency,
+	}
+}
+
+func priceVersion(versions []Price, version int) Price {
+	for _, p := range versions {
+		if p.Version == version {
+			return p
+		}
+	}
+	return Price{}
+}
+
+// lateCharges plans what late usage adds to the closed periods as money on the
+// subscription's next invoice.
+func (p *planner) lateCharges(target Period) {
+	if !p.subscribed() {
+		return
+	}
+	at := Series{
+		Kind: ChargeReport, Account: p.Connection.Account, Customer: p.Side.Customer, Target: p.Side.Subscription,
+		Counting: Adds, Window: target.Range, Late: true,
+	}
+	var known []Reported
+	var repeated []Line
+	for _, r := range p.Reported {
+		if r.Late && r.sameTarget(at) {
+			known, repeated = append(known, r), append(repeated, Line{MeterID: r.MeterID, Closed: r.Period})
+		}
+	}
+	for _, l := range p.adjustments(p.periods, at, repeated) {
+		if slices.Contains(p.Facts.Excluded, l.MeterID) {
+			continue
+		}
+		var s Reported
+		if i := slices.IndexFunc(repeated, l.about); i >= 0 {
+			s = known[i]
+		}
+		if s.State == Accepted {
+			s.State = Counted // the answer is the charge itself: there is nothing more to see
+		}
+		if !p.next(s, !l.Amount.Equal(s.Added)) {
+			continue
+		}
+		at.Period = l.Closed
+		p.plan.Reports = append(p.plan.Reports, Report{
+			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Deadline: target.Deadline(p.Settings.Grace),
+		})
+	}
+}
+
+func (p *planner) period(start time.Time) Period {
+	i := slices.IndexFunc(p.periods, func(period Period) bool { return period.Start.Equal(start) })
+	return p.periods[i]
+}
+
+// Description is what the customer reads on the invoice about a charge for late
+// usage of a meter in a range.
+func Description(m metering.Meter, of metering.Range, timezone *time.Location) string {
+	last := of.End.Add(-time.Microsecond)
+	return fmt.Sprintf("%s: usage from %s to %s that was reported late", cmp.Or(m.Name, m.Slug),
+		of.Start.In(timezone).Format(time.DateOnly), last.In(timezone).Format(time.DateOnly))
+}
+
+// Adjustments are what late usage adds to the customer's closed periods, as the
+// period that Now lies in will bill it: what earlier ones have billed is not in it.
+func Adjustments(f Facts) []Line {
+	if f.Connection == nil {
+		return nil // without a provider nothing is billed
+	}
+	periods := ExpectedPeriods(f)
+	open, found := openPeriod(periods)
+	if !found {
+		return nil
+	}
+	target := Series{Kind: StatementReport, Account: f.Connection.Account, Window: open.Range}
+	if !f.Connection.Statements {
+		target.Kind = ChargeReport
+		if f.subscribed() {
+			target.Customer, target.Target = f.Side.Customer, f.Side.Subscription
+		}
+	}
+	return f.adjustments(periods, target, nil)
+}

@@ -1,0 +1,118 @@
+package billing
+
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// elsewhere is what other series have billed of one meter.
+type elsewhere struct {
+	quantity metering.Decimal
+	amounts  map[string]metering.Decimal // by currency
+}
+
+func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts[currency] }
+
+// add counts what a series was reported. Of what is added up all counts, of
+// what is overwritten the last.
+func (e *elsewhere) add(r Reported) {
+	if !r.Taken {
+		return
+	}
+	quantity, amount := r.Value, r.Amount
+	if r.Counting == Adds {
+		quantity = r.Added
+	}
+	if r.Kind == ChargeReport {
+		quantity, amount = r.Value, r.Added
+	}
+	if e.amounts == nil {
+		e.amounts = make(map[string]metering.Decimal)
+	}
+	e.quantity, e.amounts[r.Currency] = e.quantity.Add(quantity), e.amounts[r.Currency].Add(amount)
+}
+
+// billed adds up what series of the period have been reported of each meter.
+func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.MeterID]elsewhere {
+	all := make(map[metering.MeterID]elsewhere)
+	for _, r := range f.Reported {
+		if r.about(period) && counts(r) {
+			e := all[r.MeterID]
+			e.add(r)
+			all[r.MeterID] = e
+		}
+	}
+	return all
+}
+
+// price is what the customer is charged for the meter in the period, if it has one.
+func (f Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
+	return PriceAt(f.Prices[meter], ProductAt(f.Customer.Products, period.Start), period.Start)
+}
+
+// usage is what the meter has counted in the period.
+func (f Facts) usage(meter metering.MeterID, period Period) Usage {
+	for _, u := range f.Usage {
+		if u.MeterID == meter && u.Period.Equal(period.Start) {
+			return u
+		}
+	}
+	return Usage{}
+}
+
+// charges are what every meter of the period comes to now, those that are left
+// out with the reason.
+func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
+	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
+	common := f.inCommon(f.currencies(period)) // for what has no price
+	for _, m := range f.Meters {
+		if m.Generation.Status == metering.Filling {
+			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
+			continue
+		}
+		price, priced := f.price(m.ID, period)
+		currency := common
+		if priced {
+			currency = price.Currency
+		}
+		usage, other := f.usage(m.ID, period), others[m.ID]
+		charge := RoundMoney(price.Charge(usage.Total), currency)
+		lines = append(lines, Line{
+			MeterID: m.ID, MeterSlug: m.Slug, Usage: usage.Total, Events: usage.Events, Quantity: usage.Total.Sub(other.quantity),
+			PriceVersion: price.Version, UnitPrice: price.OverageRate, Charge: charge, Amount: charge.Sub(other.amountIn(currency)), Currency: currency,
+		})
+	}
+	return lines, excluded
+}
+
+// here says whether the series is of the tenant's present connection.
+func (f Facts) here(s Series) bool { return f.Connection != nil && s.Account == f.Connection.Account }
+
+// currencies are those of the meters' prices in the period.
+func (f Facts) currencies(period Period) (all []string) {
+	for _, m := range f.Meters {
+		if price, priced := f.price(m.ID, period); priced && m.Generation.Status != metering.Filling {
+			all = append(all, price.Currency)
+		}
+	}
+	return all
+}
+
+// inCommon is the tenant's currency where these differ or are none.
+func (f Facts) inCommon(currencies []string) string {
+	if len(slices.Compact(slices.Clone(currencies))) == 1 {
+		return currencies[0]
+	}
+	return f.Settings.Currency
+}
+
+// CurrencyOf is the currency of a statement: the lines' where they have one in
+// common, else the tenant's.
+func CurrencyOf(lines []Line, s Settings) string {
+	currencies := make([]string, len(lines))
+	for i, l := range lines {
+		currencies[i] = l.Currency
+	}
+	return Facts{Settings: s}.inCommon(currencies)
+}

@@ -1,0 +1,111 @@
+package billing
+
+import (
+	"slices"
+)
+
+// Closing is a period that is to close, and what it came to.
+type Closing struct {
+	Period Period
+	Lines  []ClosedLine
+}
+
+// close plans which periods close: those whose end and grace are over, or whose
+// invoice is final, oldest first, and only where the provider has taken exactly
+// what they come to. A period that is due and cannot close holds up those
+// after it.
+func (p *planner) close() {
+	if p.statementUnderWay() {
+		p.plan.Waiting = true
+		return
+	}
+	p.dry = true
+	for i, period := range p.periods {
+		if period.ClosedAt != nil {
+			continue
+		}
+		if p.Now.Before(period.Deadline(p.Settings.Grace)) && !period.Subscription.Invoiced {
+			return
+		}
+		lines, complete := p.closed(period)
+		if !complete {
+			p.plan.Waiting = true
+			return
+		}
+		p.plan.Closings = append(p.plan.Closings, Closing{period, lines})
+		p.periods[i].ClosedAt, p.periods[i].Closed = &p.Now, lines
+	}
+}
+
+// statementUnderWay says whether a statement has to be complete before anything
+// closes. What is on its way to a former connection is given up unless somebody
+// is sending it.
+func (p *planner) statementUnderWay() bool {
+	for _, o := range p.Open {
+		if o.Kind != StatementReport {
+			continue
+		}
+		if p.here(Series{Account: o.Account}) || o.LeaseUntil != nil && o.LeaseUntil.After(p.Now) {
+			return true
+		}
+		p.plan.Abandon = append(p.plan.Abandon, o.ID)
+	}
+	return false
+}
+
+// closed is what the period closes at. complete says that every meter is
+// counted, and the provider, if there is one, knows what the period comes to.
+func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
+	charges, excluded := p.charges(period)
+	if slices.ContainsFunc(excluded, func(e Exclusion) bool { return e.Reason == ExcludedBackfilling }) {
+		return nil, false
+	}
+	for _, l := range charges {
+		lines = append(lines, ClosedLine{
+			MeterID: l.MeterID, Usage: l.Usage, Events: l.Events, PriceVersion: l.PriceVersion, Charge: l.Charge, Currency: l.Currency,
+			Billed: p.Connection != nil,
+		})
+	}
+	switch {
+	case p.Connection == nil:
+		return lines, true
+	case p.Connection.Statements:
+		return lines, p.statementTaken(period, charges)
+	}
+	return lines, p.quantitiesCounted(period, lines)
+}
+
+// statementTaken says whether the last statement of the period was taken and
+// says what it comes to.
+func (p *planner) statementTaken(period Period, lines []Line) bool {
+	latest := p.lastStatement(period, func(State) bool { return true })
+	target := Series{Kind: StatementReport, Account: p.Connection.Account, Window: period.Range}
+	of := append(slices.Clone(lines), p.adjustments(p.periods, target, latest.Lines)...)
+	return len(of) == 0 || latest.State.Taken() && sameLines(latest.Lines, of)
+}
+
+// quantitiesCounted says whether the provider was seen to have counted
+// everything that it can be reported of the period, and notes in the lines what
+// that was: for the rest it is never charged with the period.
+func (p *planner) quantitiesCounted(period Period, lines []ClosedLine) bool {
+	if p.Side == nil {
+		return false // it has to be read again
+	}
+	p.open = false
+	p.quantitiesOf(period)
+	p.lateCharges(period)
+	if p.open {
+		return false
+	}
+	for i := range lines {
+		l := &lines[i]
+		reported, billed := p.reported[l.MeterID]
+		if l.Billed = billed; !billed {
+			continue
+		}
+		price, _ := p.price(l.MeterID, period)
+		l.Reported, l.ReportedScale = &reported.quantity, reported.scale
+		l.Charge = RoundMoney(price.Charge(reported.quantity), l.Currency)
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package billing
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Facts is everything that is known about one customer's billing at one instant.
+type Facts struct {
+	Now      time.Time          // UTC, in whole microseconds
+	After    int64              // the number of the last report before the caller's own pass
+	Excluded []metering.MeterID // meters that an operator leaves as they were reported
+	MayClose bool               // nothing can be ingested for the tenant meanwhile
+
+	Customer   Customer
+	Settings   Settings
+	Meters     []metering.Meter // of the tenant, by id
+	Prices     map[metering.MeterID][]Price
+	Connection *Connection // nil: the tenant has no billing provider
+	Side       *Side       // what the customer is there; nil: it has to be read first
+
+	Stored     []Period         // the customer's periods as they are stored, oldest first
+	LateMonths []metering.Range // in which anything came for a closed period
+	Usage      []Usage          // of the periods of UsageRanges
+	Hours      []HourUsage      // of the meters of WindowedMeters, in open periods
+	Counted    []EventCount     // of open periods
+	Reported   []Reported
+	Statements []Sent // of each open period, at this connection: the last of any state, and the last that was taken
+	Open       []Open // reports whose outcome is not known yet, oldest first
+}
+
+// Customer is whose billing it is.
+type Customer struct {
+	ID              metering.CustomerID
+	ExternalID      string
+	CreatedAt       time.Time
+	BillingStartsAt *time.Time // where the periods begin, if an operator said so
+	EarliestEvent   *time.Time // the earliest instant of its events; read while the first period may still move
+	Products        []Assignment
+}
+
+// Settings are the tenant's.
+type Settings struct {
+	Timezone   *time.Location // whose calendar months are the periods of who has no subscription
+	Currency   string         // of what has no price; ISO 4217
+	Grace      time.Duration  // how long after its end a period stays open
+	LatePolicy metering.LatePolicy
+}
+
+// Connection is where the tenant's usage is billed.
+type Connection struct {
+	Account    string            // whom the credentials belong to: reports to another are billed elsewhere
+	Statements bool              // it takes the bill of a period in one report; else each meter is reported by itself
+	Mapping    map[string]string // the settings that say which meter goes where
+}
+
+// Side is what the customer is at the provider, as it was last read there.
+type Side struct {
+	Customer     string         // its id there; "": it is linked to none
+	Subscription string         // whose periods are the customer's; "": none
+	Period       metering.Range // the subscription's current one, when it was read
+	Destinations []Destination
+}
+
+// Counting is what a destination does with the quantities that it is reported.
+type Counting string
+
+const (
+	Replaces Counting = "replaces" // one takes the place of the one before it
+	Adds     Counting = "adds"     // it is added to those before it
+	Latest   Counting = "latest"   // the last one of the provider's own period counts
+)
+
+// Method is the provider's name for how a quantity is reported.
+type Method string
+
+// Destination is where the provider adds up the usage of one meter, and what
+// it can take there.
+type Destination struct {
+	MeterID  metering.MeterID
+	Excluded string // why nothing can be reported of the meter; then the rest is empty
+
+	Target       string // what adds it up
+	Method       Method
+	Counting     Counting
+	Window       metering.Granularity // it keeps a quantity for each hour or day of UTC; "": one for the period
+	WholeUnits   bool                 // it takes no decimals, whatever the meter's usage scale
+	NotNegative  bool                 // what it keeps is never below zero
+	OnlyWhileRun bool                 // it takes nothing of a period of the subscription's that is over
+}
+
+// Subscription is the part of a provider's subscription that a period lies in.
+type Subscription struct {
+	ID string // "": none
+	metering.Range
+	Invoiced bool                       // its invoice is final: nothing that is reported now is on it
+	Scales   map[metering.MeterID]int32 // usage scales when it became so, of meters that had any; nil: nobody noted them
+}
+
+// Usage is what one meter has counted in one period.
+type Usage struct {
+	Period  time.Time // its start
+	MeterID metering.MeterID
+
+	Total  metering.Decimal // what came late included
+	Events int64
+
+	Late       metering.Decimal // of the total, what came once the period was closed
+	LateEvents int64
+}
+
+// EventCount is how many events the customer has in the months that a period
+// touches, and late ones in every month: what comes changes it, whatever its
+// value.
+type EventCount struct {
+	Period time.Time // its start
+	Events int64
+}
+
+// HourUsage is what one meter has counted in one local hour of a period, or in
+// the part of it that lies in the period.
+type HourUsage struct {
+	Period  time.Time // its start
+	MeterID metering.MeterID
+	Start   time.Time
+	Total   metering.Decimal
+}
+
+// Reported is what one series has been reported of one meter, and what is on
+// its way there.
+type Reported struct {
+	Series
+	MeterID metering.MeterID
+
+	Taken       bool             // a report of it was
+	Value       metering.Decimal // the quantity that the far side has with the last one that was taken
+	Added       metering.Decimal // the quantities that were taken, added up
+	Quantity    metering.Decimal // of the last one that was taken
+	Amount      metering.Decimal // of the last one that was taken
+	Currency    string           // of the same
+	Outstanding bool             // one is on its way
+	Standing    bool             // one may have been taken: it was not rejected
+	Last        uuid.UUID        // the last report
+	Number      int64            // its number
+	State       State            // its state
+	Timestamp   *time.Time       // with which the latest one went out
+	TakenAt     time.Time        // when the last one was taken that was not seen counted; zero: there is none
+}
+
+// Sent is a statement as it was written down.
+type Sent struct {
+	ID     uuid.UUID
+	Period time.Time // its start
+	Number int64     // its sequence
+	State  State
+	Lines  []Line
+}
+
+// Open is a report whose outcome is not known yet.
+type Open struct {
+	ID         uuid.UUID
+	Kind       Kind
+	Account    string     // of the connection that it was made for
+	LeaseUntil *time.Time // nobody else sends it before
+}

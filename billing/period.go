@@ -1,0 +1,226 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Period is one billing period of a customer's stream: each begins where the
+// former ended.
+type Period struct {
+	ID metering.PeriodID // 0: it is not stored yet
+	metering.Range
+	ClosedAt     *time.Time // nil while usage still changes it
+	Closed       []ClosedLine
+	Subscription Subscription
+	Watermark    Watermark // as it is stored
+}
+
+// ClosedLine is what a closed period came to for one meter.
+type ClosedLine struct {
+	MeterID       metering.MeterID
+	Usage         metering.Decimal
+	Events        int64
+	PriceVersion  int // 0: the meter had no price
+	Charge        metering.Decimal
+	Currency      string
+	Billed        bool              // the provider was reported it: only then is there something to adjust
+	Reported      *metering.Decimal // what of the usage the charge is for; nil: all of it, exactly
+	ReportedScale int32             // decimals that Reported is rounded to
+
+	// What came late, once the events behind it may go; nil: it is still counted.
+	LateUsage  *metering.Decimal
+	LateEvents *int64
+}
+
+// Deadline is the instant until which the period's usage may still be sent:
+// its end and the tenant's grace.
+func (p Period) Deadline(grace time.Duration) time.Time { return p.End.Add(grace) }
+
+// CalendarPeriod is the calendar month of the timezone that t lies in.
+func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
+	return metering.WindowOf(t, metering.Month, timezone)
+}
+
+// Periods returns the customer's billing periods as they are now, oldest
+// first: those that are stored, of which the open one may have become shorter,
+// and those that they lack up to now.
+func Periods(f Facts) []Period {
+	periods := slices.Clone(f.Stored)
+	if len(periods) > 0 {
+		last := &periods[len(periods)-1]
+		last.End = last.shorten(f)
+	}
+	for _, r := range missingPeriods(f, periods) {
+		periods = append(periods, Period{Range: r})
+	}
+	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
+	for i := range periods {
+		periods[i].subscribe(f.Side)
+	}
+	return periods
+}
+
+// ExpectedPeriods are Periods, and what is expected to follow a subscription
+// whose last known period is over, which is never stored.
+func ExpectedPeriods(f Facts) []Period {
+	periods := Periods(f)
+	if f.subscribed() && !f.Side.Period.End.After(f.Now) {
+		periods = append(periods, Period{Range: AfterSubscription(f.Side.Period.End, f.Now)})
+	}
+	return periods
+}
+
+// CurrentPeriod is the customer's billing period that Now lies in. Before the
+// first one begins it is the calendar's.
+func CurrentPeriod(f Facts) metering.Range {
+	for _, p := range ExpectedPeriods(f) {
+		if p.Contains(f.Now) {
+			return p.Range
+		}
+	}
+	return CalendarPeriod(f.Now, f.Settings.Timezone)
+}
+
+func (f Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
+
+// current is the subscription's period; empty where there is none.
+func (f Facts) current() metering.Range {
+	if !f.subscribed() {
+		return metering.Range{}
+	}
+	return f.Side.Period
+}
+
+// subscribe notes which subscription an open period lies in.
+func (p *Period) subscribe(side *Side) {
+	if p.ClosedAt != nil || side == nil || side.Subscription == "" || !p.Start.Before(side.Period.End) || !p.End.After(side.Period.Start) {
+		return
+	}
+	if p.Subscription.ID != side.Subscription || p.Subscription.Range != side.Period {
+		p.Subscription.ID, p.Subscription.Range = side.Subscription, side.Period
+	}
+}
+
+// missingPeriods are those that the stream lacks up to now: after its end, and
+// before its beginning those that an event reached while their grace was still
+// running.
+func missingPeriods(f Facts, periods []Period) []metering.Range {
+	if len(periods) == 0 {
+		return f.extend(f.first().Start)
+	}
+	missing := f.extend(periods[len(periods)-1].End)
+	if !f.Customer.HeadMoves(f.subscribed(), f.Now, f.Settings) {
+		return missing
+	}
+	head := periods[0].Start
+	for _, before := range ExtendPeriods(f.first(), head.Add(-time.Microsecond), f.Settings.Timezone) {
+		missing = append(missing, before.Within(metering.Range{Start: before.Start, End: head}))
+	}
+	return missing
+}
+
+// HeadMoves says whether an event may still bring the first period forward.
+func (c Customer) HeadMoves(subscribed bool, now time.Time, s Settings) bool {
+	return !subscribed && now.Before(CalendarPeriod(c.CreatedAt, s.Timezone).Start.Add(s.Grace))
+}
+
+// extend returns the periods from start to the one that Now lies in.
+func (f Facts) extend(start time.Time) []metering.Range {
+	if !f.subscribed() {
+		first := metering.Range{Start: start, End: CalendarPeriod(start, f.Settings.Timezone).End}
+		return ExtendPeriods(first, f.Now, f.Settings.Timezone)
+	}
+	return FollowSubscription(start, f.Now, f.Side.Period, f.Settings.Timezone)
+}
+
+// first is where the customer's periods begin.
+func (f Facts) first() metering.Range {
+	c := f.Customer
+	if c.BillingStartsAt == nil && f.current().Contains(c.CreatedAt) {
+		return f.current()
+	}
+	return FirstPeriod(c.CreatedAt, c.EarliestEvent, c.BillingStartsAt, f.Settings.Grace, f.Settings.Timezone)
+}
+
+// FirstPeriod is where a customer's periods begin: the month in which it was
+// created, or that of its earliest event if that month's grace was still
+// running at the creation, or the month of billingStarts where that is set.
+func FirstPeriod(created time.Time, earliest, billingStarts *time.Time, grace time.Duration, timezone *time.Location) metering.Range {
+	if billingStarts != nil {
+		return metering.Range{Start: *billingStarts, End: CalendarPeriod(*billingStarts, timezone).End}
+	}
+	period := CalendarPeriod(created, timezone)
+	if earliest == nil || !earliest.Before(period.Start) {
+		return period
+	}
+	first := CalendarPeriod(*earliest, timezone)
+	if first.End.Add(grace).After(created) {
+		return first
+	}
+	return period
+}
+
+// ExtendPeriods returns the periods from first to the one that now lies in:
+// each begins where the former ended and ends with that month of the timezone.
+// There are none while first lies ahead of now.
+func ExtendPeriods(first metering.Range, now time.Time, timezone *time.Location) []metering.Range {
+	var periods []metering.Range
+	for next := first; !next.Start.After(now); next = (metering.Range{Start: next.End, End: CalendarPeriod(next.End, timezone).End}) {
+		periods = append(periods, next)
+	}
+	return periods
+}
+
+// FollowSubscription returns the periods from start to the one that now lies
+// in, of a customer who is subscribed at a provider: up to the subscription's
+// current period the calendar's, cut where that begins, and then that. Of the
+// time after it nothing is known yet.
+func FollowSubscription(start, now time.Time, current metering.Range, timezone *time.Location) []metering.Range {
+	var periods []metering.Range
+	for !start.After(now) && start.Before(current.End) {
+		next := metering.Range{Start: start, End: current.End}
+		if start.Before(current.Start) {
+			next.End = CalendarPeriod(start, timezone).Within(metering.Range{Start: start, End: current.Start}).End
+		}
+		periods = append(periods, next)
+		start = next.End
+	}
+	return periods
+}
+
+// AfterSubscription is the period that now lies in, of a customer whose
+// subscription's last known period ended at end: a month, until the provider
+// says otherwise.
+func AfterSubscription(end, now time.Time) metering.Range {
+	months := 1
+	for !end.AddDate(0, months, 0).After(now) {
+		months++
+	}
+	return metering.Range{Start: end.AddDate(0, months-1, 0), End: end.AddDate(0, months, 0)}
+}
+
+// shorten returns where the last period ends, now that the customer's periods
+// are the calendar's or those of a subscription: at the next border, or, if no
+// provider was reported it yet, where the subscription's begins. A period never
+// grows.
+func (p Period) shorten(f Facts) time.Time {
+	now, current := f.Now, f.current()
+	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Standing && r.about(p) })
+	border := current.End
+	switch {
+	case current.Empty():
+		border = CalendarPeriod(now, f.Settings.Timezone).End
+	case current.Start.After(p.Start) && (!reported || current.Start.After(now)):
+		border = current.Start
+	}
+	if p.ClosedAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && reported || !border.Before(p.End) {
+		return p.End
+	}
+	return border
+}
+
+// about says whether the series is of the period's usage.
+func (s Series) about(p Period) bool { return s.Period.Equal(p.Start) }

@@ -1,0 +1,299 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// reportsAtOnce bounds what one plan has written down; the next one has the rest.
+const reportsAtOnce = 200
+
+// planner makes a plan.
+type planner struct {
+	Facts
+	periods []Period
+	plan    Plan
+
+	dry      bool                       // it only finds out whether anything is unreported
+	open     bool                       // the provider does not know all of the period, or was not seen to
+	reported map[metering.MeterID]units // of the period, what of each meter is billed
+}
+
+// units are a total as the provider is reported it.
+type units struct {
+	quantity metering.Decimal
+	scale    int32 // that quantity is rounded to
+}
+
+// Plan decides what is to be reported next, and which periods are to close. It
+// is empty where the provider knows everything.
+func (f Facts) Plan() Plan {
+	p := planner{Facts: f, periods: Periods(f)}
+	p.plan.Periods = p.periods
+	switch {
+	case f.MayClose:
+		p.close()
+	case f.Connection == nil:
+	case !p.leaveFormer():
+	case f.Connection.Statements:
+		p.statements()
+	case f.Side == nil:
+		p.plan.ReadFirst = true
+	default:
+		p.quantities()
+	}
+	p.lookAtBorders()
+	return p.plan
+}
+
+// uncountedAfter is how long what was taken may stay unseen in what the
+// provider has counted before somebody looks again.
+const uncountedAfter = 24 * time.Hour
+
+// lookAtBorders has somebody look again when a period ends, when one is to
+// close, and where something was taken and not seen counted for a day.
+func (p *planner) lookAtBorders() {
+	for _, period := range p.periods {
+		if period.ClosedAt == nil {
+			p.lookAt(period.End)
+			p.lookAt(period.Deadline(p.Settings.Grace))
+		}
+	}
+	if len(p.periods) == 0 {
+		p.lookAt(p.first().Start)
+	}
+	for _, r := range p.Facts.Reported {
+		if r.Kind == QuantityReport && p.here(r.Series) && !r.TakenAt.IsZero() {
+			p.lookAt(r.TakenAt.Add(uncountedAfter))
+		}
+	}
+}
+
+// lookAt has somebody look again at t, if not before.
+func (p *planner) lookAt(t time.Time) {
+	if t.After(p.Now) && (p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain)) {
+		p.plan.LookAgain = t
+	}
+}
+
+// UsageRanges are the periods whose usage a plan depends on: the open ones, and
+// the closed ones that late usage may adjust.
+func UsageRanges(f Facts) []metering.Range {
+	var ranges []metering.Range
+	for _, p := range ExpectedPeriods(f) {
+		if p.ClosedAt == nil || f.adjustable(p) {
+			ranges = append(ranges, p.Range)
+		}
+	}
+	return ranges
+}
+
+// WindowedMeters are those whose usage goes to the provider by its windows.
+func WindowedMeters(f Facts) []metering.MeterID {
+	var meters []metering.MeterID
+	if f.Side != nil {
+		for _, d := range f.Side.Destinations {
+			if d.Window != "" {
+				meters = append(meters, d.MeterID)
+			}
+		}
+	}
+	return meters
+}
+
+// leaveFormer gives up what is on its way to former connections, unless
+// somebody is sending it at this moment. What has to be sent first is resumed.
+// It says whether anything else may be planned.
+func (p *planner) leaveFormer() bool {
+	for _, o := range p.Open {
+		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
+		switch {
+		case o.Account == p.Connection.Account:
+			p.plan.Resume = append(p.plan.Resume, o.ID)
+		case !leased:
+			p.plan.Abandon = append(p.plan.Abandon, o.ID)
+		case o.Kind == StatementReport && p.Connection.Statements:
+			p.plan.Resume = append(p.plan.Resume, o.ID) // its sender is waited for where statements are sent
+		case o.LeaseUntil.After(p.plan.BusyUntil):
+			p.plan.BusyUntil = *o.LeaseUntil
+		}
+	}
+	if !p.plan.BusyUntil.IsZero() {
+		return false
+	}
+	return !p.Connection.Statements || len(p.plan.Resume) == 0
+}
+
+// statements plans the next statement: of the oldest open period that changed
+// since its last one. One that is of the caller's own pass is done with, however
+// its usage has grown since, and also if it was refused, so that it does not
+// hold back the others.
+func (p *planner) statements() {
+	for i, period := range p.periods {
+		if period.ClosedAt != nil {
+			continue
+		}
+		latest := p.lastStatement(period, func(State) bool { return true })
+		lines, late := p.statement(period, latest)
+		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
+		taken, same := latest.State.Taken(), sameLines(latest.Lines, of)
+		switch {
+		case mine && latest.State == Rejected:
+		case len(lines) == 0:
+			p.knows(period, p.watermark(period)) // there is nothing to report
+		case taken && same:
+			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+			p.knows(period, p.watermark(period))
+		case taken && mine:
+			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+		default:
+			p.plan.More = i < len(p.periods)-1
+			p.plan.Reports = append(p.plan.Reports, Report{
+				Series: Series{Kind: StatementReport, Account: p.Connection.Account, Counting: Replaces, Period: period.Start, Window: period.Range},
+				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
+				Deadline: period.Deadline(p.Settings.Grace), Watermark: p.watermark(period),
+			})
+			return
+		}
+	}
+}
+
+// statement is what the period comes to, and what late usage adds to closed
+// ones. What an operator leaves as it is is as it was taken last.
+func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
+	lines, excluded := p.charges(period)
+	target := Series{Kind: StatementReport, Account: p.Connection.Account, Window: period.Range}
+	late = p.adjustments(p.periods, target, latest.Lines)
+	if len(p.Facts.Excluded) > 0 {
+		taken := p.lastStatement(period, State.Taken).Lines
+		var more []Exclusion
+		lines, more = p.leaveAsTaken(lines, taken)
+		excluded = append(excluded, more...)
+		late, _ = p.leaveAsTaken(late, taken)
+	}
+	slices.SortFunc(excluded, func(a, b Exclusion) int { return int(a.MeterID - b.MeterID) })
+	for _, e := range excluded {
+		p.exclude(e)
+	}
+	return lines, late
+}
+
+// leaveAsTaken puts the lines of excluded meters back to what was taken last;
+// one that was never reported is left out.
+func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exclusion) {
+	for _, l := range lines {
+		if !slices.Contains(p.Facts.Excluded, l.MeterID) {
+			kept = append(kept, l)
+			continue
+		}
+		i := slices.IndexFunc(taken, l.about)
+		if i < 0 {
+			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExcludedByOperator})
+			continue
+		}
+		before := taken[i]
+		before.MeterSlug = l.MeterSlug
+		kept = append(kept, before)
+	}
+	return kept, excluded
+}
+
+func (p *planner) lastStatement(period Period, is func(State) bool) (last Sent) {
+	for _, s := range p.Statements {
+		if s.Period.Equal(period.Start) && is(s.State) && s.Number > last.Number {
+			last = s
+		}
+	}
+	return last
+}
+
+// exclude notes why a meter is left out: of several periods, the first one that
+// is planned says.
+func (p *planner) exclude(e Exclusion) {
+	if !slices.ContainsFunc(p.plan.Excluded, func(known Exclusion) bool { return known.MeterID == e.MeterID }) {
+		p.plan.Excluded = append(p.plan.Excluded, e)
+	}
+}
+
+// knows notes what the provider knows of the period, where that has changed.
+func (p *planner) knows(period Period, w Watermark) {
+	if period.Watermark != w {
+		p.plan.Reported = append(p.plan.Reported, PeriodWatermark{period.Start, w})
+	}
+}
+
+// quantities plans what is reported meter by meter.
+func (p *planner) quantities() {
+	for _, period := range slices.Backward(p.periods) {
+		if period.ClosedAt != nil {
+			continue
+		}
+		p.open = false
+		p.quantitiesOf(period)
+		p.lateCharges(period)
+		if p.open {
+			p.knows(period, Watermark{})
+		} else {
+			p.knows(period, p.watermark(period))
+		}
+	}
+}
+
+// quantitiesOf plans the quantities of one period.
+func (p *planner) quantitiesOf(period Period) {
+	taken := make(map[string]bool)
+	p.reported = make(map[metering.MeterID]units)
+	for _, meter := range p.Meters {
+		m := p.quantityOf(period, meter)
+		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
+		if reported := m.others.Add(m.reportedHere()); !reported.IsZero() || excluded == "" && over != ExcludedEarlier {
+			p.reported[meter.ID] = units{reported, m.scale()}
+		}
+		switch {
+		case excluded != "":
+			p.exclude(Exclusion{meter.ID, meter.Slug, excluded})
+		case over != "":
+			m.leaveRest(over)
+		default:
+			m.report()
+		}
+		taken[m.destination.Target] = true
+	}
+}
+
+// next says whether a series' next report is to be made: there is something
+// new, and none is outstanding or of this pass.
+func (p *planner) next(s Reported, changed bool) bool {
+	taken := s.State.Taken()
+	p.open = p.open || s.Outstanding || changed || p.dry && s.State == Accepted
+	switch {
+	case p.dry || s.Outstanding || s.Number > p.After && !taken:
+		return false
+	case !changed || s.Number > p.After:
+		if taken {
+			p.plan.UpToDate = append(p.plan.UpToDate, s.Last)
+		}
+		return false
+	}
+	if len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce {
+		p.plan.More = true
+		return false
+	}
+	return true
+}
+
+func (p *planner) destination(meter metering.MeterID) Destination {
+	for _, d := range p.Side.Destinations {
+		if d.MeterID == meter {
+			return d
+		}
+	}
+	return Destination{MeterID: meter, Excluded: ExcludedUnread}
+}
+
+// Empty says whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return !p.ReadFirst && p.BusyUntil.IsZero() && len(p.Abandon)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
+}

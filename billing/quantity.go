@@ -1,0 +1,279 @@
+package billing
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Units is the quantity of a cumulative total in so many decimals, half to even.
+func Units(total metering.Decimal, scale int32) metering.Decimal { return total.Round(scale) }
+
+// UnitsBetween is what brings a quantity from one cumulative total to the
+// next. Totals are rounded, never differences, so that no remainder is lost or
+// reported twice.
+func UnitsBetween(from, to metering.Decimal, scale int32) metering.Decimal {
+	return Units(to, scale).Sub(Units(from, scale))
+}
+
+// quantityPlanner is one meter in one period.
+type quantityPlanner struct {
+	*planner
+	period      Period
+	part        metering.Range // of the period, in the subscription's
+	destination Destination
+	meter       metering.Meter
+	usage       Usage
+	own         []Reported       // series of this destination
+	others      metering.Decimal // taken at other ones
+	amount      metering.Decimal // the same in money
+}
+
+// quantityOf parts the meter's series from those of another account, customer,
+// destination, method or subscription period: those have ended. So has one that
+// is added up and began after this subscription's period did, which counts it.
+func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlanner {
+	m := &quantityPlanner{
+		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.destination(meter.ID),
+		meter: meter, usage: p.Facts.usage(meter.ID, period),
+	}
+	for _, s := range p.Reported {
+		switch {
+		case s.Late || s.MeterID != meter.ID || !s.about(period):
+		case m.owns(s):
+			m.own = append(m.own, s)
+		default:
+			m.others, m.amount = m.others.Add(s.taken()), m.amount.Add(s.Amount)
+		}
+	}
+	return m
+}
+
+func (m *quantityPlanner) owns(s Reported) bool {
+	ended := s.Window.Start.Before(m.part.Start) || s.Counting == Adds && s.Window.Start.After(m.part.Start)
+	return m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.destination.Target && s.Method == m.destination.Method && !ended
+}
+
+// taken is what the far side has of the series.
+func (r Reported) taken() metering.Decimal {
+	switch {
+	case !r.Taken:
+		return metering.Decimal{}
+	case r.Counting == Adds:
+		return r.Added
+	}
+	return r.Value
+}
+
+// excluded says why the meter is not reported, if it is not.
+func (m *quantityPlanner) excluded(taken bool) string {
+	switch {
+	case m.meter.Generation.Status == metering.Filling:
+		return ExcludedBackfilling
+	case m.destination.Excluded != "":
+		return m.destination.Excluded
+	case taken:
+		return ExcludedShared
+	case slices.Contains(m.Facts.Excluded, m.meter.ID):
+		return ExcludedByOperator
+	}
+	return ""
+}
+
+// over says why nothing more is reported of the period, if nothing is.
+func (m *quantityPlanner) over() string {
+	switch sub := m.period.Subscription; {
+	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():
+		return ExcludedEarlier
+	case sub.Invoiced:
+		return ExcludedInvoiced
+	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
+		return ExcludedOver
+	}
+	return ""
+}
+
+// leaveRest says what is left unreported. Whether what is on its way was taken
+// in time has to be known first; what is in doubt waits for people.
+func (m *quantityPlanner) leaveRest(reason string) {
+	for _, s := range m.own {
+		m.open = m.open || s.Outstanding && s.State != InDoubt
+	}
+	if !m.value(m.usage.Total).Equal(m.reportedHere()) {
+		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
+	}
+}
+
+// reportedHere is what this destination has of the period.
+func (m *quantityPlanner) reportedHere() (reported metering.Decimal) {
+	for _, s := range m.own {
+		reported = reported.Add(s.taken())
+	}
+	return reported
+}
+
+// scale is how many decimals of the total this destination is reported. What
+// is invoiced keeps those that it had.
+func (m *quantityPlanner) scale() int32 {
+	switch {
+	case m.destination.WholeUnits:
+		return 0
+	case m.period.Subscription.Scales != nil:
+		return m.period.Subscription.Scales[m.meter.ID]
+	}
+	return m.meter.ProviderDecimals
+}
+
+// value is what this destination should have counted when the period's usage is total.
+func (m *quantityPlanner) value(total metering.Decimal) metering.Decimal {
+	value := UnitsBetween(m.others, total, m.scale())
+	if m.destination.NotNegative && value.IsNegative() {
+		return metering.Decimal{}
+	}
+	return value
+}
+
+func (m *quantityPlanner) report() {
+	if m.destination.Window != "" {
+		m.reportWindows()
+		return
+	}
+	l := m.line(m.usage.Total)
+	l.Amount = l.Charge.Sub(m.amount)
+	m.reportOne(l, m.part)
+}
+
+// before is what this destination was reported with earlier periods of ours
+// that lie in the same one of the subscription's, where only what comes last
+// counts.
+func (m *quantityPlanner) before() (before metering.Decimal) {
+	if m.destination.Counting != Latest {
+		return before
+	}
+	for _, s := range m.Reported {
+		same := !s.Late && s.MeterID == m.meter.ID && m.here(s.Series) && s.Customer == m.Side.Customer &&
+			s.Target == m.destination.Target && s.Method == m.destination.Method
+		if same && !s.about(m.period) && (metering.Range{Start: m.period.Subscription.Start, End: m.part.Start}).Contains(s.Window.Start) {
+			before = before.Add(s.taken())
+		}
+	}
+	return before
+}
+
+// line is what this destination should have when the period's usage is total.
+func (m *quantityPlanner) line(total metering.Decimal) Line {
+	price, _ := m.price(m.meter.ID, m.period)
+	currency := cmp.Or(price.Currency, m.Settings.Currency)
+	return Line{
+		MeterID: m.meter.ID, MeterSlug: m.meter.Slug, Usage: total, Events: m.usage.Events, Quantity: m.value(total),
+		PriceVersion: price.Version, UnitPrice: price.OverageRate, Currency: currency,
+		Charge: RoundMoney(price.Charge(Units(total, m.scale())), currency), // of what the provider can count
+	}
+}
+
+// reportOne plans the next report of the window's series, if it has none that
+// is outstanding or of this pass, and there is something new.
+func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
+	var s Reported
+	for _, own := range m.own {
+		if own.Window.Start.Equal(window.Start) {
+			s = own
+		}
+	}
+	changed, quantity := !l.Quantity.Equal(s.taken()), l.Quantity
+	switch m.destination.Counting {
+	case Adds:
+		quantity = l.Quantity.Sub(s.taken())
+	case Latest:
+		quantity = l.Quantity.Add(m.before())
+		if s.Last != uuid.Nil {
+			changed = !quantity.Equal(s.Quantity)
+		}
+	}
+	if !m.next(s, changed) {
+		return
+	}
+	m.plan.Reports = append(m.plan.Reports, Report{
+		Series: Series{
+			Kind: QuantityReport, Account: m.Connection.Account, Customer: m.Side.Customer, Target: m.destination.Target,
+			Method: m.destination.Method, Counting: m.destination.Counting, Period: m.period.Start, Window: window,
+		},
+		Destination: m.destination, Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,
+		Deadline: m.period.Deadline(m.Settings.Grace),
+	})
+}
+
+// reportWindows plans a report for each of the destination's windows that
+// changed. What a window is reported is the difference of two rounded totals,
+// so that the windows add up to the period's. An hour of usage goes into the
+// window in which it begins.
+func (m *quantityPlanner) reportWindows() {
+	var total metering.Decimal
+	var former Line
+	hours := m.hours()
+	for _, w := range windowsOf(m.period.Range, m.part, m.destination.Window, m.Now) {
+		for len(hours) > 0 && hours[0].Start.Before(w.usage.End) {
+			total = total.Add(hours[0].Total)
+			hours = hours[1:]
+		}
+		upTo := m.line(total)
+		if !upTo.Quantity.IsZero() {
+			upTo.Amount = upTo.Charge.Sub(m.amount)
+		}
+		l := upTo
+		l.Quantity, l.Amount = upTo.Quantity.Sub(former.Quantity), upTo.Amount.Sub(former.Amount)
+		m.reportOne(l, w.place)
+		former = upTo
+	}
+	if !former.Quantity.Equal(m.value(m.usage.Total)) {
+		m.open = true // the rest is for windows that have not begun
+		m.lookAt(m.Now.Add(time.Hour))
+	}
+}
+
+// hours is the meter's usage of the period by hour, oldest first.
+func (m *quantityPlanner) hours() (hours []HourUsage) {
+	for _, h := range m.Hours {
+		if h.MeterID == m.meter.ID && h.Period.Equal(m.period.Start) {
+			hours = append(hours, h)
+		}
+	}
+	slices.SortFunc(hours, func(a, b HourUsage) int { return a.Start.Compare(b.Start) })
+	return hours
+}
+
+// window is one of the destination's, and the usage that goes into it.
+type window struct{ place, usage metering.Range }
+
+// windowsOf are the destination's windows of UTC that end in the part of the
+// period, as far as they have begun. One that the part's end cuts would be
+// billed with the next period, so its usage goes into the one before it.
+func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
+	width := time.Hour
+	if g == metering.Day {
+		width = 24 * time.Hour
+	}
+	var windows []window
+	begin, from := part.Start, period.Start
+	for end := part.Start.Truncate(width).Add(width); !end.After(part.End) && !begin.After(now); end = end.Add(width) {
+		if end.Sub(begin) < leastWindow {
+			continue
+		}
+		windows = append(windows, window{metering.Range{Start: begin, End: end}, metering.Range{Start: from, End: end}})
+		begin, from = end, end
+	}
+	if len(windows) == 0 {
+		return []window{{part, period}}
+	}
+	if last := &windows[len(windows)-1]; last.place.End.Add(width).After(part.End) {
+		last.usage.End = period.End
+	}
+	return windows
+}
+
+// leastWindow holds a whole minute, which a timestamp has to lie in.
+const leastWindow = 2 * time.Minute

@@ -1,0 +1,127 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Kind is what a report says.
+type Kind string
+
+const (
+	StatementReport Kind = "statement" // what a period comes to, with all its meters
+	QuantityReport  Kind = "quantity"  // how many units one meter has counted
+	ChargeReport    Kind = "charge"    // an amount of money
+)
+
+// State is where a report stands. Billed is none of them: only a provider's
+// final invoice says that.
+type State string
+
+const (
+	Planned  State = "planned"
+	Sending  State = "sending"  // it may have arrived
+	InDoubt  State = "in_doubt" // what the provider has counted does not tell whether it arrived
+	Accepted State = "accepted" // the provider answered that it has it
+	Counted  State = "counted"  // it was seen in what the provider has counted
+	Rejected State = "rejected"
+)
+
+// Outstanding says whether the outcome is not known yet.
+func (s State) Outstanding() bool { return s == Planned || s == Sending || s == InDoubt }
+
+// Taken says whether the provider has it.
+func (s State) Taken() bool { return s == Accepted || s == Counted }
+
+// Series is what the far side adds up or overwrites: a change of anything in
+// it ends the series, and the next one counts from there. At most one report of
+// a series is outstanding.
+type Series struct {
+	Kind     Kind
+	Account  string // of the connection
+	Customer string // at the provider
+	Target   string // what adds it up there
+	Method   Method
+	Counting Counting
+	Period   time.Time      // start of the period whose usage it is
+	Window   metering.Range // of the far side's; of what late usage adjusts, the target period
+	Late     bool           // it carries what late usage adjusts
+}
+
+// Line is what one meter comes to in a report.
+type Line struct {
+	MeterID      metering.MeterID
+	MeterSlug    string
+	Closed       time.Time        // start of the closed period that it adjusts; zero: it is of the report's own
+	Usage        metering.Decimal // of the whole period so far
+	Events       int64            // behind it
+	Quantity     metering.Decimal // usage less what is billed elsewhere
+	PriceVersion int              // 0: the meter has no price
+	UnitPrice    metering.Decimal
+	Charge       metering.Decimal // for the usage, rounded to the currency's minor unit
+	Amount       metering.Decimal // charge less what is billed elsewhere
+	Currency     string
+}
+
+func (l Line) about(o Line) bool { return l.MeterID == o.MeterID && l.Closed.Equal(o.Closed) }
+
+func (l Line) equal(o Line) bool {
+	return l.about(o) && l.Events == o.Events && l.PriceVersion == o.PriceVersion && l.Currency == o.Currency &&
+		l.Usage.Equal(o.Usage) && l.Quantity.Equal(o.Quantity) && l.UnitPrice.Equal(o.UnitPrice) &&
+		l.Charge.Equal(o.Charge) && l.Amount.Equal(o.Amount)
+}
+
+func sameLines(a, b []Line) bool { return slices.EqualFunc(a, b, Line.equal) }
+
+// Report is one message that is to be written down and then sent.
+type Report struct {
+	Series
+	Destination Destination // of a quantity: where it goes
+	Lines       []Line
+	Quantity    metering.Decimal // that goes out; of a charge money
+	Currency    string           // of a statement and a charge
+	Of          metering.Range   // the period that it is about
+	Former      *time.Time       // the timestamp of the series' latest report; nil: there is none
+	Deadline    time.Time        // until when it is worth trying
+	Watermark   Watermark        // of a statement: what the period's is once it is taken
+}
+
+// Exclusion is a meter that is left out, and why.
+type Exclusion struct {
+	MeterID   metering.MeterID
+	MeterSlug string
+	Reason    string
+}
+
+// Why a meter is left out.
+const (
+	ExcludedBackfilling = "its past is still being counted; it is billed as soon as that is done"
+	ExcludedByOperator  = "an operator has left it as it was for this run"
+	ExcludedUnread      = "it was made while the customer's items were being read; sync again"
+	ExcludedEarlier     = "usage from before the customer's subscription is not billed with it"
+	ExcludedInvoiced    = "the period's invoice is final; what came after it is late usage"
+	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last will be late usage"
+	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
+	neverReported       = "it went nowhere"
+)
+
+// Plan is what is to be done about a customer's billing.
+type Plan struct {
+	Periods   []Period          // the customer's periods as they are to be stored, oldest first
+	ReadFirst bool              // what the customer is at the provider has to be read: nothing else is planned
+	BusyUntil time.Time         // somebody is sending a report to a former connection; zero: nobody is
+	Abandon   []uuid.UUID       // reports to former connections, which may or may not have arrived
+	Resume    []uuid.UUID       // reports that are outstanding, to be sent before anything else
+	Reports   []Report          // to be written down and sent
+	UpToDate  []uuid.UUID       // reports that were taken and still hold
+	Excluded  []Exclusion       // meters that are left out
+	Reported  []PeriodWatermark // open periods of which the provider knows all, or no longer all
+	Closings  []Closing         // periods to close, oldest first
+	Waiting   bool              // a period that is due cannot close yet
+	More      bool              // other reports have to wait for these
+	LookAgain time.Time         // when there may be something to do although no fact has changed; zero: never
+}

@@ -1,0 +1,54 @@
+package billing
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Watermark says what was taken into account when a provider was brought up to
+// date about a period. It tells cheaply whether there may be something new to
+// report: the plan decides.
+type Watermark struct {
+	Events        int64  // of the customer in the months that the period touches, and the late ones of every month
+	Configuration string // a hash of everything but usage that the period's charges depend on; "": something is unreported
+}
+
+// PeriodWatermark is the one of the period that begins at Start.
+type PeriodWatermark struct {
+	Start time.Time
+	Watermark
+}
+
+// Configuration is a hash of everything but usage that the charges of a period
+// from start depend on, for who has the product then.
+func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, product metering.ProductID, start time.Time) string {
+	hash := sha256.New()
+	_, _ = fmt.Fprintln(hash, c.Account, c.Mapping, late) // a hash never fails
+	for _, m := range meters {
+		price, _ := PriceAt(prices[m.ID], product, start)
+		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version, m.ProviderDecimals)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// watermark is what a report of the period would have taken into account.
+func (p *planner) watermark(period Period) Watermark {
+	if len(p.Facts.Excluded) > 0 {
+		return Watermark{} // something is left unreported
+	}
+	var events int64
+	for _, c := range p.Counted {
+		if c.Period.Equal(period.Start) {
+			events = c.Events
+		}
+	}
+	product := ProductAt(p.Customer.Products, period.Start)
+	return Watermark{
+		Events:        events,
+		Configuration: Configuration(*p.Connection, p.Settings.LatePolicy, p.Meters, p.Prices, product, period.Start),
+	}
+}

@@ -1,0 +1,110 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Freezing is what came of freezing the periods of some customers.
+type Freezing struct {
+	Frozen int                   // periods
+	Open   []metering.CustomerID // those with a due period that cannot be frozen yet
+}
+
+// Freeze closes the periods of these customers that are planned to close: usage
+// that arrives later is kept apart, and nothing falls between. Ingest of the
+// tenant waits meanwhile, so the customers are few.
+func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Freezing, err error) {
+	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
+		f = Freezing{}
+		epoch, err := raiseEpoch(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		for _, customer := range customers {
+			w, plan, err := planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+			if err != nil {
+				return err
+			}
+			for _, closing := range plan.Closings {
+				if err := w.close(closing, epoch); err != nil {
+					return err
+				}
+			}
+			if err := w.flush(); err != nil {
+				return err
+			}
+			f.Frozen += len(plan.Closings)
+			if plan.Waiting {
+				f.Open = append(f.Open, customer)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Freezing{}, fmt.Errorf("freeze periods: %w", err)
+	}
+	return f, nil
+}
+
+// exclusively runs fn at one instant of the database at which nothing is being
+// ingested for the tenant. The lock is taken before the transaction begins,
+// because what a transaction sees is older than the locks that it takes itself.
+func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return coded(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, `select pg_advisory_lock($1)`, tenant); err != nil {
+		return coded(err)
+	}
+	err = atOneInstant(ctx, conn, fn)
+	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, tenant); unlocked != nil {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
+	}
+	return err
+}
+
+func (w *planWriter) close(c billing.Closing, epoch int64) error {
+	period := pgx.NamedArgs{
+		"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
+	}
+	for _, l := range c.Lines {
+		w.batch.Queue(`
+			insert into billing_period_totals
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, told_decimals)
+			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told, @decimals
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.starts_at = @start`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "usage": l.Usage, "events": l.Events,
+			"price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "billed": l.Billed,
+			"told": l.Reported, "decimals": l.ReportedScale,
+		})
+	}
+	w.batch.Queue(`
+		update billing_periods
+		set frozen_at = @now, frozen_epoch = @epoch
+		where tenant_id = @tenant
+		  and customer_id = @customer
+		  and starts_at = @start`, period)
+	w.batch.Queue(`
+		update customers
+		set frozen_from = least(frozen_from, @start), frozen_until = greatest(frozen_until, @end)
+		where tenant_id = @tenant
+		  and id = @customer`, period)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return publish(w.ctx, w.tx, w.tenant, w.customer, metering.PeriodClosed, map[string]any{
+		"period": map[string]any{"start": c.Period.Start.UTC(), "end": c.Period.End.UTC()},
+	}, w.facts.Now)
+}

@@ -1,0 +1,272 @@
+package db
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// planned plans the customer's billing on what is known at one instant, and has
+// carry write it down in the same transaction.
+func (l Ledger) planned(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts), carry func(*planWriter, billing.Plan) error) error {
+	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		w, plan, err := planIn(ctx, tx, tenant, customer, now, ask)
+		if err != nil {
+			return err
+		}
+		if err := carry(w, plan); err != nil {
+			return err
+		}
+		return w.flush()
+	})
+}
+
+// planIn takes the customer's turn and plans its billing.
+func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (*planWriter, billing.Plan, error) {
+	if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+		return nil, billing.Plan{}, err
+	}
+	read, err := readFacts(ctx, tx, tenant, customer, now)
+	if err != nil {
+		return nil, billing.Plan{}, err
+	}
+	ask(&read.facts)
+	plan := read.facts.Plan()
+	w := &planWriter{factReader: read, tx: tx}
+	w.periods(plan.Periods)
+	w.abandon(plan.Abandon)
+	w.watermarks(plan.Reported)
+	return w, plan, nil
+}
+
+// flush sends what was written down so far.
+func (w *planWriter) flush() error {
+	err := w.tx.SendBatch(w.ctx, &w.batch).Close()
+	w.batch = pgx.Batch{}
+	return err
+}
+
+// planWriter writes a plan down, in the transaction that read its facts.
+type planWriter struct {
+	*factReader
+	tx    pgx.Tx
+	batch pgx.Batch
+}
+
+// takeTurn makes the transaction the only one that plans the customer's
+// billing: whoever waited for another fails and reads again, because what it
+// sees is older than what it waited for. It has to be the first statement.
+func takeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	_, err := tx.Exec(ctx, `
+		update customers
+		set billing_turn = billing_turn + 1
+		where tenant_id = $1
+		  and id = $2`, tenant, customer)
+	return err
+}
+
+// periods stores the customer's periods as they are now.
+func (w *planWriter) periods(periods []billing.Period) {
+	for _, p := range periods {
+		i := slices.IndexFunc(w.facts.Stored, func(s billing.Period) bool { return s.Start.Equal(p.Start) })
+		if i < 0 {
+			w.batch.Queue(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at) values ($1, $2, $3, $4)`,
+				w.tenant, w.facts.Customer.ID, p.Start, p.End)
+		}
+		if i >= 0 && !w.facts.Stored[i].End.Equal(p.End) {
+			w.batch.Queue(`update billing_periods set ends_at = $3 where tenant_id = $1 and id = $2`, w.tenant, p.ID, p.End)
+		}
+		s := p.Subscription
+		if s.ID == "" || i >= 0 && w.facts.Stored[i].Subscription.ID == s.ID && w.facts.Stored[i].Subscription.Range == s.Range {
+			continue
+		}
+		w.batch.Queue(`
+			update billing_periods
+			set subscription = $4, subscription_start = $5, subscription_end = $6
+			where tenant_id = $1
+			  and customer_id = $2
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End)
+	}
+}
+
+// abandon gives up what was to be reported to former connections: it may or may
+// not have arrived there, and counts as if it had not until the answer turns up.
+func (w *planWriter) abandon(reports []uuid.UUID) {
+	if len(reports) == 0 {
+		return
+	}
+	for _, table := range []string{"billing_snapshots", "billing_entries"} {
+		w.batch.Queue(`
+			update `+table+`
+			set status = 'rejected', answer = 'given up: the provider was replaced', settled_at = $3, lease_until = null
+			where tenant_id = $1
+			  and id = any($2)`, w.tenant, reports, w.facts.Now)
+	}
+	w.batch.Queue(`
+		update billing_entries
+		set status = 'rejected', settled_at = $3
+		where tenant_id = $1
+		  and snapshot_id = any($2)`, w.tenant, reports, w.facts.Now)
+}
+
+// watermarks notes what the provider knows of the open periods.
+func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
+	for _, p := range reported {
+		w.batch.Queue(`
+			update billing_periods
+			set covered_events = $4, covered_catalog = $5
+			where tenant_id = $1
+			  and customer_id = $2
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, p.Events, p.Configuration)
+	}
+}
+
+// line writes a line of a report down as the next version of its series, and
+// the series if it is new.
+func (w *planWriter) line(s billing.Series, mechanism metering.Mechanism, l billing.Line, m message) {
+	args := pgx.NamedArgs{
+		"tenant": w.tenant, "customer": w.facts.Customer.ID, "meter": l.MeterID, "account": s.Account, "at_provider": s.Customer,
+		"item": s.Target, "mechanism": mechanism, "period": s.Period, "start": s.Window.Start, "end": s.Window.End,
+		"id": m.id, "cumulative": l.Usage, "events": l.Events, "value": l.Quantity, "price_version": l.PriceVersion,
+		"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
+		"identifier": m.identifier, "snapshot": m.snapshot, "call": m.call, "now": w.facts.Now,
+	}
+	if m.call != nil {
+		args["quantity"] = m.call.Quantity
+	}
+	w.batch.Queue(`
+		insert into billing_series
+		  (tenant_id, customer_id, meter_id, provider_account, provider_customer, item, mechanism, period_id, window_start, window_end)
+		select @tenant, @customer, @meter, @account, @at_provider, @item, @mechanism, p.id, @start, @end
+		from billing_periods p
+		where p.tenant_id = @tenant
+		  and p.customer_id = @customer
+		  and p.starts_at = @period
+		on conflict (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start)
+		do nothing`, args)
+	w.batch.Queue(`
+		insert into billing_entries
+		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, quantity, call, price_version, unit_price,
+		   charge, amount, currency, identifier, snapshot_id, status, prepared_at)
+		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @quantity, @call, @price_version, @unit_price,
+		  @charge, @amount, @currency, @identifier, @snapshot, 'prepared', @now
+		from billing_series r
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.starts_at = @period
+		left join lateral (
+		  select max(e.version) as version
+		  from billing_entries e
+		  where e.tenant_id = r.tenant_id
+		    and e.series_id = r.id) former on true
+		where r.tenant_id = @tenant
+		  and r.customer_id = @customer
+		  and r.meter_id = @meter
+		  and r.provider_account = @account
+		  and r.provider_customer = @at_provider
+		  and r.item = @item
+		  and r.mechanism = @mechanism
+		  and r.window_start = @start`, args)
+}
+
+// message is how a line goes out: in a snapshot, or by a call of its own.
+type message struct {
+	id         uuid.UUID // of the entry
+	identifier string    // at the provider
+	snapshot   *uuid.UUID
+	call       *metering.Call
+}
+
+// statement writes a statement down with its bytes.
+func (w *planWriter) statement(r billing.Report, sequence int64) (*Snapshot, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	s := Snapshot{ID: id, Sequence: sequence, Period: r.Of, Deadline: r.Deadline}
+	if s.Body, err = w.body(r, sequence); err != nil {
+		return nil, err
+	}
+	w.batch.Queue(`
+		insert into billing_snapshots
+		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, covered_events, covered_catalog)
+		select @tenant, @id, @customer, @sequence, @provider, p.id, @body, @now, @events, @catalog
+		from billing_periods p
+		where p.tenant_id = @tenant
+		  and p.customer_id = @customer
+		  and p.starts_at = @period`, pgx.NamedArgs{
+		"tenant": w.tenant, "id": s.ID, "customer": w.facts.Customer.ID, "sequence": s.Sequence, "provider": w.provider,
+		"period": r.Period, "body": s.Body, "now": w.facts.Now, "events": r.Watermark.Events, "catalog": r.Watermark.Configuration,
+	})
+	for _, l := range r.Lines {
+		entry, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		series, mechanism := r.Series, metering.InSnapshot
+		if !l.Closed.IsZero() {
+			series.Period, mechanism = l.Closed, metering.Adjusted
+		}
+		w.line(series, mechanism, l, message{id: entry, identifier: s.ID.String(), snapshot: &s.ID})
+	}
+	return &s, nil
+}
+
+func (w *planWriter) body(r billing.Report, sequence int64) ([]byte, error) {
+	snapshot := metering.Snapshot{
+		TenantID: w.tenant.String(), CustomerExternalID: w.facts.Customer.ExternalID,
+		Period:   metering.SnapshotPeriod{Start: r.Of.Start.UTC(), End: r.Of.End.UTC()},
+		Sequence: sequence, Currency: r.Currency,
+	}
+	for _, l := range r.Lines {
+		if !l.Closed.IsZero() {
+			snapshot.Adjustments = append(snapshot.Adjustments, adjustmentOf(w.facts, l))
+			continue
+		}
+		snapshot.Meters = append(snapshot.Meters, metering.SnapshotLine{
+			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+		})
+	}
+	return snapshot.Message(w.facts.Now)
+}
+
+// adjustmentOf is how a line of a closed period is reported.
+func adjustmentOf(f billing.Facts, l billing.Line) metering.Adjustment {
+	i := slices.IndexFunc(f.Stored, func(p billing.Period) bool { return p.Start.Equal(l.Closed) })
+	closed := f.Stored[i].Range
+	return metering.Adjustment{
+		Period:  metering.SnapshotPeriod{Start: closed.Start.UTC(), End: closed.End.UTC()},
+		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+	}
+}
+
+// call writes a quantity or a charge down, to be sent by a call of its own.
+func (w *planWriter) call(r billing.Report, at Timestamp) (Entry, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Entry{}, err
+	}
+	l, mechanism := r.Lines[0], metering.Mechanism(r.Method)
+	call := metering.Call{Target: r.Target, Customer: r.Customer, Quantity: r.Quantity}
+	if r.Kind == billing.ChargeReport {
+		mechanism = metering.InvoiceItem
+		meter := w.facts.Meters[slices.IndexFunc(w.facts.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })]
+		call.Timestamp, call.Currency, call.Period = w.facts.Now, r.Currency, &r.Of
+		call.Description = billing.Description(meter, r.Of, w.facts.Settings.Timezone)
+	} else {
+		item := w.items[slices.IndexFunc(w.items, func(i metering.Item) bool { return i.MeterID == l.MeterID })]
+		var last time.Time
+		if r.Former != nil {
+			last = *r.Former
+		}
+		call.ItemID, call.EventName, call.CustomerKey, call.ValueKey = item.ItemID, item.EventName, item.CustomerKey, item.ValueKey
+		call.Timestamp = at(mechanism, w.facts.Now, last, r.Window)
+	}
+	call.Mechanism = mechanism
+	w.line(r.Series, mechanism, l, message{id: id, identifier: id.String(), call: &call})
+	return Entry{ID: id, Meter: l.MeterID, Mechanism: mechanism, Quantity: call.Quantity, Period: r.Of, Deadline: r.Deadline}, nil
+}

@@ -175,7 +175,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot u
 // atOneInstant runs fn in a transaction whose every statement sees the same
 // state of the database, again where another transaction came first.
 func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
-	const tries = 5
+	const tries = 25 // of many who wait for one customer, one gets its turn at a time
 	for try := 1; ; try++ {
 		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, fn)
 		switch sqlState(err) {

@@ -16,8 +16,8 @@ import (
 // hook is a webhook of the bench's tenant for which a message waits.
 func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 	t.Helper()
-	hook, err := b.store.Endpoints.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", Kinds: []metering.MessageKind{metering.BillingSynced}, Sealed: sealed, LastFour: "abcd",
+	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: sealed, LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, b.customer, db.Answer{}, b.now, b.now))
@@ -54,7 +54,7 @@ func TestAWebhookIsNotBlamedForASecretThatWeCannotOpen(t *testing.T) {
 	deliveries, err := b.store.Deliveries.List(t.Context(), b.tenant, hook, "", uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Zero(t, deliveries[0].Attempts)
-	endpoint, err := b.store.Endpoints.Get(t.Context(), b.tenant, hook)
+	endpoint, err := b.store.Webhooks.Get(t.Context(), b.tenant, hook)
 	require.NoError(t, err)
 	require.Nil(t, endpoint.FailingSince)
 }

@@ -15,7 +15,7 @@ import (
 
 type shownAutoSync struct {
 	Enabled   bool
-	Interval  string
+	Schedule  string
 	Paused    bool
 	AppliedAt *time.Time  `json:"applied_at"`
 	NextRuns  []time.Time `json:"next_runs"`
@@ -35,18 +35,18 @@ func (b *bundle) autoSync(t *testing.T, method, body string) (shown shownAutoSyn
 func TestAutoSyncFollowsItsSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.Equal(t, shownAutoSync{Interval: "hourly", NextRuns: []time.Time{}, LastRuns: b.autoSync(t, http.MethodGet, "").LastRuns}, b.autoSync(t, http.MethodGet, ""))
+	require.Equal(t, shownAutoSync{Schedule: "hourly", NextRuns: []time.Time{}, LastRuns: b.autoSync(t, http.MethodGet, "").LastRuns}, b.autoSync(t, http.MethodGet, ""))
 	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 409, "conflict")
-	b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"interval":"now and then"}`).problem(t, 422, "invalid")
+	b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"schedule":"now and then"}`).problem(t, 422, "invalid")
 
-	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"*/15 8-18 * * 1-5"}`)
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"*/15 8-18 * * 1-5"}`)
 	require.True(t, saved.Enabled)
 	require.NotNil(t, saved.AppliedAt)
 	require.Len(t, saved.NextRuns, 1)
 	require.Equal(t, 202, b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").status)
 	require.Len(t, b.autoSync(t, http.MethodGet, "").LastRuns, 1)
-	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily","paused":true}`).Paused)
-	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"interval":"daily"}`).Enabled)
+	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily","paused":true}`).Paused)
+	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"schedule":"daily"}`).Enabled)
 	require.Empty(t, b.temporal.schedules.all)
 }
 
@@ -54,7 +54,7 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.temporal.down.Store(true)
-	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`)
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"hourly"}`)
 	require.True(t, saved.Enabled)
 	require.Nil(t, saved.AppliedAt)
 	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 503, "unavailable")
@@ -70,11 +70,11 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 func TestSettingsThatTheScheduleHasDroppedAreNotShownAsFollowed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`).AppliedAt)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"hourly"}`).AppliedAt)
 	b.temporal.schedules.drops.Store(true)
-	require.Nil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+	require.Nil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily"}`).AppliedAt)
 	b.temporal.schedules.drops.Store(false)
-	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily"}`).AppliedAt)
 }
 
 func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
@@ -113,7 +113,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	b.send(t, http.MethodGet, "/v1/billing/syncs?customer=nobody", "").problem(t, 404, "not_found")
 }
 
-func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
+func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
@@ -136,7 +136,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
 	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, a.body, b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body, "before and after its first sync")
-	require.Contains(t, a.body, `"frozen_at":null`)
+	require.Contains(t, a.body, `"closed_at":null`)
 	require.Contains(t, a.body, `"usage":141.75`)
 	require.Contains(t, a.body, `"amount":10.21`)
 
@@ -146,7 +146,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
 	require.Contains(t, a.body, `"currency":"USD"`)
 	require.Contains(t, a.body, "invoiced amounts may differ because of proration, discounts or credits at the provider")
 
-	a = b.send(t, http.MethodGet, "/v1/billing/differences", "")
+	a = b.send(t, http.MethodGet, "/v1/billing/discrepancies", "")
 	require.Equal(t, 200, a.status, a.body)
 	require.Contains(t, a.body, `"data":[]`)
 }

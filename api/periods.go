@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,21 +16,21 @@ type listPeriodsInput struct {
 type billingPeriod struct {
 	Start    time.Time    `json:"start"`
 	End      time.Time    `json:"end"`
-	DueAt    time.Time    `json:"due_at" doc:"When it is to be frozen: its end and the grace"`
-	FrozenAt *time.Time   `json:"frozen_at" doc:"Since when its figures do not change any more; null: they do"`
+	DueAt    time.Time    `json:"due_at" doc:"When it is to be closed: its end and the grace"`
+	ClosedAt *time.Time   `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
 	Lines    []periodLine `json:"lines"`
 }
 
 type periodLine struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
-	Usage        metering.Decimal `json:"usage" doc:"So far; of a frozen period, what it was frozen at"`
+	Usage        metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
 	EventCount   int64            `json:"event_count"`
 	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
 	Amount       metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
 	Currency     string           `json:"currency"`
-	Billed       bool             `json:"billed" doc:"Whether the provider acknowledged it when it was frozen"`
-	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the freeze"`
+	Billed       bool             `json:"billed" doc:"Whether the provider acknowledged it when it was closed"`
+	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
 	LateAmount   metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
 }
 
@@ -64,7 +63,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 const maxPeriods = 100
 
 func showPeriod(p billing.Statement) billingPeriod {
-	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.ClosesAt.UTC(), FrozenAt: p.ClosedAt, Lines: []periodLine{}}
+	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.ClosesAt.UTC(), ClosedAt: p.ClosedAt, Lines: []periodLine{}}
 	for _, l := range p.Lines {
 		shown.Lines = append(shown.Lines, periodLine{
 			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,
@@ -107,47 +106,4 @@ func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput,
 		out.Body.Data = append(out.Body.Data, monthlyRevenue{m.Month.In(tenant.Location()).Format("2006-01"), m.Currency, m.Amount, m.Customers})
 	}
 	return out, nil
-}
-
-type listDifferencesOutput struct{ Body List[usageDifference] }
-
-type usageDifference struct {
-	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
-	CustomerExternalID *string          `json:"customer_external_id"`
-	MeterID            string           `json:"meter_id"`
-	MeterSlug          string           `json:"meter_slug"`
-	Day                string           `json:"day" format:"date" doc:"UTC"`
-	Total              metering.Decimal `json:"total" doc:"What totals are made of"`
-	TotalCount         int64            `json:"total_count"`
-	Events             metering.Decimal `json:"events" doc:"What the events add up to"`
-	EventCount         int64            `json:"event_count"`
-	FoundAt            time.Time        `json:"found_at"`
-}
-
-const maxDifferences = 1000
-
-// listDifferences shows where the daily audit found that totals and events
-// disagree. The list is empty unless something is wrong with the service.
-func (s *server) listDifferences(ctx context.Context, _ *struct{}) (*listDifferencesOutput, error) {
-	found, err := s.Store.Differences.List(ctx, principalOf(ctx).Tenant.ID, maxDifferences)
-	if err != nil {
-		return nil, err
-	}
-	out := &listDifferencesOutput{List[usageDifference]{Data: []usageDifference{}}}
-	for _, d := range found {
-		out.Body.Data = append(out.Body.Data, showDifference(d))
-	}
-	return out, nil
-}
-
-func showDifference(d db.Difference) usageDifference {
-	shown := usageDifference{
-		MeterID: d.MeterID.String(), MeterSlug: d.MeterSlug, Day: d.Day.Format(time.DateOnly), Total: d.RollupSum, TotalCount: d.RollupCount,
-		Events: d.EventSum, EventCount: d.EventCount, FoundAt: d.FoundAt.UTC(),
-	}
-	if d.CustomerID != metering.WholeTenant {
-		id := d.CustomerID.String()
-		shown.CustomerID, shown.CustomerExternalID = &id, &d.ExternalID
-	}
-	return shown
 }

@@ -17,7 +17,7 @@ type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	Kinds          []metering.MessageKind   `json:"kinds" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+	EventTypes     []metering.MessageKind   `json:"event_types" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 	SecretLastFour string                   `json:"secret_last_four"`
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
 	CreatedAt      time.Time                `json:"created_at"`
@@ -29,7 +29,7 @@ type Webhook struct {
 
 func showWebhook(e metering.Endpoint) Webhook {
 	return Webhook{
-		ID: e.ID.String(), URL: e.URL, Description: e.Description, Kinds: e.Kinds, SecretLastFour: e.LastFour, FormerSecret: e.FormerUntil,
+		ID: e.ID.String(), URL: e.URL, Description: e.Description, EventTypes: e.EventTypes, SecretLastFour: e.LastFour, FormerSecret: e.FormerUntil,
 		CreatedAt: e.CreatedAt.UTC(), Enabled: e.DisabledAt == nil, DisabledAt: e.DisabledAt, Because: e.DisabledBecause, FailingSince: e.FailingSince,
 	}
 }
@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }
@@ -68,10 +68,10 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 		return nil, err
 	}
 	endpoint := metering.Endpoint{
-		URL: in.Body.URL, Description: in.Body.Description, Kinds: in.Body.Kinds, Sealed: sealed, LastFour: lastFour(*secret),
+		URL: in.Body.URL, Description: in.Body.Description, EventTypes: in.Body.EventTypes, Sealed: sealed, LastFour: lastFour(*secret),
 	}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-webhook", in.Body, func(within db.Creators) (Webhook, error) {
-		made, err := within.Endpoints.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
+		made, err := within.Webhooks.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
 		return showWebhook(made), err
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *server) checkWebhook(url, description *string) error {
 type listWebhooksOutput struct{ Body List[Webhook] }
 
 func (s *server) listWebhooks(ctx context.Context, _ *struct{}) (*listWebhooksOutput, error) {
-	endpoints, err := s.Store.Endpoints.List(ctx, principalOf(ctx).Tenant.ID)
+	endpoints, err := s.Store.Webhooks.List(ctx, principalOf(ctx).Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *server) getWebhook(ctx context.Context, in *WebhookPath) (*webhookOutpu
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Endpoints.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	e, err := s.Store.Webhooks.Get(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ type updateWebhookInput struct {
 	Body struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs"`
+		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy"`
 		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
 	}
 }
@@ -155,7 +155,7 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 	if err := s.checkWebhook(in.Body.URL, in.Body.Description); err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Endpoints.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
+	e, err := s.Store.Webhooks.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Endpoints.Delete(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+	if err := s.Store.Webhooks.Delete(ctx, who.Tenant.ID, who.Actor, id); err != nil {
 		return nil, err
 	}
 	out := new(deleteWebhookOutput)
@@ -202,7 +202,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 		return nil, err
 	}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in.WebhookPath, func(within db.Creators) (Webhook, error) {
-		e, err := within.Endpoints.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
+		e, err := within.Webhooks.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
 		return showWebhook(e), err
 	})
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
-	Kind      metering.MessageKind    `json:"kind" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs,webhook.test"`
+	EventType metering.MessageKind    `json:"event_type" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy,webhook.test"`
 	CreatedAt time.Time               `json:"created_at"`
 	Status    metering.DeliveryStatus `json:"status" enum:"pending,delivered,failed" doc:"A failed one is tried again when asked for"`
 	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`
@@ -244,7 +244,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Store.Endpoints.Get(ctx, tenant, id); err != nil {
+	if _, err := s.Store.Webhooks.Get(ctx, tenant, id); err != nil {
 		return nil, err
 	}
 	var before uuid.UUID

@@ -57,7 +57,7 @@ func (f Facts) adjust(closed Period, target Series, repeated []Line) []Line {
 	var lines []Line
 	for _, m := range f.Meters {
 		then, known := closed.line(m.ID)
-		if !known || !then.Billed || m.Generation.Status == metering.Filling {
+		if !known || !then.Billed || m.Version.Status == metering.Backfilling {
 			continue
 		}
 		l := f.adjustment(closed, m, then, others[m.ID])

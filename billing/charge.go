@@ -67,7 +67,7 @@ func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
 	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
 	common := f.inCommon(f.currencies(period)) // for what has no price
 	for _, m := range f.Meters {
-		if m.Generation.Status == metering.Filling {
+		if m.Version.Status == metering.Backfilling {
 			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
 			continue
 		}
@@ -92,7 +92,7 @@ func (f Facts) here(s Series) bool { return f.Connection != nil && s.Account == 
 // currencies are those of the meters' prices in the period.
 func (f Facts) currencies(period Period) (all []string) {
 	for _, m := range f.Meters {
-		if price, priced := f.price(m.ID, period); priced && m.Generation.Status != metering.Filling {
+		if price, priced := f.price(m.ID, period); priced && m.Version.Status != metering.Backfilling {
 			all = append(all, price.Currency)
 		}
 	}

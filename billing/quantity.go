@@ -72,7 +72,7 @@ func (r Reported) taken() metering.Decimal {
 // excluded says why the meter is not reported, if it is not.
 func (m *quantityPlanner) excluded(taken bool) string {
 	switch {
-	case m.meter.Generation.Status == metering.Filling:
+	case m.meter.Version.Status == metering.Backfilling:
 		return ExcludedBackfilling
 	case m.destination.Excluded != "":
 		return m.destination.Excluded
@@ -125,7 +125,7 @@ func (m *quantityPlanner) scale() int32 {
 	case m.period.Subscription.Scales != nil:
 		return m.period.Subscription.Scales[m.meter.ID]
 	}
-	return m.meter.ProviderDecimals
+	return m.meter.UsageScale
 }
 
 // value is what this destination should have counted when the period's usage is total.

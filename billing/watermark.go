@@ -30,7 +30,7 @@ func Configuration(c Connection, late metering.LatePolicy, meters []metering.Met
 	_, _ = fmt.Fprintln(hash, c.Account, c.Mapping, late) // a hash never fails
 	for _, m := range meters {
 		price, _ := PriceAt(prices[m.ID], product, start)
-		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version, m.ProviderDecimals)
+		_, _ = fmt.Fprintln(hash, m.ID, m.Version.ID, m.Version.Status, price.Version, m.UsageScale)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Freezing is what came of freezing the periods of some customers.
-type Freezing struct {
-	Frozen int                   // periods
-	Open   []metering.CustomerID // those with a due period that cannot be frozen yet
+// Closing is what came of closing the periods of some customers.
+type Closing struct {
+	Closed int                   // periods
+	Open   []metering.CustomerID // those with a due period that cannot be closed yet
 }
 
 // Freeze closes the periods of these customers that are planned to close: usage
 // that arrives later is kept apart, and nothing falls between. Ingest of the
 // tenant waits meanwhile, so the customers are few.
-func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Freezing, err error) {
+func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
-		f = Freezing{}
+		f = Closing{}
 		epoch, err := raiseEpoch(ctx, tx, tenant)
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers 
 			if err := w.flush(); err != nil {
 				return err
 			}
-			f.Frozen += len(plan.Closings)
+			f.Closed += len(plan.Closings)
 			if plan.Waiting {
 				f.Open = append(f.Open, customer)
 			}
@@ -48,7 +48,7 @@ func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers 
 		return nil
 	})
 	if err != nil {
-		return Freezing{}, fmt.Errorf("freeze periods: %w", err)
+		return Closing{}, fmt.Errorf("close periods: %w", err)
 	}
 	return f, nil
 }
@@ -79,7 +79,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	for _, l := range c.Lines {
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, told_decimals)
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, reported_scale)
 			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told, @decimals
 			from billing_periods p
 			where p.tenant_id = @tenant
@@ -92,13 +92,13 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	}
 	w.batch.Queue(`
 		update billing_periods
-		set frozen_at = @now, frozen_epoch = @epoch
+		set closed_at = @now, closed_epoch = @epoch
 		where tenant_id = @tenant
 		  and customer_id = @customer
 		  and starts_at = @start`, period)
 	w.batch.Queue(`
 		update customers
-		set frozen_from = least(frozen_from, @start), frozen_until = greatest(frozen_until, @end)
+		set closed_from = least(closed_from, @start), closed_until = greatest(closed_until, @end)
 		where tenant_id = @tenant
 		  and id = @customer`, period)
 	if err := w.flush(); err != nil {

@@ -51,10 +51,10 @@ type DB struct {
 	ProviderEvents ProviderEvents
 	Rotations      Rotations
 	AutoSyncs      AutoSyncs
-	Differences    Differences
-	Upkeep         Upkeep
+	Discrepancies  Discrepancies
+	Maintenance    Maintenance
 	Secrets        Secrets
-	Endpoints      Endpoints
+	Webhooks       Webhooks
 	Deliveries     Deliveries
 }
 
@@ -129,10 +129,10 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		ProviderEvents: ProviderEvents{pool},
 		Rotations:      Rotations{pool},
 		AutoSyncs:      AutoSyncs{pool},
-		Differences:    Differences{pool},
-		Upkeep:         Upkeep{pool},
+		Discrepancies:  Discrepancies{pool},
+		Maintenance:    Maintenance{pool},
 		Secrets:        Secrets{pool},
-		Endpoints:      Endpoints{pool},
+		Webhooks:       Webhooks{pool},
 		Deliveries:     Deliveries{pool},
 	}, nil
 }

@@ -24,7 +24,7 @@ func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T
 	h.attempt(503, 0)
 	require.Equal(t, h.now.Add(5*time.Minute), h.waiting().Next.UTC())
 	h.happen("")
-	require.False(t, h.wanted(), "it rests")
+	require.False(t, h.wanted(), "it backs off")
 	h.now = h.now.Add(10 * time.Second)
 	require.True(t, h.wanted(), "the run waits for what was tried in vain")
 }
@@ -37,7 +37,7 @@ func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 		h.happen("")
 		c := h.claim()
 		url := "https://example.com/other"
-		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
 		require.NoError(t, err)
 		h.settle(*c, status, 0)
 		require.Nil(t, h.read().DisabledAt)
@@ -123,7 +123,7 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	disabled := make(chan error, 1)
 	go func() {
 		off := false
-		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
 		disabled <- err
 	}()
 	awaitBlocked(t, tx)

@@ -60,7 +60,7 @@ func (r *factReader) customerAndSide() error {
 	)
 	f.Customer.ID = r.customer
 	err := r.q.QueryRow(r.ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy,
+		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 		  coalesce(r.id, 0), coalesce(r.kind, ''), r.account, r.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.items,
 		  a.products, a.since,
 		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
@@ -181,7 +181,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 }
 
 const selectBillingPeriods = `
-	select p.id, p.starts_at, p.ends_at, p.frozen_at, p.subscription, p.subscription_start, p.subscription_end,
+	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
 	  i.finalized_at is not null, i.decimals, coalesce(p.covered_events, 0), coalesce(p.covered_catalog, '')
 	from billing_periods p
 	left join lateral (
@@ -207,7 +207,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.told, t.told_decimals, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.told, t.reported_scale, t.late_usage, t.late_count
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	where p.tenant_id = @tenant
@@ -231,7 +231,7 @@ func (r *factReader) addClosedLine(l closedLine) {
 const selectLateMonths = `
 	select distinct u.month
 	from usage_monthly u
-	join meters m on m.tenant_id = u.tenant_id and m.generation_id = u.generation_id
+	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
 	where u.tenant_id = @tenant
 	  and u.customer_id = @customer
 	  and u.late_count > 0`
@@ -274,12 +274,12 @@ const selectReported = `
 	  having count(*) > 0) last
 	where r.tenant_id = @tenant
 	  and r.customer_id = @customer
-	  and (` + adjusts + ` or p.frozen_at is null or r.window_start >= (
+	  and (` + adjusts + ` or p.closed_at is null or r.window_start >= (
 	    select min(o.subscription_start)
 	    from billing_periods o
 	    where o.tenant_id = @tenant
 	      and o.customer_id = @customer
-	      and o.frozen_at is null))`
+	      and o.closed_at is null))`
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
 	var mechanism metering.Mechanism
@@ -322,7 +322,7 @@ const selectSentLines = `
 	left join billing_periods c on ` + adjusts + ` and c.tenant_id = r.tenant_id and c.id = r.period_id
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer
-	  and p.frozen_at is null
+	  and p.closed_at is null
 	order by s.sequence, c.starts_at nulls first, r.meter_id`
 
 type sentLine struct {
@@ -408,7 +408,7 @@ func countedEvents(tenant, customer, start, end string) string {
 	from usage_monthly u
 	where u.tenant_id = ` + tenant + `
 	  and u.customer_id = ` + customer + `
-	  and u.generation_id in (select m.generation_id from meters m where m.tenant_id = ` + tenant + `))`
+	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
 }
 
 func (r *factReader) countEvents() error {

@@ -31,11 +31,11 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 		if err == nil {
 			err = attempt.run(ctx)
 		}
-		if attempt.inDoubt {
-			committed, doubt := attempt.settle(ctx)
-			if doubt != nil {
+		if attempt.unanswered {
+			committed, unknown := attempt.recoverCommit(ctx)
+			if unknown != nil {
 				return nil, metering.Errorf(metering.CodeUnavailable, "the database went away during COMMIT, so it is not known whether "+
-					"these events are stored; repeating events that have an idempotency_key is safe").Because(doubt)
+					"these events are stored; repeating events that have an idempotency_key is safe").Because(unknown)
 			}
 			if committed {
 				err = nil
@@ -121,20 +121,20 @@ type attempt struct {
 	events   []metering.Event
 	outcomes []Outcome
 
-	backend backend
-	meters  generations
-	frozen  map[metering.CustomerID]metering.Range // usage within is late
-	fresh   []*metering.Event                      // what is stored: new keys and keyless events
-	types   []string                               // seen for the first time
-	inDoubt bool                                   // COMMIT was sent and not answered
-	witness *metering.Event                        // its presence tells that an attempt in doubt was committed
-	groups  map[groupName]bool                     // registered by this attempt
+	backend    backend
+	meters     meterVersions
+	closed     map[metering.CustomerID]metering.Range // usage within is late
+	fresh      []*metering.Event                      // what is stored: new keys and keyless events
+	types      []string                               // seen for the first time
+	unanswered bool                                   // COMMIT was sent and not answered
+	witness    *metering.Event                        // its presence tells that an unanswered COMMIT took place
+	groups     map[groupName]bool                     // registered by this attempt
 }
 
 func (a *attempt) run(ctx context.Context) error {
 	return a.writer.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := a.transaction(ctx, conn)
-		if err != nil && !conn.Conn().IsClosed() && !a.inDoubt {
+		if err != nil && !conn.Conn().IsClosed() && !a.unanswered {
 			_, rollback := conn.Exec(ctx, `rollback`)
 			return errors.Join(err, rollback)
 		}
@@ -167,7 +167,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	batch.Queue(`select epoch, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&epoch, &a.backend.at)
 	})
-	a.queueFrozen(&batch)
+	a.queueClosed(&batch)
 	if len(keyed) > 0 {
 		queueClaims(&batch, a.tenant, keyed, claimed)
 	}
@@ -221,7 +221,7 @@ func queueClaims(batch *pgx.Batch, tenant metering.TenantID, keyed []*metering.E
 	})
 }
 
-func (a *attempt) queueFrozen(batch *pgx.Batch) {
+func (a *attempt) queueClosed(batch *pgx.Batch) {
 	seen := make(map[metering.CustomerID]bool)
 	var customers []int64
 	for i := range a.events {
@@ -230,14 +230,14 @@ func (a *attempt) queueFrozen(batch *pgx.Batch) {
 			customers = append(customers, int64(id))
 		}
 	}
-	a.frozen = make(map[metering.CustomerID]metering.Range)
+	a.closed = make(map[metering.CustomerID]metering.Range)
 	batch.Queue(`
-		select id, frozen_from, frozen_until from customers
-		where tenant_id = $1 and id = any($2) and frozen_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
+		select id, closed_from, closed_until from customers
+		where tenant_id = $1 and id = any($2) and closed_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
 		var id metering.CustomerID
-		var frozen metering.Range
-		_, err := pgx.ForEachRow(rows, []any{&id, &frozen.Start, &frozen.End}, func() error {
-			a.frozen[id] = frozen
+		var closed metering.Range
+		_, err := pgx.ForEachRow(rows, []any{&id, &closed.Start, &closed.End}, func() error {
+			a.closed[id] = closed
 			return nil
 		})
 		return err
@@ -253,14 +253,14 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		select `+generationColumns+` from meter_generations g
+		select `+meterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
 	if err != nil {
 		return fmt.Errorf("load meters: %w", err)
 	}
-	a.meters = generations{epoch: epoch, byType: make(map[string][]metering.Generation)}
-	var g metering.Generation
-	_, err = pgx.ForEachRow(rows, generationFields(&g), func() error {
+	a.meters = meterVersions{epoch: epoch, byType: make(map[string][]metering.MeterVersion)}
+	var g metering.MeterVersion
+	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
 		a.meters.byType[g.EventType] = append(a.meters.byType[g.EventType], g)
 		return nil
 	})
@@ -338,7 +338,7 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 	sums := newRollups()
 	for _, e := range a.fresh {
 		for _, g := range a.meters.byType[e.EventType] {
-			if err := sums.add(g, e, a.frozen[e.CustomerID].Contains(e.At)); err != nil {
+			if err := sums.add(g, e, a.closed[e.CustomerID].Contains(e.At)); err != nil {
 				return nil, err
 			}
 		}
@@ -396,7 +396,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	}
 	// An error that the server reported in words ended the transaction; a lost
 	// connection leaves open whether COMMIT was carried out.
-	a.inDoubt = a.witness != nil && (sqlState(err) == "" || disconnected(err))
+	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
 	return fmt.Errorf("insert events: %w", err)
 }
 

@@ -45,7 +45,7 @@ type change struct {
 	aggregation metering.Aggregation
 	groupBy     []string
 	killAfter   int    // backfilled days, of the first of two runners
-	freeze      string // instead of all that: this customer's September and October
+	closes      string // instead of all that: this customer's September and October
 }
 
 func drawInstant(t *rapid.T) time.Time {
@@ -110,8 +110,8 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 				groupBy:     rapid.SampledFrom([][]string{{}, {"model"}, {"model", "region"}, {"region"}}).Draw(t, "group by"),
 				killAfter:   rapid.IntRange(0, 60).Draw(t, "killed after"),
 			}
-			if rapid.IntRange(0, 4).Draw(t, "freeze") == 0 {
-				c.freeze = rapid.SampledFrom(planNames[:2]).Draw(t, "frozen customer")
+			if rapid.IntRange(0, 4).Draw(t, "close") == 0 {
+				c.closes = rapid.SampledFrom(planNames[:2]).Draw(t, "closed customer")
 			}
 			return c
 		}), 2, 3).Draw(t, "changes")
@@ -163,7 +163,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 	for _, name := range planNames {
 		dbtest.Customer(t, stores[0], tenant, name)
 	}
-	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), frozen: make(map[string]bool)}
+	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), closed: make(map[string]bool)}
 	s.progress.L = &s.mu
 	var clients, operators sync.WaitGroup
 	for i, script := range p.scripts {
@@ -178,10 +178,10 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 	if t.Failed() {
 		return
 	}
-	filling, err := stores[0].Backfills.Filling(t.Context())
+	backfilling, err := stores[0].Backfills.Unfinished(t.Context())
 	require.NoError(t, err)
-	for _, f := range filling {
-		require.NoError(t, backfill(t.Context(), stores[0], f.Tenant, f.Generation))
+	for _, f := range backfilling {
+		require.NoError(t, backfill(t.Context(), stores[0], f.Tenant, f.Version))
 	}
 	s.requireEveryEventOnce(conn)
 	requireRollupsEqualARecount(t, conn, tenant)
@@ -202,7 +202,7 @@ type stage struct {
 	keyless  int            // events without a key that were answered
 	kept     map[string]int // by key: how often an answer said that it was not a repeat
 	told     []told
-	frozen   map[string]bool
+	closed   map[string]bool
 }
 
 // told is what a client was told about an event with a key.
@@ -253,28 +253,28 @@ func (s *stage) await(batches int) {
 func (s *stage) operate(store *db.DB, changes []change) {
 	for _, c := range changes {
 		s.await(c.after)
-		if c.freeze != "" {
-			s.freeze(c.freeze)
+		if c.closes != "" {
+			s.closePeriods(c.closes)
 			continue
 		}
-		generation, err := s.apply(store, c)
+		version, err := s.apply(store, c)
 		if err != nil {
 			s.Errorf("change %+v: %v", c, err)
 			return
 		}
-		if generation != nil {
-			s.fill(*generation, c.killAfter)
+		if version != nil {
+			s.fill(*version, c.killAfter)
 		}
 	}
 }
 
-func (s *stage) freeze(customer string) {
+func (s *stage) closePeriods(customer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.frozen[customer] {
+	if s.closed[customer] {
 		return
 	}
-	s.frozen[customer] = true
+	s.closed[customer] = true
 	conn, err := pgx.Connect(s.Context(), s.address)
 	require.NoError(s, err)
 	defer conn.Close(s.Context())
@@ -282,58 +282,58 @@ func (s *stage) freeze(customer string) {
 	require.NoError(s, err)
 	october := billing.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), metering.Location(s.zone))
 	september := billing.CalendarPeriod(october.Start.Add(-time.Hour), metering.Location(s.zone))
-	freeze(s, conn, s.tenant, c.ID, september, october)
+	closePeriods(s, conn, s.tenant, c.ID, september, october)
 }
 
 // apply makes the meter, or regroups it where it exists, and returns what is
 // to be backfilled.
-func (s *stage) apply(store *db.DB, c change) (*metering.GenerationID, error) {
+func (s *stage) apply(store *db.DB, c change) (*metering.MeterVersionID, error) {
 	m, err := store.Meters.Create(s.Context(), s.tenant, metering.Operator, metering.Meter{
-		Slug: c.slug, EventType: c.eventType, Generation: metering.Generation{Aggregation: c.aggregation, GroupBy: c.groupBy},
+		Slug: c.slug, EventType: c.eventType, Version: metering.MeterVersion{Aggregation: c.aggregation, GroupBy: c.groupBy},
 	})
-	if err == nil && m.Generation.Status == metering.Filling {
-		return &m.Generation.ID, nil
+	if err == nil && m.Version.Status == metering.Backfilling {
+		return &m.Version.ID, nil
 	}
 	if metering.CodeOf(err) != metering.CodeConflict {
 		return nil, err
 	}
-	_, filling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
+	_, backfilling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
 		db.MeterChange{Aggregation: &c.aggregation, GroupBy: &c.groupBy})
-	if filling == nil {
+	if backfilling == nil {
 		return nil, err
 	}
-	return &filling.ID, err
+	return &backfilling.ID, err
 }
 
 // fill runs a backfill twice at once; one of the two is killed in the middle
 // and starts again.
-func (s *stage) fill(generation metering.GenerationID, killAfter int) {
+func (s *stage) fill(version metering.MeterVersionID, killAfter int) {
 	var runners sync.WaitGroup
 	runners.Go(func() {
 		ctx, kill := context.WithCancel(s.Context())
 		defer kill()
-		go s.killAt(ctx, kill, generation, killAfter)
-		_ = backfill(ctx, s.stores[0], s.tenant, generation)
-		s.fillPatiently(s.stores[0], generation)
+		go s.killAt(ctx, kill, version, killAfter)
+		_ = backfill(ctx, s.stores[0], s.tenant, version)
+		s.retryBackfill(s.stores[0], version)
 	})
-	runners.Go(func() { s.fillPatiently(s.stores[1], generation) })
+	runners.Go(func() { s.retryBackfill(s.stores[1], version) })
 	runners.Wait()
 }
 
 // killAt ends a runner once so many days are counted, whatever it is doing.
-func (s *stage) killAt(ctx context.Context, kill func(), generation metering.GenerationID, days int) {
+func (s *stage) killAt(ctx context.Context, kill func(), version metering.MeterVersionID, days int) {
 	for ctx.Err() == nil {
-		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, generation)
+		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, version)
 		if err != nil || len(left) == 0 || 80-len(left) >= days {
 			kill()
 		}
 	}
 }
 
-// fillPatiently tries again where the database was busy.
-func (s *stage) fillPatiently(store *db.DB, generation metering.GenerationID) {
+// retryBackfill tries again where the database was busy.
+func (s *stage) retryBackfill(store *db.DB, version metering.MeterVersionID) {
 	for {
-		err := backfill(s.Context(), store, s.tenant, generation)
+		err := backfill(s.Context(), store, s.tenant, version)
 		if metering.CodeOf(err) == metering.CodeOverloaded {
 			continue
 		}

@@ -17,11 +17,11 @@ import (
 // household is a tenant that has one of everything, under the same names as
 // the other's.
 type household struct {
-	tenant   metering.TenantID
-	customer metering.Customer
-	meter    metering.Meter
-	filling  metering.GenerationID
-	key      metering.APIKey
+	tenant      metering.TenantID
+	customer    metering.Customer
+	meter       metering.Meter
+	backfilling metering.MeterVersionID
+	key         metering.APIKey
 }
 
 func settle(t *testing.T, store *db.DB, value string) (h household) {
@@ -33,9 +33,9 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 		dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`),
 		dbtest.Event(t, "call", "acme", november.Add(time.Hour), value, "", ""))
 	require.Equal(t, []db.Outcome{{}, {}}, outcomes, "another tenant's key is no repeat")
-	_, filling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
+	_, backfilling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
-	h.filling = filling.ID
+	h.backfilling = backfilling.ID
 	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, billing.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
 	require.NoError(t, err)
 	hash := sha256.Sum256([]byte(t.Name() + value))
@@ -110,15 +110,15 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Webhooks", func(t *testing.T) {
-		made, err := store.Endpoints.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
-			URL: "https://example.com/", Kinds: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+		made, err := store.Webhooks.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
+			URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
 		}, november)
 		require.NoError(t, err)
 		message, err := store.Deliveries.Test(ctx, theirs.tenant, made.ID, november)
 		require.NoError(t, err)
 		require.NoError(t, store.Syncs.Record(ctx, ours.tenant, ours.customer.ID, db.Answer{}, november, november))
 
-		list, err := store.Endpoints.List(ctx, ours.tenant)
+		list, err := store.Webhooks.List(ctx, ours.tenant)
 		require.NoError(t, err)
 		require.Empty(t, list)
 		deliveries, err := store.Deliveries.List(ctx, ours.tenant, made.ID, "", uuid.Nil, 10)
@@ -128,14 +128,14 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, claimed)
 		for name, try := range map[string]func() error{
-			"get":    func() error { _, err := store.Endpoints.Get(ctx, ours.tenant, made.ID); return err },
-			"delete": func() error { return store.Endpoints.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
+			"get":    func() error { _, err := store.Webhooks.Get(ctx, ours.tenant, made.ID); return err },
+			"delete": func() error { return store.Webhooks.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
 			"update": func() error {
-				_, err := store.Endpoints.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
+				_, err := store.Webhooks.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
 				return err
 			},
 			"rotate": func() error {
-				_, err := store.Endpoints.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
+				_, err := store.Webhooks.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
 				return err
 			},
 			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },
@@ -215,19 +215,19 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 
 	t.Run("Backfills", func(t *testing.T) {
 		day := metering.WindowOf(november, metering.Day, time.UTC).Start
-		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.filling, day)
+		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.backfilling, day)
 		require.Error(t, err)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
-		err = store.Backfills.Complete(ctx, ours.tenant, theirs.filling)
+		err = store.Backfills.Complete(ctx, ours.tenant, theirs.backfilling)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
 		m, err := store.Meters.Get(ctx, theirs.tenant, "calls")
 		require.NoError(t, err)
-		require.Equal(t, theirs.meter.Generation.ID, m.Generation.ID)
-		n, err := store.Backfills.CountDay(ctx, ours.tenant, ours.filling, day)
+		require.Equal(t, theirs.meter.Version.ID, m.Version.ID)
+		n, err := store.Backfills.CountDay(ctx, ours.tenant, ours.backfilling, day)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, n)
-		require.NoError(t, backfill(ctx, store, ours.tenant, ours.filling))
-		require.NoError(t, backfill(ctx, store, theirs.tenant, theirs.filling))
+		require.NoError(t, backfill(ctx, store, ours.tenant, ours.backfilling))
+		require.NoError(t, backfill(ctx, store, theirs.tenant, theirs.backfilling))
 		requireRollupsEqualARecount(t, conn, ours.tenant)
 		requireRollupsEqualARecount(t, conn, theirs.tenant)
 	})

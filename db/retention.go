@@ -13,9 +13,9 @@ import (
 
 // Retain drops whole chunks of events that end before the cutoff, and the keys
 // of theirs whose repeat would show its age. Events stay as long as a billing
-// period that is not frozen, or a meter that is still counting its past, may
+// period that is not closed, or a meter that is still counting its past, may
 // need them. Totals stay for ever. It returns how many chunks it has dropped.
-func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
+func (u Maintenance) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
 	edge, err := u.raiseEdge(ctx, cutoff)
 	if err != nil || edge.IsZero() {
 		return 0, err
@@ -41,24 +41,24 @@ func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err 
 }
 
 // neededFrom is the first instant of which billing may need the events: the
-// start of the oldest period that is not frozen, also of those that nobody has
+// start of the oldest period that is not closed, also of those that nobody has
 // looked at yet.
 const neededFrom = `
 	select min(least(
 	  coalesce(
-	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.frozen_at is null),
+	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	    c.billing_starts_at,
 	    earliest.month),
 	  case when c.created_at > now() - t.grace - interval '32 days' then earliest.month end))
 	from customers c
 	join tenants t on t.id = c.tenant_id,
-	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.zone) at time zone t.zone) earliest (month)`
+	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.timezone) at time zone t.timezone) earliest (month)`
 
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that
-// a new generation takes keep a past from being dropped that is to be counted.
-func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
+// a new meter version takes keep a past from being dropped that is to be counted.
+func (u Maintenance) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
 	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
 		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
@@ -71,10 +71,10 @@ func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time
 		if !next.After(edge) {
 			return nil
 		}
-		var filling bool
+		var backfilling bool
 		var needed *time.Time
-		err := tx.QueryRow(ctx, `select exists (select from meter_generations where status = 'filling'), (`+neededFrom+`)`).Scan(&filling, &needed)
-		if err != nil || filling {
+		err := tx.QueryRow(ctx, `select exists (select from meter_versions where status = 'backfilling'), (`+neededFrom+`)`).Scan(&backfilling, &needed)
+		if err != nil || backfilling {
 			return err
 		}
 		if needed != nil && needed.Before(next) {
@@ -93,7 +93,7 @@ func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time
 	return edge, nil
 }
 
-func (u Upkeep) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
+func (u Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
 	rows, err := u.pool.Query(ctx, `
 		select range_start, range_end
 		from timescaledb_information.chunks
@@ -110,7 +110,7 @@ func (u Upkeep) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Ra
 
 // awaitIngest waits until no transaction is left that read the former edge:
 // ingest holds its tenant's lock while it works.
-func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
+func (u Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	tenants, err := Tenants(u).After(ctx, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
@@ -123,11 +123,11 @@ func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	return tenants, nil
 }
 
-// settleLateUsage keeps what came late for the frozen periods that begin
+// settleLateUsage keeps what came late for the closed periods that begin
 // before the edge, because their ragged ends can no longer be counted soon,
 // nor can a new way of counting look that far back. What comes for them from
 // now on is shown and not billed.
-func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
+func (u Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
 		Customer metering.CustomerID
@@ -154,7 +154,7 @@ func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
 	return nil
 }
 
-func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
+func (u Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
 	return atOneInstant(ctx, u.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, custom
 			from billing_periods
 			where tenant_id = $1
 			  and customer_id = $2
-			  and frozen_at is not null
+			  and closed_at is not null
 			  and starts_at < $3`, tenant, customer, edge)
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 		from billing_periods p
 		where p.tenant_id = $1
 		  and p.customer_id = $2
-		  and p.frozen_at is not null
+		  and p.closed_at is not null
 		  and t.tenant_id = p.tenant_id
 		  and t.period_id = p.id
 		  and t.meter_id = any($4)
@@ -212,7 +212,7 @@ func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 }
 
 // drop forgets a chunk's keys, day by day, and then drops it.
-func (u Upkeep) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
+func (u Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
 	for _, tenant := range tenants {
 		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
 			if err := u.forgetKeys(ctx, tenant, day); err != nil {
@@ -232,7 +232,7 @@ func (u Upkeep) drop(ctx context.Context, tenants []metering.TenantID, chunk met
 }
 
 // forgetKeys removes the keys of a day's dated events, once.
-func (u Upkeep) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
+func (u Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
 	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
 		if err != nil || tag.RowsAffected() == 0 {
@@ -276,7 +276,7 @@ func requireKept(ctx context.Context, q querier, r metering.Range) error {
 
 // requireWhole refuses, after it was read, a range whose ends cut in half an
 // hour of the zone whose events are not kept. Billing may read its periods,
-// which are kept until they are frozen.
+// which are kept until they are closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
 	pool, ok := u.q.(*pgxpool.Pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged

@@ -44,7 +44,7 @@ func (k *keeper) daysAgo(days int) time.Time {
 
 func (k *keeper) retain(days int) (dropped int) {
 	k.Helper()
-	dropped, err := k.store.Upkeep.Retain(k.Context(), k.now.AddDate(0, 0, -days))
+	dropped, err := k.store.Maintenance.Retain(k.Context(), k.now.AddDate(0, 0, -days))
 	require.NoError(k, err)
 	return dropped
 }
@@ -246,26 +246,26 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	created := billing.CalendarPeriod(k.daysAgo(250).Add(-72*time.Hour), time.UTC)
 	edgeAfter(created.Start) // nobody has looked at its periods yet
 
-	period := func(start, end time.Time, frozen bool) {
-		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, frozen_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
-			k.tenant, acme, start, end, frozen)
+	period := func(start, end time.Time, closed bool) {
+		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
+			k.tenant, acme, start, end, closed)
 	}
 	period(k.daysAgo(250), k.daysAgo(200), true)
 	edgeAfter(k.daysAgo(200)) // where the chain will go on
 	period(k.daysAgo(200), k.daysAgo(130), false)
 	period(k.daysAgo(130), k.daysAgo(10), false)
 	edgeAfter(k.daysAgo(200))
-	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(129))
+	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(129))
 	edgeAfter(k.daysAgo(130))
-	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(9))
+	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(9))
 
 	held := *k.edge()
 	m := dbtest.Meter(t, store, k.tenant, "late", "call")
-	require.Equal(t, metering.Filling, m.Generation.Status)
-	require.True(t, held.Equal(*m.Generation.CountedFrom))
+	require.Equal(t, metering.Backfilling, m.Version.Status)
+	require.True(t, held.Equal(*m.Version.CountedFrom))
 	require.Zero(t, k.retain(50), "a past is still to be counted")
 	require.True(t, held.Equal(*k.edge()))
-	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Generation.ID))
+	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Version.ID))
 	edgeAfter(k.daysAgo(50))
 
 	all := metering.Range{Start: k.daysAgo(310).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
@@ -326,7 +326,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 				senders--
 			default:
 				days = max(45, days-7)
-				_, err := store.Upkeep.Retain(t.Context(), k.now.AddDate(0, 0, -days))
+				_, err := store.Maintenance.Retain(t.Context(), k.now.AddDate(0, 0, -days))
 				if metering.CodeOf(err) != metering.CodeOverloaded { // somebody is making the chunk anew; it goes next time
 					require.NoError(t, err)
 				}
@@ -365,7 +365,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	b.useAt("200", start.Add(time.Minute))
 	b.now = closed.End.Add(72 * time.Hour)
 	b.acknowledgeAll()
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", start.Add(time.Minute)) // both in the hour that the start cuts
 	b.useAt("40", closed.End.Add(-time.Minute))
 	carried := adjustments(t, b.acknowledge())
@@ -380,7 +380,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	before := statement()
 
 	retain := func() {
-		dropped, err := store.Upkeep.Retain(t.Context(), now.AddDate(0, 0, -40))
+		dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40))
 		require.NoError(t, err)
 		require.Positive(t, dropped)
 	}
@@ -389,9 +389,9 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Nil(t, b.prepare(1<<62).Send, "nothing has changed")
 
 	groupBy := []string{"model"}
-	_, filling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
+	_, backfilling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
 	require.NoError(t, err)
-	require.NoError(t, backfill(t.Context(), store, b.tenant, filling.ID))
+	require.NoError(t, backfill(t.Context(), store, b.tenant, backfilling.ID))
 	require.Equal(t, before, statement(), "another way of counting looks no further back than the events")
 	b.useAt("5", b.now)
 	require.Equal(t, carried, adjustments(t, b.acknowledge()), "it is said again, and not taken back")

@@ -27,7 +27,7 @@ type Revenue struct {
 // estimate, whatever the base price.
 func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r metering.Range) (months []Revenue, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		meters, err := collectMeters(ctx, tx, `and g.status <> 'filling' order by m.id`, tenant)
+		meters, err := collectMeters(ctx, tx, `and g.status <> 'backfilling' order by m.id`, tenant)
 		if err != nil {
 			return err
 		}
@@ -62,21 +62,21 @@ type revenueEstimate struct {
 // read goes through every month of usage of every customer, by month and
 // customer, so that nobody is counted twice.
 func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, r metering.Range) error {
-	byVersion := make(map[metering.GenerationID]metering.Meter)
-	var versions []metering.GenerationID
+	byVersion := make(map[metering.MeterVersionID]metering.Meter)
+	var versions []metering.MeterVersionID
 	var from, until []time.Time
 	for _, m := range meters {
-		byVersion[m.Generation.ID] = m
-		zone := metering.Location(m.Generation.Zone)
-		versions = append(versions, m.Generation.ID)
+		byVersion[m.Version.ID] = m
+		zone := metering.Location(m.Version.Timezone)
+		versions = append(versions, m.Version.ID)
 		from = append(from, billing.CalendarPeriod(r.Start, zone).Start)
 		until = append(until, r.End)
 	}
 	rows, err := tx.Query(ctx, `
-		select u.month, u.customer_id, u.generation_id, `+productAt("u.tenant_id", "u.customer_id", "u.month")+`,
+		select u.month, u.customer_id, u.meter_version_id, `+productAt("u.tenant_id", "u.customer_id", "u.month")+`,
 		  sum(u.sum + u.late_sum), sum(u.count + u.late_count)::bigint
-		from unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) v (generation_id, from_at, until_at)
-		join usage_monthly u on u.generation_id = v.generation_id and u.month >= v.from_at and u.month < v.until_at
+		from unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) v (meter_version_id, from_at, until_at)
+		join usage_monthly u on u.meter_version_id = v.meter_version_id and u.month >= v.from_at and u.month < v.until_at
 		where u.tenant_id = $1
 		  and u.customer_id <> 0
 		group by u.tenant_id, 1, 2, 3
@@ -87,7 +87,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 	var (
 		month    time.Time
 		customer metering.CustomerID
-		version  metering.GenerationID
+		version  metering.MeterVersionID
 		product  metering.ProductID
 		sum      metering.Decimal
 		count    int64
@@ -109,7 +109,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 			last[key] = customer
 			in.Customers++
 		}
-		usage := m.Generation.Aggregation.Usage(sum, count)
+		usage := m.Version.Aggregation.Usage(sum, count)
 		in.Amount = in.Amount.Add(billing.RoundMoney(price.Charge(usage), price.Currency))
 		return nil
 	})

@@ -14,22 +14,22 @@ import (
 // Tenants reads and makes tenants.
 type Tenants struct{ pool *pgxpool.Pool }
 
-const tenantColumns = `t.id, t.name, t.zone, t.currency, t.grace, t.late_policy, t.events_per_minute, t.created_at`
+const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.created_at`
 
 func tenantFields(t *metering.Tenant) []any {
-	return []any{&t.ID, &t.Name, &t.Zone, &t.Currency, &t.Grace, &t.LatePolicy, &t.EventsPerMinute, &t.CreatedAt}
+	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.CreatedAt}
 }
 
 // Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
-// zero EventsPerMinute takes the domain's.
+// zero RequestsPerMinute takes the domain's.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {
 	if err := t.Validate(); err != nil {
 		return metering.Tenant{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into tenants as t (name, zone, currency, events_per_minute) values ($1, $2, $3, $4)
-			returning `+tenantColumns, t.Name, t.Zone, t.Currency, cmp.Or(t.EventsPerMinute, metering.DefaultEventsPerMinute)).Scan(tenantFields(&created)...)
+			insert into tenants as t (name, timezone, currency, requests_per_minute) values ($1, $2, $3, $4)
+			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute)).Scan(tenantFields(&created)...)
 		if err != nil {
 			return err
 		}
@@ -56,21 +56,21 @@ func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) 
 
 // TenantChange is what to change of a tenant; nil leaves it.
 type TenantChange struct {
-	Name            *string
-	Zone            *string
-	Currency        *string
-	Grace           *time.Duration
-	LatePolicy      *metering.LatePolicy
-	EventsPerMinute *int
+	Name              *string
+	Timezone          *string
+	Currency          *string
+	Grace             *time.Duration
+	LatePolicy        *metering.LatePolicy
+	RequestsPerMinute *int
 }
 
 func (c TenantChange) of(t metering.Tenant) metering.Tenant {
 	change(&t.Name, c.Name)
-	change(&t.Zone, c.Zone)
+	change(&t.Timezone, c.Timezone)
 	change(&t.Currency, c.Currency)
 	change(&t.Grace, c.Grace)
 	change(&t.LatePolicy, c.LatePolicy)
-	change(&t.EventsPerMinute, c.EventsPerMinute)
+	change(&t.RequestsPerMinute, c.RequestsPerMinute)
 	return t
 }
 
@@ -81,13 +81,13 @@ func change[T any](field, to *T) {
 }
 
 // Update changes a tenant. In another zone every meter is counted anew: the
-// caller starts the backfill of each filling generation, and reads stay on the
+// caller starts the backfill of each backfilling meter version, and reads stay on the
 // former ones until theirs is complete. It answers CodeConflict to another
 // zone once a customer has a billing period, because the chain of periods
 // follows the months of one zone.
-func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, filling []metering.GenerationID, err error) {
+func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, backfilling []metering.MeterVersionID, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		filling = nil
+		backfilling = nil
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -102,27 +102,27 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		err = tx.QueryRow(ctx, `
 			update tenants t
-			set name = @name, zone = @zone, currency = @currency, grace = @grace, late_policy = @late_policy, events_per_minute = @events_per_minute
+			set name = @name, timezone = @timezone, currency = @currency, grace = @grace, late_policy = @late_policy, requests_per_minute = @requests_per_minute
 			where t.id = @tenant
 			returning `+tenantColumns, pgx.NamedArgs{
-			"tenant": tenant, "name": next.Name, "zone": next.Zone, "currency": next.Currency, "grace": next.Grace,
-			"late_policy": next.LatePolicy, "events_per_minute": next.EventsPerMinute,
+			"tenant": tenant, "name": next.Name, "timezone": next.Timezone, "currency": next.Currency, "grace": next.Grace,
+			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute,
 		}).Scan(tenantFields(&updated)...)
 		if err != nil {
 			return err
 		}
-		if updated.Zone != former.Zone {
-			if filling, err = rezone(ctx, tx, tenant, updated.Zone); err != nil {
+		if updated.Timezone != former.Timezone {
+			if backfilling, err = rezone(ctx, tx, tenant, updated.Timezone); err != nil {
 				return err
 			}
 		}
 		return audit(ctx, tx, tenant, actor, "tenant.update", tenant.String())
 	})
-	return updated, filling, err
+	return updated, backfilling, err
 }
 
-// rezone publishes a generation in the tenant's new zone for each of its meters.
-func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (filling []metering.GenerationID, err error) {
+// rezone publishes a meter version in the tenant's new zone for each of its meters.
+func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (backfilling []metering.MeterVersionID, err error) {
 	var billed bool
 	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)
 	if err != nil {
@@ -136,18 +136,18 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 		return nil, err
 	}
 	for _, m := range meters {
-		next, err := latestGeneration(ctx, tx, tenant, m.ID)
+		next, err := latestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return nil, err
 		}
-		next.Zone = zone
+		next.Timezone = zone
 		published, err := regroup(ctx, tx, tenant, next)
 		if err != nil {
 			return nil, err
 		}
 		if published != nil {
-			filling = append(filling, published.ID)
+			backfilling = append(backfilling, published.ID)
 		}
 	}
-	return filling, nil
+	return backfilling, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func inZone(zone string) db.TenantChange { return db.TenantChange{Zone: &zone} }
+func inZone(zone string) db.TenantChange { return db.TenantChange{Timezone: &zone} }
 
 // TestAnotherZoneCountsEveryMeterAnewAndExactly changes the zone while events
 // come in, twice in a row, and recounts.
@@ -39,22 +39,22 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 		var group sync.WaitGroup
 		during := some()
 		group.Go(func() { ingest(t, store, tenant, during...) })
-		updated, filling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
+		updated, backfilling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
 		require.NoError(t, err)
-		require.Equal(t, zone, updated.Zone)
-		require.Len(t, filling, 2, "a meter without a past is complete at once")
+		require.Equal(t, zone, updated.Timezone)
+		require.Len(t, backfilling, 2, "a meter without a past is complete at once")
 		group.Wait()
 		ingest(t, store, tenant, some()...)
 		requireRollupsEqualARecount(t, conn, tenant) // of the former zone, which is still read
-		for _, generation := range filling {
-			require.NoError(t, backfill(t.Context(), store, tenant, generation))
+		for _, version := range backfilling {
+			require.NoError(t, backfill(t.Context(), store, tenant, version))
 		}
 		requireRollupsEqualARecount(t, conn, tenant)
 		meters, err := store.Meters.List(t.Context(), tenant, 0, 10)
 		require.NoError(t, err)
 		for _, m := range meters {
-			require.Equal(t, zone, m.Generation.Zone)
-			require.Equal(t, metering.Complete, m.Generation.Status)
+			require.Equal(t, zone, m.Version.Timezone)
+			require.Equal(t, metering.Complete, m.Version.Status)
 		}
 	}
 }
@@ -64,16 +64,16 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	store := dbtest.Open(t)
 	mine, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, mine, "acme")
-	freeze(t, dbtest.Conn(t), mine, customer.ID, billing.CalendarPeriod(november, time.UTC))
+	closePeriods(t, dbtest.Conn(t), mine, customer.ID, billing.CalendarPeriod(november, time.UTC))
 	_, _, err := store.Tenants.Update(t.Context(), mine, metering.Operator, inZone("Asia/Kathmandu"))
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	after, err := store.Tenants.Get(t.Context(), mine)
 	require.NoError(t, err)
-	require.Equal(t, "UTC", after.Zone)
+	require.Equal(t, "UTC", after.Timezone)
 	name := "Other"
-	renamed, filling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Zone: &after.Zone})
+	renamed, backfilling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Timezone: &after.Timezone})
 	require.NoError(t, err)
-	require.Empty(t, filling)
+	require.Empty(t, backfilling)
 	require.Equal(t, name, renamed.Name)
 	_, _, err = store.Tenants.Update(t.Context(), theirs, metering.Operator, inZone("Asia/Kathmandu"))
 	require.NoError(t, err)

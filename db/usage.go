@@ -30,11 +30,11 @@ func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
 
 // MeterTotal is a customer's usage of one meter. Late usage is part of it.
 type MeterTotal struct {
-	Meter   metering.Meter
-	Sum     metering.Decimal
-	Count   int64
-	Usage   metering.Decimal // what the meter's aggregation makes of the two
-	Filling bool             // the meter's past is still being counted: the figures are not to be used
+	Meter       metering.Meter
+	Sum         metering.Decimal
+	Count       int64
+	Usage       metering.Decimal // what the meter's aggregation makes of the two
+	Backfilling bool             // the meter's past is still being counted: the figures are not to be used
 }
 
 // MeterTotals returns one item per meter of the tenant, by id, zero included.
@@ -51,7 +51,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		return nil, err
 	}
 	for _, t := range totals {
-		if err := u.requireWhole(ctx, r, t.Meter.Generation.Zone); err != nil {
+		if err := u.requireWhole(ctx, r, t.Meter.Version.Timezone); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
 	for i, m := range meters {
-		totals[i] = MeterTotal{Meter: m, Filling: m.Generation.Status == metering.Filling}
+		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 	}
 	parts, err := usageOver(ctx, q, tenant, customer, meters, []metering.Range{r})
 	for _, p := range parts {
@@ -128,7 +128,7 @@ const (
 func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
 	s := &usageStatement{args: pgx.NamedArgs{"tenant": tenant, "customer": customer}, zones: make(map[string][]int64), all: customer == metering.WholeTenant}
 	for _, m := range meters {
-		s.zones[m.Generation.Zone] = append(s.zones[m.Generation.Zone], int64(m.Generation.ID))
+		s.zones[m.Version.Timezone] = append(s.zones[m.Version.Timezone], int64(m.Version.ID))
 	}
 	return s
 }
@@ -170,15 +170,15 @@ func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.
 		select parts.no, parts.version, `+start+`, sum(parts.sum + parts.late_sum), sum(parts.count + parts.late_count)::bigint,
 		  sum(parts.late_sum), sum(parts.late_count)::bigint
 		from (
-		  select x.no, u.generation_id as version, u.month as start, u.sum, u.count, u.late_sum, u.late_count
+		  select x.no, u.meter_version_id as version, u.month as start, u.sum, u.count, u.late_sum, u.late_count
 		  from `+s.unnest("months", monthly)+`
-		  join usage_monthly u on u.generation_id = any(x.versions::bigint[]) and u.month >= x.from_at and u.month < x.until_at
+		  join usage_monthly u on u.meter_version_id = any(x.versions::bigint[]) and u.month >= x.from_at and u.month < x.until_at
 		  where u.tenant_id = @tenant
 		    and u.customer_id = @customer
 		  union all
-		  select x.no, u.generation_id, u.hour, u.sum, u.count, u.late_sum, u.late_count
+		  select x.no, u.meter_version_id, u.hour, u.sum, u.count, u.late_sum, u.late_count
 		  from `+s.unnest("hours", hourly)+`
-		  join usage_hourly u on u.generation_id = any(x.versions::bigint[]) and u.hour >= x.from_at and u.hour < x.until_at
+		  join usage_hourly u on u.meter_version_id = any(x.versions::bigint[]) and u.hour >= x.from_at and u.hour < x.until_at
 		  where u.tenant_id = @tenant
 		    and u.customer_id = @customer
 		    and u.hour >= @hours_least
@@ -187,7 +187,7 @@ func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.
 		  select x.no, g.id, x.from_at, case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int
 		  from `+s.unnest("raw", raw)+`
 		  join events e on e.ts >= x.from_at and e.ts < x.until_at
-		  join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
+		  join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
 		  cross join lateral (select `+isLate+` as late) l
 		  where e.tenant_id = @tenant `+ofCustomer+`
 		    and e.ts >= @raw_least
@@ -196,20 +196,20 @@ func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
-	byVersion := make(map[metering.GenerationID]metering.Meter, len(meters))
+	byVersion := make(map[metering.MeterVersionID]metering.Meter, len(meters))
 	for _, m := range meters {
-		byVersion[m.Generation.ID] = m
+		byVersion[m.Version.ID] = m
 	}
 	var (
 		no             int32
-		version        metering.GenerationID
+		version        metering.MeterVersionID
 		at             time.Time
 		sum, late      metering.Decimal
 		count, lateNow int64
 	)
 	_, err = pgx.ForEachRow(rows, []any{&no, &version, &at, &sum, &count, &late, &lateNow}, func() error {
 		m := byVersion[version]
-		aggregation := m.Generation.Aggregation
+		aggregation := m.Version.Aggregation
 		usage = append(usage, rangeUsage{
 			within: ranges[no], start: at, meter: m.ID, sum: sum, usage: aggregation.Usage(sum, count), events: count,
 			late: aggregation.Usage(late, lateNow), lateEvents: lateNow,
@@ -241,8 +241,8 @@ type usageQuery struct {
 	branches []string
 }
 
-func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, generations []int64) *usageQuery {
-	return &usageQuery{args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
+func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, versions []int64) *usageQuery {
+	return &usageQuery{args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "versions": versions}}
 }
 
 func (u *usageQuery) run(ctx context.Context, q querier, head, tail string) (pgx.Rows, error) {
@@ -254,15 +254,15 @@ func (u *usageQuery) run(ctx context.Context, q querier, head, tail string) (pgx
 
 func (u *usageQuery) months(r metering.Range) {
 	u.branch(r, `
-		select generation_id, group_id, month as start, sum, count, late_sum, late_count from usage_monthly
-		where tenant_id = @tenant and customer_id = @customer and generation_id = any(@generations)
+		select meter_version_id, group_id, month as start, sum, count, late_sum, late_count from usage_monthly
+		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
 		  and month >= %s and month < %s`)
 }
 
 func (u *usageQuery) hours(r metering.Range) {
 	u.branch(r, `
-		select generation_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
-		where tenant_id = @tenant and customer_id = @customer and generation_id = any(@generations)
+		select meter_version_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
+		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
 		  and hour >= %s and hour < %s`)
 }
 
@@ -303,8 +303,8 @@ type Window struct {
 	GroupKey   json.RawMessage
 	Start, End time.Time
 	Value      metering.Decimal
-	LateValue  metering.Decimal // arrived after the window's billing period was frozen
-	Final      bool             // the window lies in a frozen period: Value never changes again
+	LateValue  metering.Decimal // arrived after the window's billing period was closed
+	Final      bool             // the window lies in a closed period: Value never changes again
 }
 
 // GroupTotal is one group's usage in the whole range, late usage included.
@@ -326,7 +326,7 @@ type WindowPage struct {
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
 	err = u.consistent(ctx, func(q querier) error {
-		zone := metering.Location(query.Meter.Generation.Zone)
+		zone := metering.Location(query.Meter.Version.Timezone)
 		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: zone, span: metering.Split(query.Range, zone)}
 		page, err = read.page(ctx)
 		return err
@@ -334,5 +334,5 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 	if err != nil {
 		return WindowPage{}, err
 	}
-	return page, u.requireWhole(ctx, query.Range, query.Meter.Generation.Zone)
+	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
 }

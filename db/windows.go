@@ -25,7 +25,7 @@ type windowRead struct {
 	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
 	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                         // raw events at ragged ends, summed by group
-	frozen     metering.Range
+	closed     metering.Range
 }
 
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
@@ -43,10 +43,10 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 		return WindowPage{}, fmt.Errorf("read edges: %w", err)
 	}
 	err := r.q.QueryRow(ctx, `
-		select coalesce(min(frozen_from), timestamptz '0001-01-01'), coalesce(min(frozen_until), timestamptz '0001-01-01')
-		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.frozen.Start, &r.frozen.End)
+		select coalesce(min(closed_from), timestamptz '0001-01-01'), coalesce(min(closed_until), timestamptz '0001-01-01')
+		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.closed.Start, &r.closed.End)
 	if err != nil {
-		return WindowPage{}, fmt.Errorf("read frozen periods: %w", err)
+		return WindowPage{}, fmt.Errorf("read closed periods: %w", err)
 	}
 	var page WindowPage
 	if page.Windows, page.More, err = r.windows(ctx); err != nil {
@@ -68,8 +68,8 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		from usage_groups, lateral (
 		  select not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
 		) filter (asked)
-		where tenant_id = $1 and generation_id = $2 and (asked or $5)`,
-		r.tenant, r.Meter.Generation.ID, names, values, len(r.span.Ragged) > 0)
+		where tenant_id = $1 and meter_version_id = $2 and (asked or $5)`,
+		r.tenant, r.Meter.Version.ID, names, values, len(r.span.Ragged) > 0)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 		var properties []byte
 		var late bool
 		_, err = pgx.ForEachRow(rows, []any{&value, &properties, &late}, func() error {
-			group, err := r.Meter.Generation.GroupOf(properties)
+			group, err := r.Meter.Version.GroupOf(properties)
 			if err != nil {
 				return err
 			}
@@ -161,11 +161,11 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 			}
 			windows = append(windows, Window{
 				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
-				Final: !span.Start.Before(r.frozen.Start) && !span.End.After(r.frozen.End),
+				Final: !span.Start.Before(r.closed.Start) && !span.End.After(r.closed.End),
 			})
 			last++
 		}
-		aggregation := r.Meter.Generation.Aggregation
+		aggregation := r.Meter.Version.Aggregation
 		windows[last].Value = windows[last].Value.Add(aggregation.Usage(part.sum, part.count))
 		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateCount))
 		return false
@@ -210,7 +210,7 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 }
 
 func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
 	if r.Granularity == metering.Month && !r.span.Months.Empty() {
 		query.months(r.span.Months)
 		for _, hours := range r.span.Hours {
@@ -278,7 +278,7 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
 	if !r.span.Months.Empty() {
 		query.months(r.span.Months)
 	}
@@ -291,7 +291,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 	}
 	defer rows.Close()
 	sums := make(map[metering.GroupID]metering.Decimal)
-	aggregation := r.Meter.Generation.Aggregation
+	aggregation := r.Meter.Version.Aggregation
 	for rows.Next() {
 		var id metering.GroupID
 		var sum metering.Decimal

@@ -6,7 +6,7 @@ create table webhook_endpoints (
   id               bigint generated always as identity unique,
   url              text not null,
   description      text not null,
-  kinds            text[] not null,
+  event_types          text[] not null,
   secret           bytea not null, -- sealed
   secret_last_four text not null,
   former_secret    bytea,          -- sealed; signs beside the other until former_until
@@ -17,8 +17,8 @@ create table webhook_endpoints (
   disabled_because text check (disabled_because in ('tenant', 'gone', 'failing')),
   failures         int not null default 0, -- in a row
   failing_since    timestamptz,
-  rests_until      timestamptz,            -- nothing is sent before
-  attended_until   timestamptz,            -- a run looks after what waits for it
+  backoff_until      timestamptz,            -- nothing is sent before
+  lease_until   timestamptz,            -- a run looks after what waits for it
   primary key (tenant_id, id),
   check ((disabled_at is null) = (disabled_because is null))
 );

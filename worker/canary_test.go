@@ -66,7 +66,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 	}{
 		{"people", c.people}, {"keys", c.keys}, {"signatures", c.signatures}, {"usage", c.usage}, {"mistakes", c.mistakes}, {"messages", c.messages},
 		{"webhook", c.webhook}, {"Auto-Sync", c.autoSync}, {"Stripe", c.stripe}, {"Stripe's events", c.events},
-		{"upkeep", c.upkeep}, {"another encryption key", c.reseal},
+		{"maintenance", c.maintenance}, {"another encryption key", c.reseal},
 	} {
 		flow.run()
 		require.False(t, t.Failed(), flow.name)
@@ -309,7 +309,7 @@ func (c *canary) mistakes() {
 		c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": url, "secret": webhookSecret})
 	}
 	c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": c.far.url + "/canary", "secret": "whsec_canary"})
-	c.must(422, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "canary canary"})
+	c.must(422, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "schedule": "canary canary"})
 	c.secret("a key that Stripe refuses", "sk_test_canary_refused")
 	c.must(422, "PUT", "/v1/billing/provider", object{"type": "stripe", "secret_key": "sk_test_canary_refused", "webhook_secret": canaryHook})
 }
@@ -337,7 +337,7 @@ func (c *canary) autoSync() {
 	c.far.behave(`{"status":503,"times":1000}`)
 	c.use("canary-customer", "1")
 	c.use("canary-other", "1")
-	c.must(200, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "daily"})
+	c.must(200, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "schedule": "daily"})
 	dbtest.Eventually(c, 30*time.Second, func() error {
 		if status, answer := c.call("POST", "/v1/billing/auto-sync/trigger", nil); status != 202 {
 			return fmt.Errorf("%v", answer)
@@ -424,8 +424,8 @@ func (c *canary) events() {
 	})
 }
 
-// upkeep runs what the schedules would, with a period that is due.
-func (c *canary) upkeep() {
+// maintenance runs what the schedules would, with a period that is due.
+func (c *canary) maintenance() {
 	var tenant metering.TenantID
 	require.NoError(c, c.conn.QueryRow(c.Context(), `select id from tenants`).Scan(&tenant))
 	_, err := c.conn.Exec(c.Context(), `update customers set created_at = created_at - interval '70 days'`)

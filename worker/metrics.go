@@ -20,18 +20,18 @@ type state struct {
 const stateTimeout = 5 * time.Second
 
 var (
-	differences = prometheus.NewDesc("odometer_usage_differences",
+	discrepancies = prometheus.NewDesc("odometer_usage_discrepancies",
 		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
 	openSyncs = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
 		"Snapshots and entries that the provider has not decided on.", []string{"kind"}, nil)
-	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not frozen.", nil, nil)
+	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
 	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{differences, openSyncs, unsettled, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, unsettled, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -40,7 +40,7 @@ func (s *state) Describe(all chan<- *prometheus.Desc) {
 func (s *state) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	found, err := s.store.Upkeep.State(ctx, time.Now())
+	found, err := s.store.Maintenance.State(ctx, time.Now())
 	if err != nil {
 		s.log.Warn("the state of the database cannot be shown", "error", err)
 		return
@@ -48,7 +48,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
 		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
-	gauge(differences, found.Differences)
+	gauge(discrepancies, found.Discrepancies)
 	gauge(openSyncs, found.OpenSyncs)
 	gauge(unsettled, found.UnsettledSnapshots, "snapshot")
 	gauge(unsettled, found.UnsettledEntries, "entry")

@@ -60,7 +60,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 			"the customer was not synced with its items as they are now")
 	}
 	var invoice activities.ReadInvoiceResult
-	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(itemsPatience), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	switch {
 	case err != nil:
 		return "", err
@@ -69,13 +69,13 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case !invoice.Final:
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
-	var frozen activities.FreezeChunkResult
-	err = workflow.ExecuteActivity(storing(ctx, "freeze the period"), do.FreezeChunk,
-		activities.SyncChunkInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &frozen)
-	if frozen.Frozen == 0 {
-		return "the invoice was kept; its period is not frozen yet", err
+	var closed activities.CloseChunkResult
+	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseChunk,
+		activities.SyncChunkInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
+	if closed.Closed == 0 {
+		return "the invoice was kept; its period is not closed yet", err
 	}
-	return "the invoice was kept and its period frozen", err
+	return "the invoice was kept and its period closed", err
 }
 
 // sync makes sure that a pass over the customer begins after now, and says what
@@ -166,7 +166,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			return sync, err
 		}
 		if !workflow.Now(ctx).Before(until) {
-			if workflow.Now(ctx).Sub(began) > itemsPatience || !h.stillDraft(ctx) {
+			if workflow.Now(ctx).Sub(began) > readingLimit || !h.stillDraft(ctx) {
 				return sync, nil
 			}
 			until = workflow.Now(ctx).Add(finalization)

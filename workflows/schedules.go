@@ -51,7 +51,7 @@ func autoSyncSchedule(tenant metering.Tenant, settings metering.AutoSync) client
 	return client.ScheduleOptions{
 		ID: AutoSyncID(tenant.ID),
 		Spec: client.ScheduleSpec{
-			CronExpressions: []string{settings.Every.Cron()}, TimeZoneName: tenant.Zone, Jitter: settings.Every.Jitter(),
+			CronExpressions: []string{settings.Schedule.Cron()}, TimeZoneName: tenant.Timezone, Jitter: settings.Schedule.Jitter(),
 		},
 		Action: &client.ScheduleWorkflowAction{
 			ID: AutoSyncID(tenant.ID), Workflow: AutoSync, TaskQueue: TaskQueue, Args: []any{AutoSyncInput{TenantID: tenant.ID}},
@@ -76,8 +76,8 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 		workflow          any
 		args              []any
 	}{
-		{maintainID, "17 * * * *", "Hourly upkeep", Maintain, nil},
-		{auditID, "0 3 * * *", "Daily comparison of usage with its second count", AuditUsage, []any{AuditUsageInput{}}},
+		{maintainID, "17 * * * *", "Hourly maintenance", Maintain, nil},
+		{auditID, "0 3 * * *", "Daily comparison of usage with its independent count", AuditUsage, []any{AuditUsageInput{}}},
 	} {
 		err := ensureSchedule(ctx, c, client.ScheduleOptions{
 			ID:   own.id,

@@ -39,7 +39,7 @@ func watch(t *testing.T, zone string, env ...string) *watched {
 	w.temporal, err = temporal.Dial(temporal.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet{}})
 	require.NoError(t, err)
 	t.Cleanup(w.temporal.Close)
-	w.exec(`update tenants set zone = $1`, zone)
+	w.exec(`update tenants set timezone = $1`, zone)
 	w.call(201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
 	return w
 }
@@ -85,10 +85,10 @@ func (w *watched) run(workflow any, args ...any) {
 	require.NoError(w, run.Get(w.Context(), nil))
 }
 
-func (w *watched) differences() (list []map[string]any) {
+func (w *watched) discrepancies() (list []map[string]any) {
 	w.Helper()
 	var page struct{ Data []map[string]any }
-	require.NoError(w, json.Unmarshal([]byte(w.call(200, "GET", "/v1/billing/differences", "")), &page))
+	require.NoError(w, json.Unmarshal([]byte(w.call(200, "GET", "/v1/billing/discrepancies", "")), &page))
 	return page.Data
 }
 
@@ -104,17 +104,17 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 		}
 	}
 	w.audit()
-	require.Equal(t, "0", w.metric("odometer_usage_differences"))
-	require.Empty(t, w.differences())
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"))
+	require.Empty(t, w.discrepancies())
 
 	const one = `update usage_hourly set sum = sum + $1::numeric
 		where hour = $2 and customer_id = (select id from customers where external_id = 'acme')`
 	noon := day.Add(12*time.Hour + 15*time.Minute)
 	w.exec(one, "0.5", noon)
-	require.Equal(t, "0", w.metric("odometer_usage_differences"), "nobody has looked")
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"), "nobody has looked")
 	w.audit()
-	require.Equal(t, "1", w.metric("odometer_usage_differences"))
-	list := w.differences()
+	require.Equal(t, "1", w.metric("odometer_usage_discrepancies"))
+	list := w.discrepancies()
 	require.Len(t, list, 1)
 	require.Equal(t, "acme", list[0]["customer_external_id"])
 	require.Equal(t, day.Format(time.DateOnly), list[0]["day"])
@@ -123,8 +123,8 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 
 	w.exec(one, "-0.5", noon)
 	w.audit()
-	require.Equal(t, "0", w.metric("odometer_usage_differences"))
-	require.Empty(t, w.differences())
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"))
+	require.Empty(t, w.discrepancies())
 }
 
 func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
@@ -166,7 +166,7 @@ func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
 	require.Equal(t, "1.7672256e+09", w.metric("odometer_events_kept_from_timestamp_seconds"))
 }
 
-func TestTheUpkeepDropsEventsAndKeepsTotals(t *testing.T) {
+func TestTheMaintenanceDropsEventsAndKeepsTotals(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC", "EVENT_RETENTION=35d")
 	send := func(want, days int, key string) {

@@ -28,7 +28,7 @@ var trouble = []stripetest.Behaviour{
 	{Mode: stripetest.Hang, Done: true},
 }
 
-// ledger is the least that a caller must do: freeze an entry, send it as it is
+// ledger is the least that a caller must do: store an entry, send it as it is
 // until the answer is known, and only then make the next.
 type ledger struct {
 	bundle
@@ -49,7 +49,7 @@ func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 				defer stop()
 				l := &ledger{bundle: b, t: t, mechanism: mechanism}
 				if mechanism != metering.UsageRecord {
-					l.decimals = rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
+					l.decimals = rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 				}
 				want := l.tellSomeTotals()
 				b.fake.Behave(stripetest.Behaviour{})

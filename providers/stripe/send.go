@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Entry is one thing to tell Stripe. It is frozen before it is first sent, and
+// Entry is one thing to tell Stripe. It is stored before it is first sent, and
 // sent again as it was until the answer is known.
 type Entry struct {
 	Mechanism      metering.Mechanism
@@ -154,7 +154,7 @@ func (e Entry) checkEvent() error {
 		return metering.Invalid("entry.value", "must have at most %d decimals", maxEventDecimals)
 	case digits(e.Value) > maxEventDigits:
 		return metering.Errorf(metering.CodeProviderRefuse,
-			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's provider_decimals", maxEventDigits)
+			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's usage_scale", maxEventDigits)
 	}
 	return nil
 }

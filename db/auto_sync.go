@@ -1,0 +1,111 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// AutoSyncs are the tenants' wishes about when their customers are synced.
+// They decide; the schedules in Temporal follow.
+type AutoSyncs struct{ pool *pgxpool.Pool }
+
+const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
+	case when a.applied_at >= a.updated_at then a.applied_at end`
+
+func scanAutoSync(row pgx.CollectableRow) (a metering.AutoSync, err error) {
+	err = row.Scan(&a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)
+	return a, err
+}
+
+// Get returns the tenant's settings: off and hourly until it has said otherwise.
+func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.AutoSync, error) {
+	rows, err := s.pool.Query(ctx, `select `+autoSyncColumns+` from auto_syncs a where a.tenant_id = $1`, tenant)
+	if err != nil {
+		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
+	}
+	a, err := pgx.CollectExactlyOneRow(rows, scanAutoSync)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.AutoSync{TenantID: tenant, Schedule: metering.Hourly}, nil
+	}
+	if err != nil {
+		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
+	}
+	return a, nil
+}
+
+// Save keeps the tenant's settings, not applied yet.
+func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			insert into auto_syncs as a (tenant_id, enabled, schedule, paused, updated_at, updated_by)
+			values (@tenant, @enabled, @schedule, @paused, @now, @actor)
+			on conflict (tenant_id) do update
+			set enabled = excluded.enabled, schedule = excluded.schedule, paused = excluded.paused,
+			    updated_at = greatest(excluded.updated_at, a.updated_at + interval '1 microsecond'), updated_by = excluded.updated_by
+			returning `+autoSyncColumns, pgx.NamedArgs{
+			"tenant": tenant, "enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused, "now": metering.Instant(now), "actor": actor,
+		})
+		if err != nil {
+			return err
+		}
+		if saved, err = pgx.CollectExactlyOneRow(rows, scanAutoSync); err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "auto_sync.save", tenant.String())
+	})
+	if err != nil {
+		return metering.AutoSync{}, fmt.Errorf("save auto-sync: %w", err)
+	}
+	return saved, nil
+}
+
+// Applied notes that the schedule follows these settings. If they have changed
+// since, the latest are to be applied, again if need be: whoever applied them
+// may have been overtaken by these.
+func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a metering.AutoSync) error {
+	_, err := s.pool.Exec(ctx, `
+		update auto_syncs
+		set applied_at = case when updated_at = $2 then updated_at end
+		where tenant_id = $1`, tenant, a.UpdatedAt)
+	if err != nil {
+		return fmt.Errorf("note auto-sync: %w", coded(err))
+	}
+	return nil
+}
+
+// ToApply lists, over all tenants, the settings that schedules do not follow
+// yet; or all of them, for who does not trust the schedules. Each comes with
+// its tenant.
+func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+tenantColumns+`, `+autoSyncColumns+`
+		from auto_syncs a
+		join tenants t on t.id = a.tenant_id
+		where $1 or a.applied_at is null or a.applied_at < a.updated_at
+		order by a.tenant_id`, all)
+	if err != nil {
+		return nil, fmt.Errorf("list auto-syncs: %w", coded(err))
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x TenantAutoSync, err error) {
+		a := &x.AutoSync
+		err = row.Scan(append(tenantFields(&x.Tenant), &a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)...)
+		return x, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list auto-syncs: %w", coded(err))
+	}
+	return list, nil
+}
+
+// TenantAutoSync is a tenant and its settings.
+type TenantAutoSync struct {
+	Tenant metering.Tenant
+	metering.AutoSync
+}

@@ -1,0 +1,38 @@
+package db_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestAScheduleThatWasGivenFormerSettingsLastIsCorrected(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	save := func(enabled bool) metering.AutoSync {
+		saved, err := store.AutoSyncs.Save(t.Context(), tenant, metering.Operator, metering.AutoSync{Enabled: enabled, Schedule: metering.Hourly}, time.Now())
+		require.NoError(t, err)
+		return saved
+	}
+	toApply := func() bool {
+		list, err := store.AutoSyncs.ToApply(t.Context(), false)
+		require.NoError(t, err)
+		return slices.ContainsFunc(list, func(a db.TenantAutoSync) bool { return a.Tenant.ID == tenant })
+	}
+	former := save(true)
+	latest := save(false)
+	require.True(t, toApply())
+	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, latest))
+	require.False(t, toApply())
+	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, former), "by who has read them before")
+	require.True(t, toApply())
+	require.NoError(t, store.AutoSyncs.Applied(t.Context(), tenant, latest))
+	require.False(t, toApply())
+}

@@ -1,0 +1,68 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// In Kathmandu local hours begin at :15, so the UTC day cuts two of them.
+func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"UTC", "Asia/Kathmandu", "Europe/Zurich"} {
+		t.Run(zone, func(t *testing.T) {
+			t.Parallel()
+			store := dbtest.Open(t)
+			writer := db.NewWriter(store, db.WriterOptions{})
+			t.Cleanup(writer.Close)
+			tenant, other := dbtest.Tenant(t, store, zone), dbtest.Tenant(t, store, zone)
+			meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "region")
+			dbtest.Meter(t, store, other.ID, "calls", "call")
+			day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
+			var events []metering.Event
+			for _, at := range []time.Duration{0, time.Minute, 14 * time.Minute, 16 * time.Minute, 12 * time.Hour, 23*time.Hour + 50*time.Minute} {
+				events = append(events, dbtest.Event(t, "call", "acme", day.Add(at), "2.5", "", `{"region":"eu"}`),
+					dbtest.Event(t, "call", "globex", day.Add(at), "1", "", ""))
+			}
+			for _, id := range []metering.TenantID{tenant.ID, other.ID} {
+				_, err := writer.Ingest(t.Context(), id, events)
+				require.NoError(t, err)
+			}
+			audit := func(id metering.TenantID) int {
+				found, err := store.Discrepancies.Audit(t.Context(), id, day, time.Now())
+				require.NoError(t, err)
+				return found
+			}
+			require.Zero(t, audit(tenant.ID))
+
+			_, err := dbtest.Conn(t).Exec(t.Context(), `
+				update usage_hourly set sum = sum + 0.5
+				where tenant_id = $1 and hour = $2 and customer_id in (select id from customers where tenant_id = $1 and external_id = 'acme')`,
+				tenant.ID, metering.WindowOf(day.Add(12*time.Hour), metering.Hour, tenant.Location()).Start)
+			require.NoError(t, err)
+			require.Equal(t, 1, audit(tenant.ID))
+			require.Equal(t, 1, audit(tenant.ID), "found again, and kept once")
+			require.Zero(t, audit(other.ID))
+			list, err := store.Discrepancies.List(t.Context(), tenant.ID, 10)
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			require.Equal(t, "acme", list[0].ExternalID)
+			require.Equal(t, meter.ID, list[0].MeterID)
+			require.Equal(t, "15.5", list[0].RollupSum.String())
+			require.Equal(t, "15", list[0].EventSum.String())
+			require.EqualValues(t, 6, list[0].EventCount)
+			none, err := store.Discrepancies.List(t.Context(), other.ID, 10)
+			require.NoError(t, err)
+			require.Empty(t, none)
+
+			_, err = dbtest.Conn(t).Exec(t.Context(), `update usage_hourly set sum = sum - 0.5 where tenant_id = $1 and sum = 3`, tenant.ID)
+			require.NoError(t, err)
+			require.Zero(t, audit(tenant.ID), "what is put right is no discrepancy any more")
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Maintenance is what has to be done to the database now and then, for all tenants.
+type Maintenance struct{ pool *pgxpool.Pool }
+
+// MakeChunks makes the chunks of this week and the next two, so that no
+// request has to.
+func (u Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
+	ahead := []time.Time{now, now.Add(eventsChunk), now.Add(2 * eventsChunk)}
+	if err := newChunks(u.pool).ensure(ctx, ahead); err != nil {
+		return fmt.Errorf("make chunks: %w", err)
+	}
+	return nil
+}
+
+// compressAfter is how old a chunk of events is when it is compressed: by then
+// hardly anything is added to it.
+const compressAfter = 60 * 24 * time.Hour
+
+// Refresh brings the independent count of usage up to now and compresses old events.
+// Both exist only in TimescaleDB's Community edition: community says whether.
+func (u Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
+	if err := u.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
+		return community, coded(err)
+	}
+	err = u.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		if _, err := conn.Exec(ctx, `set statement_timeout = '30min'`); err != nil {
+			return err
+		}
+		defer func() {
+			_, _ = conn.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`set statement_timeout = %d`, statementTimeout.Milliseconds()))
+		}()
+		var kept *time.Time // days whose events are gone stay as they were
+		if err := conn.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, `call refresh_continuous_aggregate('usage_daily', $1::timestamptz, $2::timestamptz)`, kept, now.Truncate(24*time.Hour))
+		if err != nil {
+			return fmt.Errorf("refresh usage_daily: %w", err)
+		}
+		return compressEvents(ctx, conn, now)
+	})
+	return community, coded(err)
+}
+
+// compressEvents takes one chunk after the other: nobody can add to a chunk
+// while it is compressed. A chunk to which events came since it was compressed
+// is compressed again.
+func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) error {
+	rows, err := conn.Query(ctx, `select c::text from show_chunks('events', older_than => $1::timestamptz) c order by 1`, now.Add(-compressAfter))
+	if err != nil {
+		return fmt.Errorf("find old events: %w", err)
+	}
+	chunks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("find old events: %w", err)
+	}
+	for _, chunk := range chunks {
+		if _, err := conn.Exec(ctx, `select compress_chunk($1::text::regclass, if_not_compressed => true)`, chunk); err != nil {
+			return fmt.Errorf("compress events: %w", err)
+		}
+	}
+	return nil
+}
+
+// State is how things stand over all tenants.
+type State struct {
+	Discrepancies      int64 // that the last audits found
+	OpenSyncs          int64
+	UnsettledSnapshots int64
+	UnsettledEntries   int64 // told one by one
+	DuePeriods         int64
+	PendingMessages    int64      // to tenants' webhooks
+	KeptFrom           *time.Time // from when on events are kept; nil: all are
+}
+
+// State counts what somebody who watches the service wants to know.
+func (u Maintenance) State(ctx context.Context, now time.Time) (s State, err error) {
+	err = u.pool.QueryRow(ctx, `
+		select
+		  (select count(*) from usage_discrepancies),
+		  (select count(*) from billing_syncs where status in ('requested', 'running')),
+		  (select count(*) from billing_snapshots where status in ('prepared', 'sent')),
+		  (select count(*) from billing_entries where status in ('prepared', 'sent', 'ambiguous') and snapshot_id is null),
+		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
+		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
+		  (select count(*) from webhook_deliveries where status = 'pending'),
+		  (select kept_from from event_retention)`, now).Scan(
+		&s.Discrepancies, &s.OpenSyncs, &s.UnsettledSnapshots, &s.UnsettledEntries, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+	return s, coded(err)
+}

@@ -1,0 +1,79 @@
+package metering
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Identifiers are numbers inside and prefixed strings outside ("cus_42"), so
+// that neither two kinds nor an identifier and a count can be mistaken for
+// each other.
+type (
+	TenantID        int64
+	CustomerID      int64
+	MeterID         int64
+	MeterVersionID  int64
+	PeriodID        int64
+	ProviderID      int64
+	ProviderEventID int64
+	KeyID           int64
+	HMACSecretID    int64
+	AuditID         int64
+	MemberID        int64
+	ProductID       int64
+	EndpointID      int64
+)
+
+// WholeTenant is the customer under which a tenant's own totals are kept.
+const WholeTenant CustomerID = 0
+
+func (id TenantID) String() string   { return "ten_" + strconv.FormatInt(int64(id), 10) }
+func (id CustomerID) String() string { return "cus_" + strconv.FormatInt(int64(id), 10) }
+func (id MeterID) String() string    { return "mtr_" + strconv.FormatInt(int64(id), 10) }
+func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(id), 10) }
+func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
+func (id ProductID) String() string  { return "prd_" + strconv.FormatInt(int64(id), 10) }
+func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
+func (id EndpointID) String() string { return "whk_" + strconv.FormatInt(int64(id), 10) }
+
+func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
+func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
+
+// ParseTenantID reads the outside form, "ten_42".
+func ParseTenantID(s string) (TenantID, bool) {
+	n, ok := parseID(s, "ten_")
+	return TenantID(n), ok
+}
+
+// ParseCustomerID reads the outside form, "cus_42".
+func ParseCustomerID(s string) (CustomerID, bool) {
+	n, ok := parseID(s, "cus_")
+	return CustomerID(n), ok
+}
+
+// ParseHMACSecretID reads the outside form, "sec_42".
+func ParseHMACSecretID(s string) (HMACSecretID, bool) {
+	n, ok := parseID(s, "sec_")
+	return HMACSecretID(n), ok
+}
+
+// ParseMemberID reads the outside form, "member_42".
+func ParseMemberID(s string) (MemberID, bool) {
+	n, ok := parseID(s, "member_")
+	return MemberID(n), ok
+}
+
+// ParseEndpointID reads the outside form, "whk_42".
+func ParseEndpointID(s string) (EndpointID, bool) {
+	n, ok := parseID(s, "whk_")
+	return EndpointID(n), ok
+}
+
+func parseID(s, prefix string) (int64, bool) {
+	digits, ok := strings.CutPrefix(s, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == digits
+}

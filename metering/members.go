@@ -1,0 +1,74 @@
+package metering
+
+import (
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Role is what a member of a tenant may do.
+type Role string
+
+const (
+	RoleOwner     Role = "owner" // one per tenant
+	RoleAdmin     Role = "admin"
+	RoleDeveloper Role = "developer"
+	RoleBilling   Role = "billing"
+	RoleViewer    Role = "viewer"
+)
+
+// Member is a person in one tenant. The same e-mail may be a member of several
+// tenants, each with a password and a role of its own.
+type Member struct {
+	ID           MemberID
+	TenantID     TenantID
+	Email        string
+	Name         string
+	Role         Role
+	PasswordHash *string // argon2id; nil: signs in by OIDC only
+	CreatedAt    time.Time
+}
+
+const (
+	maxEmailBytes    = 254 // RFC 5321, 4.5.3.1.3
+	minPasswordRunes = 12
+	maxPasswordBytes = 256
+)
+
+// emailPattern lets through what a mail server could take. It is no more
+// exact than that: only an issuer that has verified an address knows it.
+var emailPattern = regexp.MustCompile(`^[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+@[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+$`)
+
+// ValidEmail names the rule that an e-mail address breaks.
+func ValidEmail(location, text string) error {
+	if len(text) > maxEmailBytes || !utf8.ValidString(text) || !emailPattern.MatchString(text) {
+		return Invalid(location, "must be an e-mail address of at most %d bytes", maxEmailBytes)
+	}
+	return nil
+}
+
+// ValidPassword names the rule that a new password breaks. Length is the only
+// one that makes passwords harder to guess (NIST SP 800-63B, 3.1.1.2).
+func ValidPassword(location, text string) error {
+	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPasswordRunes || len(text) > maxPasswordBytes {
+		return Invalid(location, "must have at least %d characters and at most %d bytes of UTF-8", minPasswordRunes, maxPasswordBytes)
+	}
+	return nil
+}
+
+// Validate checks what may be chosen for a member.
+func (m Member) Validate() error {
+	if err := ValidEmail("body.email", m.Email); err != nil {
+		return err
+	}
+	return ValidMemberName(m.Name)
+}
+
+// ValidMemberName names the rule that a name breaks; it may be empty.
+func ValidMemberName(text string) error {
+	if len(text) > maxTextBytes || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
+	}
+	return nil
+}

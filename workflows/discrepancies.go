@@ -1,0 +1,44 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// AuditUsageInput is how far earlier parts of the run have come.
+type AuditUsageInput struct {
+	After metering.TenantID `json:"after"`
+	SoFar AuditUsageResult  `json:"so_far"`
+}
+
+// AuditUsageResult is what was found.
+type AuditUsageResult struct {
+	Tenants       int `json:"tenants"`
+	Discrepancies int `json:"discrepancies"`
+}
+
+// AuditUsage compares, for every tenant, the usage of the last finished days
+// with an independent count.
+func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, error) {
+	for pages := 0; ; pages++ {
+		if pages == pagesPerRun || longHistory(ctx) {
+			return in.SoFar, workflow.NewContinueAsNewError(ctx, AuditUsage, in)
+		}
+		var found activities.AuditTenantsResult
+		err := workflow.ExecuteActivity(counting(ctx, "compare usage with its independent count"), do.AuditTenants,
+			activities.AuditTenantsInput{After: in.After}).Get(ctx, &found)
+		if err != nil {
+			return in.SoFar, err
+		}
+		in.SoFar.Tenants += found.Tenants
+		in.SoFar.Discrepancies += found.Discrepancies
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d tenants, %d discrepancies", in.SoFar.Tenants, in.SoFar.Discrepancies))
+		if in.After = found.Last; in.After == 0 {
+			return in.SoFar, nil
+		}
+	}
+}

@@ -9,10 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BackfillInput names the generation whose past is counted.
+// BackfillInput names the meter version whose past is counted.
 type BackfillInput struct {
-	TenantID     metering.TenantID     `json:"tenant_id"`
-	GenerationID metering.GenerationID `json:"generation_id"`
+	TenantID       metering.TenantID       `json:"tenant_id"`
+	MeterVersionID metering.MeterVersionID `json:"meter_version_id"`
 }
 
 // PlanBackfillResult is the days that are left to count, oldest first.
@@ -23,7 +23,7 @@ type PlanBackfillResult struct {
 // PlanBackfill finds the days that may hold events and are not counted yet.
 func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
 	defer alive(ctx)()
-	days, err := a.store.Backfills.Days(ctx, in.TenantID, in.GenerationID)
+	days, err := a.store.Backfills.Days(ctx, in.TenantID, in.MeterVersionID)
 	return PlanBackfillResult{days}, err
 }
 
@@ -44,7 +44,7 @@ type countProgress struct {
 	Events int64 `json:"events"`
 }
 
-// CountDays adds the events of each day to the generation's usage. A repeat
+// CountDays adds the events of each day to the meter version's usage. A repeat
 // goes on after the last day that was reported, and counts no day twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
 	var progress countProgress
@@ -55,7 +55,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 	}
 	for _, day := range in.Days[min(progress.Done, len(in.Days)):] {
 		stop := alive(ctx, progress)
-		events, err := a.store.Backfills.CountDay(ctx, in.TenantID, in.GenerationID, day)
+		events, err := a.store.Backfills.CountDay(ctx, in.TenantID, in.MeterVersionID, day)
 		stop()
 		if err != nil {
 			return CountDaysResult{}, err
@@ -67,8 +67,8 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 	return CountDaysResult{progress.Events}, nil
 }
 
-// CompleteGeneration makes reads and billing use the generation.
-func (a *Activities) CompleteGeneration(ctx context.Context, in BackfillInput) error {
+// CompleteMeterVersion makes reads and billing use the meter version.
+func (a *Activities) CompleteMeterVersion(ctx context.Context, in BackfillInput) error {
 	defer alive(ctx)()
-	return a.store.Backfills.Complete(ctx, in.TenantID, in.GenerationID)
+	return a.store.Backfills.Complete(ctx, in.TenantID, in.MeterVersionID)
 }

@@ -22,20 +22,20 @@ func TestABackfillCountsADayOnceHoweverOftenItRuns(t *testing.T) {
 		require.NoError(t, err)
 	}
 	meter := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
-	in := activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}
+	in := activities.BackfillInput{TenantID: b.tenant, MeterVersionID: meter.Version.ID}
 	plan := run[activities.PlanBackfillResult](t, b, b.do.PlanBackfill, in)
 	require.NotEmpty(t, plan.Days)
 
 	chunk := activities.CountDaysInput{BackfillInput: in, Days: plan.Days}
 	require.EqualValues(t, 2, run[activities.CountDaysResult](t, b, b.do.CountDays, chunk).Events)
 	require.Zero(t, run[activities.CountDaysResult](t, b, b.do.CountDays, chunk).Events)
-	run[struct{}](t, b, b.do.CompleteGeneration, in)
-	run[struct{}](t, b, b.do.CompleteGeneration, in)
+	run[struct{}](t, b, b.do.CompleteMeterVersion, in)
+	run[struct{}](t, b, b.do.CompleteMeterVersion, in)
 
 	totals, err := b.store.Usage.MeterTotals(t.Context(), b.tenant, b.customer, metering.CalendarPeriod(b.now, time.UTC))
 	require.NoError(t, err)
 	require.Len(t, totals, 2)
-	require.False(t, totals[1].Filling)
+	require.False(t, totals[1].Backfilling)
 	require.Equal(t, "3.5", totals[1].Usage.String())
 }
 
@@ -50,7 +50,7 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 	require.NoError(t, err)
 	meter := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	counted := run[activities.CountDaysResult](t, b, b.do.CountDays, activities.CountDaysInput{
-		BackfillInput: activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}, Days: days,
+		BackfillInput: activities.BackfillInput{TenantID: b.tenant, MeterVersionID: meter.Version.ID}, Days: days,
 	})
 	require.EqualValues(t, 40, counted.Events)
 	var marked int

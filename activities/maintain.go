@@ -60,7 +60,7 @@ const patienceWithStarts = time.Minute
 // UnfinishedResult is what the database says is unfinished.
 type UnfinishedResult struct {
 	Syncs     []BeginSyncInput    `json:"syncs"`     // customers with requests that nobody has answered
-	Backfills []BackfillInput     `json:"backfills"` // generations whose past is not counted
+	Backfills []BackfillInput     `json:"backfills"` // meter versions whose past is not counted
 	Closing   []metering.TenantID `json:"closing"`   // tenants with periods that are due
 
 	Events  []ProviderEventInput  `json:"events,omitempty"`  // of providers', that nobody has handled
@@ -74,7 +74,7 @@ func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResul
 	if err != nil {
 		return UnfinishedResult{}, err
 	}
-	filling, err := a.store.Backfills.Filling(ctx)
+	backfilling, err := a.store.Backfills.Unfinished(ctx)
 	if err != nil {
 		return UnfinishedResult{}, err
 	}
@@ -82,8 +82,8 @@ func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResul
 	for _, o := range open[:min(limit, len(open))] {
 		result.Syncs = append(result.Syncs, BeginSyncInput{o.Tenant, o.Customer})
 	}
-	for _, f := range filling[:min(limit, len(filling))] {
-		result.Backfills = append(result.Backfills, BackfillInput{f.Tenant, f.Generation})
+	for _, f := range backfilling[:min(limit, len(backfilling))] {
+		result.Backfills = append(result.Backfills, BackfillInput{f.Tenant, f.Version})
 	}
 	if result.Closing, err = a.store.Ledger.DueTenants(ctx, a.now()); err != nil {
 		return UnfinishedResult{}, err

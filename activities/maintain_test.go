@@ -37,7 +37,7 @@ func TestWhatNobodyIsWorkingOnIsFound(t *testing.T) {
 		found := run[activities.UnfinishedResult](t, b, b.do.Unfinished, 1000)
 		return slices.Contains(found.Events, activities.ProviderEventInput{TenantID: b.tenant, RowID: event}),
 			slices.Contains(found.Syncs, activities.BeginSyncInput{TenantID: b.tenant, CustomerID: b.customer}),
-			slices.Contains(found.Backfills, activities.BackfillInput{TenantID: b.tenant, GenerationID: meter.Generation.ID}),
+			slices.Contains(found.Backfills, activities.BackfillInput{TenantID: b.tenant, MeterVersionID: meter.Version.ID}),
 			slices.Contains(found.Secrets, activities.ReplacedSecretInput{TenantID: b.tenant, SecretID: old.ID})
 	}
 	events, syncs, backfills, secrets := look()

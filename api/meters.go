@@ -12,25 +12,25 @@ import (
 )
 
 type meter struct {
-	ID               string                    `json:"id" example:"mtr_7"`
-	Slug             string                    `json:"slug"`
-	EventType        string                    `json:"event_type"`
-	Name             string                    `json:"name"`
-	Aggregation      metering.Aggregation      `json:"aggregation" enum:"sum,count"`
-	GroupBy          []string                  `json:"group_by" doc:"The event properties that usage is grouped by"`
-	ProviderDecimals int32                     `json:"provider_decimals" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
-	Status           metering.GenerationStatus `json:"status" enum:"filling,complete" doc:"filling while earlier events are being counted; usage answers 503 until then"`
-	CountedFrom      *time.Time                `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
-	CreatedAt        time.Time                 `json:"created_at"`
+	ID               string                      `json:"id" example:"mtr_7"`
+	Slug             string                      `json:"slug"`
+	EventType        string                      `json:"event_type"`
+	Name             string                      `json:"name"`
+	Aggregation      metering.Aggregation        `json:"aggregation" enum:"sum,count"`
+	GroupBy          []string                    `json:"group_by" doc:"The event properties that usage is grouped by"`
+	ProviderDecimals int32                       `json:"provider_decimals" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
+	Status           metering.MeterVersionStatus `json:"status" enum:"backfilling,complete" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
+	CountedFrom      *time.Time                  `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
+	CreatedAt        time.Time                   `json:"created_at"`
 }
 
 func showMeter(m metering.Meter) meter {
 	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
-		Aggregation: m.Generation.Aggregation, GroupBy: append([]string{}, m.Generation.GroupBy...),
-		Status: m.Generation.Status, CreatedAt: m.CreatedAt.UTC(), ProviderDecimals: m.ProviderDecimals,
+		Aggregation: m.Version.Aggregation, GroupBy: append([]string{}, m.Version.GroupBy...),
+		Status: m.Version.Status, CreatedAt: m.CreatedAt.UTC(), ProviderDecimals: m.ProviderDecimals,
 	}
-	if from := m.Generation.CountedFrom; from != nil {
+	if from := m.Version.CountedFrom; from != nil {
 		shown.CountedFrom = new(from.UTC())
 	}
 	return shown
@@ -71,23 +71,23 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-meter", in.Body, func(within db.Creators) (_ meter, err error) {
 		m, err = within.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
 			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, ProviderDecimals: in.Body.ProviderDecimals,
-			Generation: metering.Generation{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
+			Version: metering.MeterVersion{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
 		})
 		return showMeter(m), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !repeated && m.Generation.Status == metering.Filling {
-		s.startBackfill(ctx, m.Generation.ID)
+	if !repeated && m.Version.Status == metering.Backfilling {
+		s.startBackfill(ctx, m.Version.ID)
 	}
 	return &meterOutput{shown}, nil
 }
 
-// startBackfill is a convenience: the worker starts what stays filling.
-func (s *server) startBackfill(ctx context.Context, generation metering.GenerationID) {
-	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, generation); err != nil {
-		s.Log.WarnContext(ctx, "start backfill", "generation", generation, "error", err)
+// startBackfill is a convenience: the worker starts what stays backfilling.
+func (s *server) startBackfill(ctx context.Context, version metering.MeterVersionID) {
+	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, version); err != nil {
+		s.Log.WarnContext(ctx, "start backfill", "meter_version", version, "error", err)
 	}
 }
 
@@ -135,12 +135,12 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	change := db.MeterChange{
 		Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy, ProviderDecimals: in.Body.ProviderDecimals,
 	}
-	m, filling, err := s.Store.Meters.Update(ctx, who.Tenant.ID, who.Actor, m.Slug, change)
+	m, backfilling, err := s.Store.Meters.Update(ctx, who.Tenant.ID, who.Actor, m.Slug, change)
 	if err != nil {
 		return nil, err
 	}
-	if filling != nil {
-		s.startBackfill(ctx, filling.ID)
+	if backfilling != nil {
+		s.startBackfill(ctx, backfilling.ID)
 	}
 	return &meterOutput{showMeter(m)}, nil
 }

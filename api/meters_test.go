@@ -59,7 +59,7 @@ func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
 	require.EqualValues(t, "complete", b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":3}`).Status)
 	after, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
-	require.Equal(t, before.Generation, after.Generation)
+	require.Equal(t, before.Version, after.Version)
 	require.Empty(t, b.temporal.started, "there is nothing to count")
 	require.Equal(t, []metering.CustomerID{acme}, due())
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"meter.update"`)

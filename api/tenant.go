@@ -53,12 +53,12 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 		change.Grace = &grace
 	}
 	who := principalOf(ctx)
-	updated, filling, err := s.Store.Tenants.Update(ctx, who.Tenant.ID, who.Actor, change)
+	updated, backfilling, err := s.Store.Tenants.Update(ctx, who.Tenant.ID, who.Actor, change)
 	if err != nil {
 		return nil, err
 	}
-	for _, generation := range filling {
-		s.startBackfill(ctx, generation)
+	for _, version := range backfilling {
+		s.startBackfill(ctx, version)
 	}
 	return &tenantOutput{showTenant(updated)}, nil
 }

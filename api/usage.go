@@ -104,7 +104,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	if m.Generation.Status == metering.Filling {
+	if m.Version.Status == metering.Backfilling {
 		return nil, errBackfilling
 	}
 	groups, err := groupFilters(ctx, m)
@@ -173,7 +173,7 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, err
 		if !ok {
 			continue
 		}
-		if !slices.Contains(m.Generation.GroupBy, key) {
+		if !slices.Contains(m.Version.GroupBy, key) {
 			return nil, metering.Invalid("query.group", "must name a property that the meter groups by")
 		}
 		if len(values) > 1 || !storable(values[0]) {
@@ -225,7 +225,7 @@ func (s *server) totals(ctx context.Context, c metering.Customer, span metering.
 		return nil, err
 	}
 	for _, t := range totals {
-		if t.Filling {
+		if t.Backfilling {
 			return nil, errBackfilling
 		}
 	}
@@ -242,7 +242,7 @@ func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug strin
 		if t.Meter.Slug != slug {
 			continue
 		}
-		if t.Filling {
+		if t.Backfilling {
 			return metering.Decimal{}, errBackfilling
 		}
 		return t.Usage, nil

@@ -50,7 +50,7 @@ func (b *bill) closedToAdjust(chain []metering.Period) ([]metering.Period, error
 	rows, err := b.tx.Query(b.ctx, `
 		select distinct u.month
 		from usage_monthly u
-		join meters m on m.tenant_id = u.tenant_id and m.generation_id = u.generation_id
+		join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
 		where u.tenant_id = $1
 		  and u.customer_id = $2
 		  and u.late_count > 0`, b.tenant, b.payer.id)
@@ -113,7 +113,7 @@ func (b *bill) adjust(closed metering.Period, carrier place, carried []line) ([]
 	var lines []line
 	for _, t := range late {
 		then, known := frozen[t.Meter.ID]
-		if !known || !then.billed || t.Filling {
+		if !known || !then.billed || t.Backfilling {
 			continue
 		}
 		l := b.adjustment(closed, t, then, others[t.Meter.ID])

@@ -11,42 +11,42 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Backfills counts the past of a generation: the events that were ingested
+// Backfills counts the past of a meter version: the events that were ingested
 // before it was published, which carry a lower epoch.
 type Backfills struct{ pool *pgxpool.Pool }
 
-// FillingGeneration names a generation whose past is not counted yet.
-type FillingGeneration struct {
-	Tenant     metering.TenantID
-	Generation metering.GenerationID
+// BackfillingMeterVersion names a meter version whose past is not counted yet.
+type BackfillingMeterVersion struct {
+	Tenant  metering.TenantID
+	Version metering.MeterVersionID
 }
 
-// Filling returns every tenant's unfinished generations, for the worker to
+// Unfinished returns every tenant's unfinished meter versions, for the worker to
 // resume after a restart.
-func (s Backfills) Filling(ctx context.Context) ([]FillingGeneration, error) {
-	rows, err := s.pool.Query(ctx, `select tenant_id, id from meter_generations where status = 'filling' order by id`)
+func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, error) {
+	rows, err := s.pool.Query(ctx, `select tenant_id, id from meter_versions where status = 'backfilling' order by id`)
 	if err != nil {
 		return nil, coded(err)
 	}
-	filling, err := pgx.CollectRows(rows, pgx.RowToStructByPos[FillingGeneration])
-	return filling, coded(err)
+	backfilling, err := pgx.CollectRows(rows, pgx.RowToStructByPos[BackfillingMeterVersion])
+	return backfilling, coded(err)
 }
 
-// Days returns the UTC days that may hold events of the generation's past and
-// are not counted yet, oldest first. Every event of the past is committed by the time a generation
+// Days returns the UTC days that may hold events of the meter version's past and
+// are not counted yet, oldest first. Every event of the past is committed by the time a meter version
 // can be seen, so no day is ever added.
-func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) ([]time.Time, error) {
+func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct held.day
-		from meter_generations g,
+		from meter_versions g,
 		  timescaledb_information.chunks c,
 		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
 		where g.tenant_id = $1 and g.id = $2
 		  and c.hypertable_schema = current_schema and c.hypertable_name = 'events'
 		  and held.day >= coalesce(g.counted_from, '-infinity')
 		  and not exists (select from backfill_days b
-		    where b.tenant_id = $1 and b.generation_id = $2 and b.day = (held.day at time zone 'UTC')::date)
-		order by held.day`, tenant, generation)
+		    where b.tenant_id = $1 and b.meter_version_id = $2 and b.day = (held.day at time zone 'UTC')::date)
+		order by held.day`, tenant, version)
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -61,37 +61,37 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, generatio
 // waits for the rows that it raises; busier days are counted by the hour.
 const countedAtOnce = 100_000
 
-// CountDay adds a day's events to the generation's rollups and returns how many
+// CountDay adds a day's events to the meter version's rollups and returns how many
 // it has added: counting a day twice adds nothing, whoever does it and whenever.
-func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day time.Time) (counted int64, err error) {
+func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day time.Time) (counted int64, err error) {
 	start := day.UTC().Truncate(24 * time.Hour)
 	whole := metering.Range{Start: start, End: start.AddDate(0, 0, 1)}
-	width, err := s.width(ctx, tenant, generation, whole)
+	width, err := s.width(ctx, tenant, version, whole)
 	if err != nil {
 		return 0, coded(err)
 	}
 	for from := whole.Start; from.Before(whole.End); from = from.Add(width) {
-		n, err := s.countHours(ctx, tenant, generation, metering.Range{Start: from, End: from.Add(width)})
+		n, err := s.countHours(ctx, tenant, version, metering.Range{Start: from, End: from.Add(width)})
 		if err != nil {
 			return counted, err
 		}
 		counted += n
 	}
 	_, err = s.pool.Exec(ctx, `
-		insert into backfill_days (tenant_id, generation_id, day, events)
+		insert into backfill_days (tenant_id, meter_version_id, day, events)
 		select $1, $2, $3::timestamptz at time zone 'UTC', sum(events)
 		from backfill_hours
 		where tenant_id = $1
-		  and generation_id = $2
+		  and meter_version_id = $2
 		  and hour >= $3
 		  and hour < $4
-		on conflict do nothing`, tenant, generation, whole.Start, whole.End)
+		on conflict do nothing`, tenant, version, whole.Start, whole.End)
 	return counted, coded(err)
 }
 
 // width is how much of a day one transaction counts.
-func (s Backfills) width(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, day metering.Range) (time.Duration, error) {
-	g, err := generationByID(ctx, s.pool, tenant, generation)
+func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day metering.Range) (time.Duration, error) {
+	g, err := meterVersionByID(ctx, s.pool, tenant, version)
 	if err != nil {
 		return 0, err
 	}
@@ -115,24 +115,24 @@ func (s Backfills) width(ctx context.Context, tenant metering.TenantID, generati
 
 // countHours counts those of the hours that nobody has counted. Their marks are
 // inserted before, in the same transaction.
-func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID, hours metering.Range) (counted int64, err error) {
+func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, hours metering.Range) (counted int64, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		g, err := generationByID(ctx, tx, tenant, generation)
+		g, err := meterVersionByID(ctx, tx, tenant, version)
 		if err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `
-			insert into backfill_hours (tenant_id, generation_id, hour)
+			insert into backfill_hours (tenant_id, meter_version_id, hour)
 			select $1, $2, generate_series($3::timestamptz, $4::timestamptz - interval '1 hour', interval '1 hour')
 			on conflict do nothing
-			returning hour`, tenant, generation, hours.Start, hours.End)
+			returning hour`, tenant, version, hours.Start, hours.End)
 		if err != nil {
 			return err
 		}
 		ours := make(map[time.Time]int64) // events by hour
 		var hour time.Time
 		_, err = pgx.ForEachRow(rows, []any{&hour}, func() error { ours[hour.UTC()] = 0; return nil })
-		if err != nil || len(ours) == 0 || g.Status != metering.Filling {
+		if err != nil || len(ours) == 0 || g.Status != metering.Backfilling {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
@@ -144,7 +144,7 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, gen
 		var batch pgx.Batch
 		for hour, n := range ours {
 			if n > 0 {
-				batch.Queue(`update backfill_hours set events = $4 where tenant_id = $1 and generation_id = $2 and hour = $3`, tenant, generation, hour, n)
+				batch.Queue(`update backfill_hours set events = $4 where tenant_id = $1 and meter_version_id = $2 and hour = $3`, tenant, version, hour, n)
 			}
 			counted += n
 		}
@@ -156,15 +156,15 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, gen
 	return counted, nil
 }
 
-func generationByID(ctx context.Context, q querier, tenant metering.TenantID, id metering.GenerationID) (g metering.Generation, err error) {
-	err = q.QueryRow(ctx, `select `+generationColumns+` from meter_generations g where g.tenant_id = $1 and g.id = $2`,
-		tenant, id).Scan(generationFields(&g)...)
+func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, id metering.MeterVersionID) (g metering.MeterVersion, err error) {
+	err = q.QueryRow(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.id = $2`,
+		tenant, id).Scan(meterVersionFields(&g)...)
 	return g, err
 }
 
 // countPast streams the events of ours, which are some of the hours, so that
 // millions fit in memory, and notes how many there are.
-func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, hours metering.Range, ours map[time.Time]int64) error {
+func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
 	sums := newRollups()
 	err := eachPastEvent(ctx, tx, tenant, g, hours, func(e *metering.Event, late bool) error {
 		hour := e.At.UTC().Truncate(time.Hour)
@@ -193,7 +193,7 @@ const isLate = `exists (select from billing_periods p
 	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)`
 
 // eachPastEvent reads the events of the range that are the backfill's to count.
-func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation, r metering.Range, fn func(*metering.Event, bool) error) error {
+func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range, fn func(*metering.Event, bool) error) error {
 	rows, err := tx.Query(ctx, `
 		select e.customer_id, e.ts, e.value, e.properties, `+isLate+`
 		from events e
@@ -212,28 +212,28 @@ func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g m
 	return err
 }
 
-// Complete makes reads and billing switch to the generation, in one
+// Complete makes reads and billing switch to the meter version, in one
 // transaction; while a day of its past is not counted it answers CodeConflict.
-// Doing so again, or for a generation that another has replaced meanwhile,
+// Doing so again, or for a meter version that another has replaced meanwhile,
 // changes nothing.
-func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
-	if err := s.requireCounted(ctx, tenant, generation); err != nil {
+func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
+	if err := s.requireCounted(ctx, tenant, version); err != nil {
 		return err
 	}
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		g, err := generationByID(ctx, tx, tenant, generation)
-		if err != nil || g.Status != metering.Filling {
+		g, err := meterVersionByID(ctx, tx, tenant, version)
+		if err != nil || g.Status != metering.Backfilling {
 			return err
 		}
-		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the former generation
+		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the former meter version
 			return err
 		}
 		_, err = tx.Exec(ctx, `
-			update meter_generations set status = 'complete', completed_at = now() where tenant_id = $1 and id = $2`,
-			tenant, generation)
+			update meter_versions set status = 'complete', completed_at = now() where tenant_id = $1 and id = $2`,
+			tenant, version)
 		if err != nil {
 			return err
 		}
@@ -242,18 +242,18 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, gener
 }
 
 // requireCounted looks for events of the past on the days that are not marked.
-// Days of chunks that were made since the generation was published hold none.
-func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID, generation metering.GenerationID) error {
-	days, err := s.Days(ctx, tenant, generation)
+// Days of chunks that were made since the meter version was published hold none.
+func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
+	days, err := s.Days(ctx, tenant, version)
 	if err != nil {
 		return err
 	}
 	for _, day := range days {
 		var missed bool
 		err := s.pool.QueryRow(ctx, `
-			select exists (select from events e join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
-			  where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.epoch < g.epoch and g.id = $4 and g.status = 'filling')`,
-			tenant, day, day.AddDate(0, 0, 1), generation).Scan(&missed)
+			select exists (select from events e join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
+			  where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.epoch < g.epoch and g.id = $4 and g.status = 'backfilling')`,
+			tenant, day, day.AddDate(0, 0, 1), version).Scan(&missed)
 		if err != nil {
 			return coded(err)
 		}

@@ -29,19 +29,19 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 		}
 		ingest(t, store, tenant, events...)
 		m := dbtest.Meter(t, store, tenant, "calls", "call")
-		require.Equal(t, metering.Filling, m.Generation.Status)
+		require.Equal(t, metering.Backfilling, m.Version.Status)
 		return tenant, m
 	}
 
 	t.Run("AfterADayTheOthersAreLeft", func(t *testing.T) {
 		tenant, m := past(t)
-		all, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		all, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
 		require.Contains(t, all, month.Start)
-		n, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, month.Start)
+		n, err := store.Backfills.CountDay(t.Context(), tenant, m.Version.ID, month.Start)
 		require.NoError(t, err)
 		require.EqualValues(t, 24, n)
-		left, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		left, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
 		require.Len(t, left, len(all)-1)
 		require.NotContains(t, left, month.Start)
@@ -50,7 +50,7 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	t.Run("ADayTwiceIsADayOnce", func(t *testing.T) {
 		tenant, m := past(t)
 		for _, want := range []int64{24, 0} {
-			n, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, month.Start)
+			n, err := store.Backfills.CountDay(t.Context(), tenant, m.Version.ID, month.Start)
 			require.NoError(t, err)
 			require.Equal(t, want, n)
 		}
@@ -58,55 +58,55 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 
 	t.Run("ADayIsADayOfUTCWhereverTheProcessRuns", func(t *testing.T) {
 		tenant, m := past(t)
-		days, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		days, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
 		for _, day := range days {
-			_, err := store.Backfills.CountDay(t.Context(), tenant, m.Generation.ID, day.In(metering.Location("America/New_York")))
+			_, err := store.Backfills.CountDay(t.Context(), tenant, m.Version.ID, day.In(metering.Location("America/New_York")))
 			require.NoError(t, err)
 		}
-		left, err := store.Backfills.Days(t.Context(), tenant, m.Generation.ID)
+		left, err := store.Backfills.Days(t.Context(), tenant, m.Version.ID)
 		require.NoError(t, err)
 		require.Empty(t, left)
-		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID))
+		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID))
 		require.Equal(t, "72", total(t, store, tenant, "acme", month)[0].Usage.String())
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
 
-	t.Run("NobodyReadsAGenerationWithADayMissing", func(t *testing.T) {
+	t.Run("NobodyReadsAMeterVersionWithADayMissing", func(t *testing.T) {
 		tenant, m := past(t)
-		require.Error(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID))
-		require.True(t, total(t, store, tenant, "acme", month)[0].Filling)
-		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID))
-		require.False(t, total(t, store, tenant, "acme", month)[0].Filling)
-		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Generation.ID), "again changes nothing")
+		require.Error(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID))
+		require.True(t, total(t, store, tenant, "acme", month)[0].Backfilling)
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID))
+		require.False(t, total(t, store, tenant, "acme", month)[0].Backfilling)
+		require.NoError(t, store.Backfills.Complete(t.Context(), tenant, m.Version.ID), "again changes nothing")
 	})
 
 	t.Run("UntilItIsCompleteReadsStayOnTheFormer", func(t *testing.T) {
 		tenant, m := past(t)
-		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID))
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID))
 		groupBy := []string{"model"}
-		updated, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy(groupBy))
+		updated, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy(groupBy))
 		require.NoError(t, err)
-		require.NotNil(t, filling)
-		require.Equal(t, m.Generation.ID, updated.Generation.ID)
+		require.NotNil(t, backfilling)
+		require.Equal(t, m.Version.ID, updated.Version.ID)
 		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "", `{"model":"a"}`))
 		require.Equal(t, "73", total(t, store, tenant, "acme", month)[0].Usage.String(), "the former is fed")
-		require.NoError(t, backfill(t.Context(), store, tenant, filling.ID))
+		require.NoError(t, backfill(t.Context(), store, tenant, backfilling.ID))
 		after := total(t, store, tenant, "acme", month)[0]
-		require.Equal(t, filling.ID, after.Meter.Generation.ID)
+		require.Equal(t, backfilling.ID, after.Meter.Version.ID)
 		require.Equal(t, "73", after.Usage.String())
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
 
-	t.Run("AGenerationThatWasReplacedBeforeItWasCompleteIsNeverRead", func(t *testing.T) {
+	t.Run("AMeterVersionThatWasReplacedBeforeItWasCompleteIsNeverRead", func(t *testing.T) {
 		tenant, m := past(t)
 		_, second, err := store.Meters.Update(t.Context(), tenant, metering.Operator, m.Slug, metersBy([]string{"model"}))
 		require.NoError(t, err)
 		require.NotNil(t, second)
-		require.NoError(t, backfill(t.Context(), store, tenant, m.Generation.ID), "the backfill of the replaced one ends in peace")
+		require.NoError(t, backfill(t.Context(), store, tenant, m.Version.ID), "the backfill of the replaced one ends in peace")
 		read := total(t, store, tenant, "acme", month)[0]
-		require.Equal(t, second.ID, read.Meter.Generation.ID)
-		require.True(t, read.Filling)
+		require.Equal(t, second.ID, read.Meter.Version.ID)
+		require.True(t, read.Backfilling)
 		require.NoError(t, backfill(t.Context(), store, tenant, second.ID))
 		requireRollupsEqualARecount(t, conn, tenant)
 	})
@@ -135,7 +135,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 		select $1, $2, $3::timestamptz + i * interval '0.8 seconds', gen_random_uuid(), 'call', i % 7, '{"model":"b"}', now(), 1
 		from generate_series(0, 107999) i`, k.tenant, acme, day)
 	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
-	require.Equal(t, metering.Filling, m.Generation.Status)
+	require.Equal(t, metering.Backfilling, m.Version.Status)
 
 	ingestOne(20, "1") // counted by ingest, in a row that somebody locks
 	locker, err := pgx.Connect(t.Context(), address)
@@ -147,7 +147,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan error)
 	go func() {
-		_, err := store.Backfills.CountDay(t.Context(), k.tenant, m.Generation.ID, day)
+		_, err := store.Backfills.CountDay(t.Context(), k.tenant, m.Version.ID, day)
 		ended <- err
 	}()
 	dbtest.Eventually(t, time.Minute, func() error {
@@ -163,14 +163,14 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	}
 	twice := make(chan error)
 	for range 2 {
-		go func() { twice <- backfill(t.Context(), store, k.tenant, m.Generation.ID) }()
+		go func() { twice <- backfill(t.Context(), store, k.tenant, m.Version.ID) }()
 	}
 	for range 2 {
 		if err := <-twice; metering.CodeOf(err) != metering.CodeOverloaded {
 			require.NoError(t, err)
 		}
 	}
-	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Generation.ID))
+	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Version.ID))
 	requireRollupsEqualARecount(t, k.conn, k.tenant)
 	require.Equal(t, 108_001, k.count(`select sum(events)::int from backfill_days`))
 }

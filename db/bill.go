@@ -62,8 +62,8 @@ func sameLines(a, b []line) bool {
 
 // Why a sync leaves a meter out.
 const (
-	skippedFilling = "its past is still being counted; it is billed as soon as that is done"
-	skippedHeld    = "an operator has left it as it was for this run"
+	skippedBackfilling = "its past is still being counted; it is billed as soon as that is done"
+	skippedHeld        = "an operator has left it as it was for this run"
 )
 
 // price is what the customer is charged for the meter in the period, if it has one.
@@ -96,8 +96,8 @@ func (b *bill) figures(period metering.Period) ([]line, error) {
 			priceVersion: price.Version, unitPrice: price.OverageRate, charge: charge, amount: charge.Sub(other.amountIn(currency)),
 			currency: currency,
 		}
-		if t.Filling {
-			lines[i].skipped = skippedFilling
+		if t.Backfilling {
+			lines[i].skipped = skippedBackfilling
 		}
 	}
 	return lines, nil
@@ -106,7 +106,7 @@ func (b *bill) figures(period metering.Period) ([]line, error) {
 // currencies are those of the meters' prices.
 func (b *bill) currencies(totals []MeterTotal, period metering.Period) (all []string) {
 	for _, t := range totals {
-		if price, priced := b.price(t.Meter.ID, period); priced && !t.Filling {
+		if price, priced := b.price(t.Meter.ID, period); priced && !t.Backfilling {
 			all = append(all, price.Currency)
 		}
 	}

@@ -98,7 +98,7 @@ func TestMeters(t *testing.T) {
 		var mu sync.Mutex
 		require.NoError(t, atOnce(24, func(i int) error {
 			_, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
-				Slug: fmt.Sprint("m", i), EventType: "call", Generation: metering.Generation{Aggregation: metering.Sum},
+				Slug: fmt.Sprint("m", i), EventType: "call", Version: metering.MeterVersion{Aggregation: metering.Sum},
 			})
 			if metering.CodeOf(err) == metering.CodeInvalid {
 				return nil
@@ -121,7 +121,7 @@ func TestMeters(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		_, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
-			Slug: "calls", EventType: "other", Generation: metering.Generation{Aggregation: metering.Sum},
+			Slug: "calls", EventType: "other", Version: metering.MeterVersion{Aggregation: metering.Sum},
 		})
 		require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	})
@@ -129,22 +129,22 @@ func TestMeters(t *testing.T) {
 	t.Run("AMeterWithoutAPastIsCompleteAtOnce", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		m := dbtest.Meter(t, store, tenant, "calls", "call")
-		require.Equal(t, metering.Complete, m.Generation.Status)
-		updated, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"model"}))
+		require.Equal(t, metering.Complete, m.Version.Status)
+		updated, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"model"}))
 		require.NoError(t, err)
-		require.Nil(t, filling)
-		require.Equal(t, []string{"model"}, updated.Generation.GroupBy)
+		require.Nil(t, backfilling)
+		require.Equal(t, []string{"model"}, updated.Version.GroupBy)
 	})
 
 	t.Run("ANewNameIsNoNewWayOfCounting", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		m := dbtest.Meter(t, store, tenant, "calls", "call", "model")
 		name, groupBy := "Calls", []string{"model"}
-		updated, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", db.MeterChange{Name: &name, GroupBy: &groupBy})
+		updated, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", db.MeterChange{Name: &name, GroupBy: &groupBy})
 		require.NoError(t, err)
-		require.Nil(t, filling)
+		require.Nil(t, backfilling)
 		require.Equal(t, name, updated.Name)
-		require.Equal(t, m.Generation.ID, updated.Generation.ID)
+		require.Equal(t, m.Version.ID, updated.Version.ID)
 	})
 }
 

@@ -80,7 +80,7 @@ func (c *chunks) make(ctx context.Context, k chunk) error {
 		`delete from events where tenant_id = 0 and ts = $1`, eventsChunk
 	if k.hypertable == "usage_hourly" {
 		insert, remove, width = `
-			insert into usage_hourly (tenant_id, customer_id, generation_id, group_id, hour, sum, count)
+			insert into usage_hourly (tenant_id, customer_id, meter_version_id, group_id, hour, sum, count)
 			values (0, 0, 0, '00000000-0000-0000-0000-000000000000', $1, 0, 0)
 			on conflict do nothing`,
 			`delete from usage_hourly where tenant_id = 0 and hour = $1`, hourlyChunk

@@ -17,7 +17,7 @@ type coverage struct {
 }
 
 // countedEvents is the number of a customer's events in the months that a
-// period p touches, and of the late ones of every month, as of the generations
+// period p touches, and of the late ones of every month, as of the meter versions
 // that billing uses.
 const countedEvents = `(
 	select coalesce(sum(case when u.month < p.ends_at and u.month > p.starts_at - interval '32 days'
@@ -25,7 +25,7 @@ const countedEvents = `(
 	from usage_monthly u
 	where u.tenant_id = p.tenant_id
 	  and u.customer_id = p.customer_id
-	  and u.generation_id in (select m.generation_id from meters m where m.tenant_id = p.tenant_id))`
+	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = p.tenant_id))`
 
 func (b *bill) coverage(period metering.Period) (c coverage, err error) {
 	if len(b.hold) > 0 {
@@ -47,7 +47,7 @@ func catalogOf(account string, mapping map[string]string, late metering.LatePoli
 	_, _ = fmt.Fprintln(hash, account, mapping, late) // a hash never fails
 	for _, m := range meters {
 		price, _ := metering.PriceAt(prices[m.ID], product, start)
-		_, _ = fmt.Fprintln(hash, m.ID, m.Generation.ID, m.Generation.Status, price.Version)
+		_, _ = fmt.Fprintln(hash, m.ID, m.Version.ID, m.Version.Status, price.Version)
 		if m.ProviderDecimals > 0 { // in whole units the hash stays what it was before there were others
 			_, _ = fmt.Fprintln(hash, "decimals", m.ProviderDecimals)
 		}

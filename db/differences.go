@@ -96,7 +96,7 @@ func zonesOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]string
 	rows, err := tx.Query(ctx, `
 		select distinct g.zone
 		from meters m
-		join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1
 		  and g.status = 'complete'`, tenant)
 	if err != nil {
@@ -134,25 +134,25 @@ func differences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day t
 	}
 	for _, hours := range append(slices.Clone(span.Hours), span.Months) {
 		part(hours, `
-			select u.customer_id, u.generation_id, u.sum + u.late_sum as sum, u.count + u.late_count as count
+			select u.customer_id, u.meter_version_id, u.sum + u.late_sum as sum, u.count + u.late_count as count
 			from usage_hourly u where u.tenant_id = @tenant and u.hour >= %s and u.hour < %s`)
 	}
 	for _, edge := range span.Ragged {
 		part(edge, `
 			select unnest(array[e.customer_id, 0]), g.id, e.value, 1
-			from events e join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
+			from events e join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
 			where e.tenant_id = @tenant and e.ts >= %s and e.ts < %s`)
 	}
 	rows, err := tx.Query(ctx, `
 		with used as (
-		  select m.id as meter_id, g.id as generation_id, g.event_type
+		  select m.id as meter_id, g.id as meter_version_id, g.event_type
 		  from meters m
-		  join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+		  join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		  where m.tenant_id = @tenant and g.status = 'complete' and g.zone = @zone),
 		ours as (
 		  select p.customer_id, used.meter_id, sum(p.sum) as sum, sum(p.count)::bigint as count
 		  from (`+strings.Join(parts, " union all ")+`) p
-		  join used on used.generation_id = p.generation_id
+		  join used on used.meter_version_id = p.meter_version_id
 		  group by 1, 2),
 		other (customer_id, event_type, sum, count) as (`+other+`),
 		theirs as (

@@ -110,7 +110,7 @@ func (b *bill) invoiced(period metering.Period) (final bool, err error) {
 // and the provider, if there is one, knows what it comes to.
 func (b *bill) settledFor(kind metering.ProviderKind, chain []metering.Period, period metering.Period, all []line) (bool, error) {
 	for _, l := range all {
-		if l.skipped == skippedFilling {
+		if l.skipped == skippedBackfilling {
 			return false, nil
 		}
 	}

@@ -79,12 +79,12 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 
 	t.Run("ABackfillFoldsTheSame", func(t *testing.T) {
-		_, filling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"session", "model"}))
+		_, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", metersBy([]string{"session", "model"}))
 		require.NoError(t, err)
-		require.NoError(t, backfill(t.Context(), store, tenant, filling.ID))
+		require.NoError(t, backfill(t.Context(), store, tenant, backfilling.ID))
 		m, err = store.Meters.Get(t.Context(), tenant, "calls")
 		require.NoError(t, err)
-		require.Equal(t, filling.ID, m.Generation.ID)
+		require.Equal(t, backfilling.ID, m.Version.ID)
 		page := windows(hour.Start, hour.End, nil)
 		require.Len(t, page.Groups, metering.MaxGroupsPerMeter+1)
 		require.Equal(t, fmt.Sprintf("%d.875", metering.MaxGroupsPerMeter+beyond), page.Total.String())
@@ -98,7 +98,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 func TestAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
-	generation := metering.Generation{GroupBy: []string{"a", "é"}}
+	version := metering.MeterVersion{GroupBy: []string{"a", "é"}}
 	rapid.Check(t, func(rt *rapid.T) {
 		// Many at once: the way to the database is long.
 		texts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
@@ -112,7 +112,7 @@ func TestAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
 			if rejection != nil {
 				continue // a number that is too long
 			}
-			group, err := generation.GroupOf(event.Properties)
+			group, err := version.GroupOf(event.Properties)
 			require.NoError(rt, err)
 			before, accepted = append(before, group), append(accepted, string(event.Properties))
 		}
@@ -121,7 +121,7 @@ func TestAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
 		for i := 0; rows.Next(); i++ {
 			var text string
 			require.NoError(rt, rows.Scan(&text))
-			after, err := generation.GroupOf(json.RawMessage(text))
+			after, err := version.GroupOf(json.RawMessage(text))
 			require.NoError(rt, err)
 			require.Equal(rt, string(before[i].Key), string(after.Key), "%s became %s", accepted[i], text)
 			require.Equal(rt, before[i].ID, after.ID)

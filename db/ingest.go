@@ -122,7 +122,7 @@ type attempt struct {
 	outcomes []Outcome
 
 	backend backend
-	meters  generations
+	meters  meterVersions
 	frozen  map[metering.CustomerID]metering.Range // usage within is late
 	fresh   []*metering.Event                      // what is stored: new keys and keyless events
 	types   []string                               // seen for the first time
@@ -253,14 +253,14 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		select `+generationColumns+` from meter_generations g
+		select `+meterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
 	if err != nil {
 		return fmt.Errorf("load meters: %w", err)
 	}
-	a.meters = generations{epoch: epoch, byType: make(map[string][]metering.Generation)}
-	var g metering.Generation
-	_, err = pgx.ForEachRow(rows, generationFields(&g), func() error {
+	a.meters = meterVersions{epoch: epoch, byType: make(map[string][]metering.MeterVersion)}
+	var g metering.MeterVersion
+	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
 		a.meters.byType[g.EventType] = append(a.meters.byType[g.EventType], g)
 		return nil
 	})

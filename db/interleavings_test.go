@@ -177,10 +177,10 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 	if t.Failed() {
 		return
 	}
-	filling, err := stores[0].Backfills.Filling(t.Context())
+	backfilling, err := stores[0].Backfills.Unfinished(t.Context())
 	require.NoError(t, err)
-	for _, f := range filling {
-		require.NoError(t, backfill(t.Context(), stores[0], f.Tenant, f.Generation))
+	for _, f := range backfilling {
+		require.NoError(t, backfill(t.Context(), stores[0], f.Tenant, f.Version))
 	}
 	s.requireEveryEventOnce(conn)
 	requireRollupsEqualARecount(t, conn, tenant)
@@ -256,13 +256,13 @@ func (s *stage) operate(store *db.DB, changes []change) {
 			s.freeze(c.freeze)
 			continue
 		}
-		generation, err := s.apply(store, c)
+		version, err := s.apply(store, c)
 		if err != nil {
 			s.Errorf("change %+v: %v", c, err)
 			return
 		}
-		if generation != nil {
-			s.fill(*generation, c.killAfter)
+		if version != nil {
+			s.fill(*version, c.killAfter)
 		}
 	}
 }
@@ -286,53 +286,53 @@ func (s *stage) freeze(customer string) {
 
 // apply makes the meter, or regroups it where it exists, and returns what is
 // to be backfilled.
-func (s *stage) apply(store *db.DB, c change) (*metering.GenerationID, error) {
+func (s *stage) apply(store *db.DB, c change) (*metering.MeterVersionID, error) {
 	m, err := store.Meters.Create(s.Context(), s.tenant, metering.Operator, metering.Meter{
-		Slug: c.slug, EventType: c.eventType, Generation: metering.Generation{Aggregation: c.aggregation, GroupBy: c.groupBy},
+		Slug: c.slug, EventType: c.eventType, Version: metering.MeterVersion{Aggregation: c.aggregation, GroupBy: c.groupBy},
 	})
-	if err == nil && m.Generation.Status == metering.Filling {
-		return &m.Generation.ID, nil
+	if err == nil && m.Version.Status == metering.Backfilling {
+		return &m.Version.ID, nil
 	}
 	if metering.CodeOf(err) != metering.CodeConflict {
 		return nil, err
 	}
-	_, filling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
+	_, backfilling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
 		db.MeterChange{Aggregation: &c.aggregation, GroupBy: &c.groupBy})
-	if filling == nil {
+	if backfilling == nil {
 		return nil, err
 	}
-	return &filling.ID, err
+	return &backfilling.ID, err
 }
 
 // fill runs a backfill twice at once; one of the two is killed in the middle
 // and starts again.
-func (s *stage) fill(generation metering.GenerationID, killAfter int) {
+func (s *stage) fill(version metering.MeterVersionID, killAfter int) {
 	var runners sync.WaitGroup
 	runners.Go(func() {
 		ctx, kill := context.WithCancel(s.Context())
 		defer kill()
-		go s.killAt(ctx, kill, generation, killAfter)
-		_ = backfill(ctx, s.stores[0], s.tenant, generation)
-		s.fillPatiently(s.stores[0], generation)
+		go s.killAt(ctx, kill, version, killAfter)
+		_ = backfill(ctx, s.stores[0], s.tenant, version)
+		s.retryBackfill(s.stores[0], version)
 	})
-	runners.Go(func() { s.fillPatiently(s.stores[1], generation) })
+	runners.Go(func() { s.retryBackfill(s.stores[1], version) })
 	runners.Wait()
 }
 
 // killAt ends a runner once so many days are counted, whatever it is doing.
-func (s *stage) killAt(ctx context.Context, kill func(), generation metering.GenerationID, days int) {
+func (s *stage) killAt(ctx context.Context, kill func(), version metering.MeterVersionID, days int) {
 	for ctx.Err() == nil {
-		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, generation)
+		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, version)
 		if err != nil || len(left) == 0 || 80-len(left) >= days {
 			kill()
 		}
 	}
 }
 
-// fillPatiently tries again where the database was busy.
-func (s *stage) fillPatiently(store *db.DB, generation metering.GenerationID) {
+// retryBackfill tries again where the database was busy.
+func (s *stage) retryBackfill(store *db.DB, version metering.MeterVersionID) {
 	for {
-		err := backfill(s.Context(), store, s.tenant, generation)
+		err := backfill(s.Context(), store, s.tenant, version)
 		if metering.CodeOf(err) == metering.CodeOverloaded {
 			continue
 		}

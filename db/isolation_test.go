@@ -16,11 +16,11 @@ import (
 // household is a tenant that has one of everything, under the same names as
 // the other's.
 type household struct {
-	tenant   metering.TenantID
-	customer metering.Customer
-	meter    metering.Meter
-	filling  metering.GenerationID
-	key      metering.APIKey
+	tenant      metering.TenantID
+	customer    metering.Customer
+	meter       metering.Meter
+	backfilling metering.MeterVersionID
+	key         metering.APIKey
 }
 
 func settle(t *testing.T, store *db.DB, value string) (h household) {
@@ -32,9 +32,9 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 		dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`),
 		dbtest.Event(t, "call", "acme", november.Add(time.Hour), value, "", ""))
 	require.Equal(t, []db.Outcome{{}, {}}, outcomes, "another tenant's key is no repeat")
-	_, filling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
+	_, backfilling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
-	h.filling = filling.ID
+	h.backfilling = backfilling.ID
 	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, metering.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
 	require.NoError(t, err)
 	hash := sha256.Sum256([]byte(t.Name() + value))
@@ -214,19 +214,19 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 
 	t.Run("Backfills", func(t *testing.T) {
 		day := metering.WindowOf(november, metering.Day, time.UTC).Start
-		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.filling, day)
+		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.backfilling, day)
 		require.Error(t, err)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
-		err = store.Backfills.Complete(ctx, ours.tenant, theirs.filling)
+		err = store.Backfills.Complete(ctx, ours.tenant, theirs.backfilling)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
 		m, err := store.Meters.Get(ctx, theirs.tenant, "calls")
 		require.NoError(t, err)
-		require.Equal(t, theirs.meter.Generation.ID, m.Generation.ID)
-		n, err := store.Backfills.CountDay(ctx, ours.tenant, ours.filling, day)
+		require.Equal(t, theirs.meter.Version.ID, m.Version.ID)
+		n, err := store.Backfills.CountDay(ctx, ours.tenant, ours.backfilling, day)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, n)
-		require.NoError(t, backfill(ctx, store, ours.tenant, ours.filling))
-		require.NoError(t, backfill(ctx, store, theirs.tenant, theirs.filling))
+		require.NoError(t, backfill(ctx, store, ours.tenant, ours.backfilling))
+		require.NoError(t, backfill(ctx, store, theirs.tenant, theirs.backfilling))
 		requireRollupsEqualARecount(t, conn, ours.tenant)
 		requireRollupsEqualARecount(t, conn, theirs.tenant)
 	})

@@ -44,8 +44,8 @@ func (m *meterTelling) split(known []series) {
 // refused says why the meter is not told, if it is not.
 func (m *meterTelling) refused(taken bool) string {
 	switch {
-	case m.total.Filling:
-		return skippedFilling
+	case m.total.Backfilling:
+		return skippedBackfilling
 	case m.item.Skipped != "":
 		return m.item.Skipped
 	case taken:

@@ -8,24 +8,24 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Meters reads and makes meters and their generations.
+// Meters reads and makes meters and their versions.
 type Meters struct{ pool beginner }
 
 const (
-	generationColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status, g.counted_from`
-	selectMeters      = `
-		select m.id, m.slug, m.event_type, m.name, m.provider_decimals, m.created_at, ` + generationColumns + `
-		from meters m join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status, g.counted_from`
+	selectMeters        = `
+		select m.id, m.slug, m.event_type, m.name, m.provider_decimals, m.created_at, ` + meterVersionColumns + `
+		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
 )
 
-func generationFields(g *metering.Generation) []any {
+func meterVersionFields(g *metering.MeterVersion) []any {
 	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Zone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
 	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.ProviderDecimals, &m.CreatedAt}
-	return m, row.Scan(append(fields, generationFields(&m.Generation)...)...)
+	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
 }
 
 func collectMeters(ctx context.Context, q querier, where string, args ...any) ([]metering.Meter, error) {
@@ -58,11 +58,11 @@ func (s Meters) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return collectMeters(ctx, s.pool, `and m.id > $2 order by m.id limit $3`, tenant, after, limit)
 }
 
-// Create makes a meter and publishes its first generation. Where events of its
-// type exist, the generation is Filling and the caller starts its backfill;
+// Create makes a meter and publishes its first meter version. Where events of its
+// type exist, the meter version is Backfilling and the caller starts its backfill;
 // else it is complete.
 func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Meter) (created metering.Meter, err error) {
-	m.Generation.EventType = m.EventType
+	m.Version.EventType = m.EventType
 	if err := m.Validate(); err != nil {
 		return metering.Meter{}, err
 	}
@@ -73,11 +73,11 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := roomForMeter(ctx, tx, tenant, m.EventType); err != nil {
 			return err
 		}
-		// The meter names its generation and the generation its meter; the keys
+		// The meter names its meter version and the meter version its meter; the keys
 		// are checked at COMMIT.
 		var id metering.MeterID
 		err := tx.QueryRow(ctx, `
-			insert into meters (tenant_id, slug, event_type, name, provider_decimals, generation_id) values ($1, $2, $3, $4, $5, 0)
+			insert into meters (tenant_id, slug, event_type, name, provider_decimals, meter_version_id) values ($1, $2, $3, $4, $5, 0)
 			returning id`, tenant, m.Slug, m.EventType, m.Name, m.ProviderDecimals).Scan(&id)
 		if sqlState(err) == stateUniqueViolation {
 			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
@@ -85,12 +85,12 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		m.Generation.MeterID = id
-		generation, err := publishGeneration(ctx, tx, tenant, m.Generation)
+		m.Version.MeterID = id
+		version, err := publishMeterVersion(ctx, tx, tenant, m.Version)
 		if err != nil {
 			return err
 		}
-		if err := adopt(ctx, tx, tenant, generation); err != nil {
+		if err := adopt(ctx, tx, tenant, version); err != nil {
 			return err
 		}
 		if err := audit(ctx, tx, tenant, actor, "meter.create", id.String()); err != nil {
@@ -111,48 +111,48 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	return err
 }
 
-// publishGeneration makes a generation that ingest feeds from this transaction's COMMIT
+// publishMeterVersion makes a meter version that ingest feeds from this transaction's COMMIT
 // on. Events ingested before it have a lower epoch: those are the backfill's,
 // as far back as events are kept, which does not change before COMMIT.
 // The caller holds the tenant's lock.
-func publishGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) (metering.Generation, error) {
+func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
 	if err != nil {
-		return metering.Generation{}, err
+		return metering.MeterVersion{}, err
 	}
-	var published metering.Generation
+	var published metering.MeterVersion
 	err = tx.QueryRow(ctx, `
-		insert into meter_generations as g
+		insert into meter_versions as g
 		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, zone, epoch, status, completed_at, counted_from)
 		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.zone, @epoch,
-		  case when past.found then 'filling' else 'complete' end,
+		  case when past.found then 'backfilling' else 'complete' end,
 		  case when past.found then null else now() end,
 		  case when past.found then kept.kept_from end
 		from tenants t,
 		  (select kept_from from event_retention for share) kept,
 		  lateral (select exists (select from event_types e where e.tenant_id = t.id and e.event_type = @event_type)) past (found)
 		where t.id = @tenant
-		returning `+generationColumns,
+		returning `+meterVersionColumns,
 		pgx.NamedArgs{
 			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
 			"value_property": g.ValueProperty, "group_by": textArray(g.GroupBy), "epoch": epoch,
-		}).Scan(generationFields(&published)...)
+		}).Scan(meterVersionFields(&published)...)
 	return published, err
 }
 
-// adopt makes reads and billing use a generation, and retires every other one
+// adopt makes reads and billing use a meter version, and retires every other one
 // of its meter.
-func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.Generation) error {
-	_, err := tx.Exec(ctx, `update meters set generation_id = $3 where tenant_id = $1 and id = $2`, tenant, g.MeterID, g.ID)
+func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
+	_, err := tx.Exec(ctx, `update meters set meter_version_id = $3 where tenant_id = $1 and id = $2`, tenant, g.MeterID, g.ID)
 	if err != nil {
 		return err
 	}
 	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
 }
 
-func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.GenerationID) error {
+func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.MeterVersionID) error {
 	_, err := tx.Exec(ctx, `
-		update meter_generations set status = 'retired'
+		update meter_versions set status = 'retired'
 		where tenant_id = $1 and meter_id = $2 and id <> all($3) and status <> 'retired'`, tenant, meter, keep)
 	return err
 }
@@ -165,12 +165,12 @@ type MeterChange struct {
 	ProviderDecimals *int32
 }
 
-// Update changes a meter. A new way of counting makes a new generation; where
-// it has a past to count, it comes back as filling, the caller starts its
-// backfill, and reads stay on the former generation until it is complete.
-func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, filling *metering.Generation, err error) {
+// Update changes a meter. A new way of counting makes a new meter version; where
+// it has a past to count, it comes back as backfilling, the caller starts its
+// backfill, and reads stay on the former meter version until it is complete.
+func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, backfilling *metering.MeterVersion, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		filling = nil
+		backfilling = nil
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		latest, err := latestGeneration(ctx, tx, tenant, m.ID)
+		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if change.ProviderDecimals != nil {
 			m.ProviderDecimals = *change.ProviderDecimals
 		}
-		m.Generation = next
+		m.Version = next
 		if err := m.Validate(); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			return err
 		}
 		if !next.SameCounting(latest) {
-			if filling, err = regroup(ctx, tx, tenant, next); err != nil {
+			if backfilling, err = regroup(ctx, tx, tenant, next); err != nil {
 				return err
 			}
 		}
@@ -208,10 +208,10 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		updated, err = meterBySlug(ctx, tx, tenant, slug)
 		return err
 	})
-	return updated, filling, err
+	return updated, backfilling, err
 }
 
-func applied(change MeterChange, g metering.Generation) metering.Generation {
+func applied(change MeterChange, g metering.MeterVersion) metering.MeterVersion {
 	if change.Aggregation != nil {
 		g.Aggregation = *change.Aggregation
 	}
@@ -221,31 +221,31 @@ func applied(change MeterChange, g metering.Generation) metering.Generation {
 	return g
 }
 
-// latestGeneration is the one a change starts from: the newest, which may
-// still be filling behind the one that is read.
-func latestGeneration(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) (g metering.Generation, err error) {
+// latestMeterVersion is the one a change starts from: the newest, which may
+// still be backfilling behind the one that is read.
+func latestMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = tx.QueryRow(ctx, `
-		select `+generationColumns+` from meter_generations g
+		select `+meterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.meter_id = $2
-		order by g.id desc limit 1`, tenant, meter).Scan(generationFields(&g)...)
+		order by g.id desc limit 1`, tenant, meter).Scan(meterVersionFields(&g)...)
 	return g, err
 }
 
-// regroup publishes next. Only the generation that is read stays beside it: a
-// former one that was still filling will never be read.
-func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.Generation) (*metering.Generation, error) {
-	published, err := publishGeneration(ctx, tx, tenant, next)
+// regroup publishes next. Only the meter version that is read stays beside it: a
+// former one that was still backfilling will never be read.
+func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
+	published, err := publishMeterVersion(ctx, tx, tenant, next)
 	if err != nil {
 		return nil, err
 	}
 	if published.Status == metering.Complete {
 		return nil, adopt(ctx, tx, tenant, published)
 	}
-	var read metering.GenerationID
-	var unread bool // nobody reads a first generation that never was complete
+	var read metering.MeterVersionID
+	var unread bool // nobody reads a first meter version that never was complete
 	err = tx.QueryRow(ctx, `
-		select g.id, g.status = 'filling' from meters m
-		join meter_generations g on g.tenant_id = m.tenant_id and g.id = m.generation_id
+		select g.id, g.status = 'backfilling' from meters m
+		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 and m.id = $2`, tenant, published.MeterID).Scan(&read, &unread)
 	if err != nil {
 		return nil, err

@@ -13,19 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// counted is every event of a tenant as each complete generation should count
+// counted is every event of a tenant as each complete meter version should count
 // it: by SQL over the raw events alone, with the database's own time zones and
 // its own idea of a number. No code is shared with what it checks, but the
 // dictionary of groups, which says which groups found room.
 const counted = `
-	select e.customer_id, e.ts, e.value, g.id as generation_id, g.zone, e.ts at time zone g.zone as local,
+	select e.customer_id, e.ts, e.value, g.id as meter_version_id, g.zone, e.ts at time zone g.zone as local,
 	  coalesce(u.group_id, o.group_id) as group_id,
 	  coalesce(u.group_key, o.group_key) as group_key,
 	  exists (select from billing_periods p
 	    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id and p.frozen_epoch <= e.epoch
 	      and e.ts between p.starts_at and p.ends_at - interval '1 microsecond') as late
 	from events e
-	join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.status = 'complete'
+	join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.status = 'complete'
 	cross join lateral (
 	  select coalesce(jsonb_object_agg(name,
 	    case jsonb_typeof(e.properties -> name)
@@ -36,8 +36,8 @@ const counted = `
 	    end), '{}')
 	  from unnest(g.group_by) as name
 	) made (key)
-	left join usage_groups u on u.tenant_id = e.tenant_id and u.generation_id = g.id and u.group_key = made.key
-	left join usage_groups o on o.tenant_id = e.tenant_id and o.generation_id = g.id and o.group_key = '{"$other": true}'
+	left join usage_groups u on u.tenant_id = e.tenant_id and u.meter_version_id = g.id and u.group_key = made.key
+	left join usage_groups o on o.tenant_id = e.tenant_id and o.meter_version_id = g.id and o.group_key = '{"$other": true}'
 	where e.tenant_id = @tenant`
 
 // buckets says where the local window of an event begins and ends.
@@ -56,25 +56,25 @@ func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.T
 		rows, err := conn.Query(t.Context(), fmt.Sprintf(`
 			with counted as (`+counted+`),
 			recount as (
-			  select c.customer_id, generation_id, group_id, %[1]s as start,
+			  select c.customer_id, meter_version_id, group_id, %[1]s as start,
 			    coalesce(sum(value) filter (where not late), 0) as sum, count(*) filter (where not late) as count,
 			    coalesce(sum(value) filter (where late), 0) as late_sum, count(*) filter (where late) as late_count
 			  from counted, lateral (values (customer_id), (0)) c (customer_id)
 			  group by 1, 2, 3, 4
 			),
 			rollup as (
-			  select customer_id, generation_id, group_id, %[2]s as start, sum, count, late_sum, late_count
-			  from %[3]s u join meter_generations g on g.tenant_id = u.tenant_id and g.id = u.generation_id
+			  select customer_id, meter_version_id, group_id, %[2]s as start, sum, count, late_sum, late_count
+			  from %[3]s u join meter_versions g on g.tenant_id = u.tenant_id and g.id = u.meter_version_id
 			  where u.tenant_id = @tenant and g.status = 'complete'
 			)
-			select format('customer %%s, generation %%s, group %%s, %[2]s %%s: events say %%s, the rollup says %%s',
-			  customer_id, generation_id, group_id, start,
+			select format('customer %%s, version %%s, group %%s, %[2]s %%s: events say %%s, the rollup says %%s',
+			  customer_id, meter_version_id, group_id, start,
 			  (recount.sum, recount.count, recount.late_sum, recount.late_count),
 			  (rollup.sum, rollup.count, rollup.late_sum, rollup.late_count))
-			from recount full join rollup using (customer_id, generation_id, group_id, start)
+			from recount full join rollup using (customer_id, meter_version_id, group_id, start)
 			where (recount.sum, recount.count, recount.late_sum, recount.late_count)
 			  is distinct from (rollup.sum, rollup.count, rollup.late_sum, rollup.late_count)
-			order by customer_id, generation_id, start
+			order by customer_id, meter_version_id, start
 			limit 10`, buckets[g][0], g, table), pgx.NamedArgs{"tenant": tenant})
 		require.NoError(t, err)
 		differences, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -97,12 +97,12 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 		  coalesce(sum(value) filter (where not late), 0), count(*) filter (where not late),
 		  coalesce(sum(value) filter (where late), 0), count(*) filter (where late)
 		from counted
-		where generation_id = @generation and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
+		where meter_version_id = @version and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
 		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key ->> name is distinct from value)
 		group by 1, 2, 3
 		order by 1, 2`, bucket[0], bucket[1]),
 		pgx.NamedArgs{
-			"tenant": tenant, "generation": q.Meter.Generation.ID, "customer": q.Customer,
+			"tenant": tenant, "version": q.Meter.Version.ID, "customer": q.Customer,
 			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values,
 		})
 	require.NoError(t, err)
@@ -111,8 +111,8 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	var count, lateCount int64
 	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&w.GroupID), &w.Start, &w.End, &sum, &count, &lateSum, &lateCount}, func() error {
 		w.Start, w.End = w.Start.UTC(), w.End.UTC()
-		w.Value = q.Meter.Generation.Aggregation.Usage(sum, count)
-		w.LateValue = q.Meter.Generation.Aggregation.Usage(lateSum, lateCount)
+		w.Value = q.Meter.Version.Aggregation.Usage(sum, count)
+		w.LateValue = q.Meter.Version.Aggregation.Usage(lateSum, lateCount)
 		windows = append(windows, w)
 		return nil
 	})
@@ -167,7 +167,7 @@ func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tena
 	totals, err := store.Usage.MeterTotals(t.Context(), tenant, customer, r)
 	require.NoError(t, err)
 	for _, got := range totals {
-		require.False(t, got.Filling)
+		require.False(t, got.Backfilling)
 		var sum metering.Decimal
 		var count int64
 		err := conn.QueryRow(t.Context(), `
@@ -177,7 +177,7 @@ func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tena
 		require.NoError(t, err)
 		require.Equal(t, sum.String(), got.Sum.String(), "the sum of %s of %v in %v", got.Meter.Slug, customer, r)
 		require.Equal(t, count, got.Count, "the count of %s of %v in %v", got.Meter.Slug, customer, r)
-		require.Equal(t, got.Meter.Generation.Aggregation.Usage(sum, count).String(), got.Usage.String())
+		require.Equal(t, got.Meter.Version.Aggregation.Usage(sum, count).String(), got.Usage.String())
 	}
 }
 
@@ -202,18 +202,18 @@ func freeze(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer met
 	require.NoError(t, err)
 }
 
-// backfill counts the past of a generation as the workflow does.
-func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, generation metering.GenerationID) error {
-	days, err := store.Backfills.Days(ctx, tenant, generation)
+// backfill counts the past of a meter version as the workflow does.
+func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, version metering.MeterVersionID) error {
+	days, err := store.Backfills.Days(ctx, tenant, version)
 	if err != nil {
 		return err
 	}
 	for _, day := range days {
-		if _, err := store.Backfills.CountDay(ctx, tenant, generation, day); err != nil {
+		if _, err := store.Backfills.CountDay(ctx, tenant, version, day); err != nil {
 			return err
 		}
 	}
-	return store.Backfills.Complete(ctx, tenant, generation)
+	return store.Backfills.Complete(ctx, tenant, version)
 }
 
 func metersBy(groupBy []string) db.MeterChange { return db.MeterChange{GroupBy: &groupBy} }

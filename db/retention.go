@@ -57,7 +57,7 @@ const neededFrom = `
 
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that
-// a new generation takes keep a past from being dropped that is to be counted.
+// a new meter version takes keep a past from being dropped that is to be counted.
 func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
 	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
@@ -71,10 +71,10 @@ func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time
 		if !next.After(edge) {
 			return nil
 		}
-		var filling bool
+		var backfilling bool
 		var needed *time.Time
-		err := tx.QueryRow(ctx, `select exists (select from meter_generations where status = 'filling'), (`+neededFrom+`)`).Scan(&filling, &needed)
-		if err != nil || filling {
+		err := tx.QueryRow(ctx, `select exists (select from meter_versions where status = 'backfilling'), (`+neededFrom+`)`).Scan(&backfilling, &needed)
+		if err != nil || backfilling {
 			return err
 		}
 		if needed != nil && needed.Before(next) {

@@ -260,11 +260,11 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 
 	held := *k.edge()
 	m := dbtest.Meter(t, store, k.tenant, "late", "call")
-	require.Equal(t, metering.Filling, m.Generation.Status)
-	require.True(t, held.Equal(*m.Generation.CountedFrom))
+	require.Equal(t, metering.Backfilling, m.Version.Status)
+	require.True(t, held.Equal(*m.Version.CountedFrom))
 	require.Zero(t, k.retain(50), "a past is still to be counted")
 	require.True(t, held.Equal(*k.edge()))
-	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Generation.ID))
+	require.NoError(t, backfill(t.Context(), store, k.tenant, m.Version.ID))
 	edgeAfter(k.daysAgo(50))
 
 	all := metering.Range{Start: k.daysAgo(310).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
@@ -388,9 +388,9 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Nil(t, b.prepare(1<<62).Send, "nothing has changed")
 
 	groupBy := []string{"model"}
-	_, filling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
+	_, backfilling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
 	require.NoError(t, err)
-	require.NoError(t, backfill(t.Context(), store, b.tenant, filling.ID))
+	require.NoError(t, backfill(t.Context(), store, b.tenant, backfilling.ID))
 	require.Equal(t, before, statement(), "another way of counting looks no further back than the events")
 	b.useAt("5", b.now)
 	require.Equal(t, carried, adjustments(t, b.acknowledge()), "it is said again, and not taken back")

@@ -23,10 +23,10 @@ type rollups struct {
 
 // bucket is the key of a rollup row.
 type bucket struct {
-	customer   metering.CustomerID
-	generation metering.GenerationID
-	group      metering.GroupID
-	start      time.Time
+	customer metering.CustomerID
+	version  metering.MeterVersionID
+	group    metering.GroupID
+	start    time.Time
 }
 
 // tally is what is added to one row. Late usage is kept apart, so that a frozen
@@ -44,7 +44,7 @@ func newRollups() *rollups {
 }
 
 // add counts an event for its customer and for the whole tenant.
-func (r *rollups) add(g metering.Generation, e *metering.Event, late bool) error {
+func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) error {
 	group, err := g.GroupOf(e.Properties)
 	if err != nil {
 		return fmt.Errorf("group event: %w", err)
@@ -67,7 +67,7 @@ func (r *rollups) add(g metering.Generation, e *metering.Event, late bool) error
 func (r *rollups) foldOthers(known func(groupName) bool) {
 	for _, rows := range []map[bucket]*tally{r.hours, r.months} {
 		for key, t := range rows {
-			if key.group == metering.OtherGroup.ID || known(groupName{key.generation, key.group}) {
+			if key.group == metering.OtherGroup.ID || known(groupName{key.version, key.group}) {
 				continue
 			}
 			delete(rows, key)
@@ -122,19 +122,19 @@ func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 
 const (
 	addHours = `
-		insert into usage_hourly as u (tenant_id, customer_id, generation_id, group_id, hour, sum, count, late_sum, late_count)
+		insert into usage_hourly as u (tenant_id, customer_id, meter_version_id, group_id, hour, sum, count, late_sum, late_count)
 		select $1, a, b, c, d, e::numeric, f, g::numeric, h
 		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
 		  as rows (a, b, c, d, e, f, g, h)
-		on conflict (tenant_id, customer_id, generation_id, group_id, hour) do update
+		on conflict (tenant_id, customer_id, meter_version_id, group_id, hour) do update
 		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
 		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
 	addMonths = `
-		insert into usage_monthly as u (tenant_id, customer_id, generation_id, group_id, month, sum, count, late_sum, late_count)
+		insert into usage_monthly as u (tenant_id, customer_id, meter_version_id, group_id, month, sum, count, late_sum, late_count)
 		select $1, a, b, c, d, e::numeric, f, g::numeric, h
 		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
 		  as rows (a, b, c, d, e, f, g, h)
-		on conflict (tenant_id, customer_id, generation_id, group_id, month) do update
+		on conflict (tenant_id, customer_id, meter_version_id, group_id, month) do update
 		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
 		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
 )
@@ -163,14 +163,14 @@ func rollupArrays(tenant metering.TenantID, rows map[bucket]*tally) []any {
 	}
 	slices.SortFunc(keys, inLockOrder)
 	n := len(keys)
-	customers, generations, groups, starts := make([]int64, n), make([]int64, n), make([][16]byte, n), make([]time.Time, n)
+	customers, versions, groups, starts := make([]int64, n), make([]int64, n), make([][16]byte, n), make([]time.Time, n)
 	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
 	for i, key := range keys {
 		t := rows[key]
-		customers[i], generations[i], groups[i], starts[i] = int64(key.customer), int64(key.generation), key.group, key.start
+		customers[i], versions[i], groups[i], starts[i] = int64(key.customer), int64(key.version), key.group, key.start
 		sums[i], counts[i], lateSums[i], lateCounts[i] = t.sum.String(), t.count, t.lateSum.String(), t.lateCount
 	}
-	return []any{tenant, customers, generations, groups, starts, sums, counts, lateSums, lateCounts}
+	return []any{tenant, customers, versions, groups, starts, sums, counts, lateSums, lateCounts}
 }
 
 // inLockOrder puts the tenant's own rows, which every transaction wants, last:
@@ -186,7 +186,7 @@ func inLockOrder(a, b bucket) int {
 		cmp.Compare(whole(a), whole(b)),
 		a.start.Compare(b.start),
 		cmp.Compare(a.customer, b.customer),
-		cmp.Compare(a.generation, b.generation),
+		cmp.Compare(a.version, b.version),
 		bytes.Compare(a.group[:], b.group[:]),
 	)
 }

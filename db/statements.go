@@ -156,18 +156,18 @@ func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r meterin
 			with rates as (
 			  select *
 			  from unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::numeric[], $6::numeric[], $7::numeric[], $8::text[], $9::int[], $10::boolean[])
-			    as r (generation_id, product_id, month, base, included, rate, currency, digits, counts)),
+			    as r (meter_version_id, product_id, month, base, included, rate, currency, digits, counts)),
 			used as (
-			  select u.customer_id, u.generation_id, u.month, `+productAt("$1", "u.customer_id", "u.month")+` as product_id, sum(u.sum + u.late_sum) as sum, sum(u.count + u.late_count) as count
+			  select u.customer_id, u.meter_version_id, u.month, `+productAt("$1", "u.customer_id", "u.month")+` as product_id, sum(u.sum + u.late_sum) as sum, sum(u.count + u.late_count) as count
 			  from usage_monthly u
 			  where u.tenant_id = $1
 			    and u.customer_id > 0
-			    and u.generation_id = any($2)
+			    and u.meter_version_id = any($2)
 			    and u.month = any($4)
 			  group by 1, 2, 3)
 			select used.month, rates.currency, sum(`+roundedMoney("charge", "rates.digits")+`), count(distinct used.customer_id)
 			from used
-			join rates using (generation_id, product_id, month),
+			join rates using (meter_version_id, product_id, month),
 			lateral (select rates.base + greatest(0, case when rates.counts then used.count else used.sum end - rates.included) * rates.rate) c (charge)
 			group by 1, 2
 			order by 1 desc, 2`, append([]any{tenant}, rates.arrays()...)...)
@@ -191,7 +191,7 @@ func roundedMoney(amount, digits string) string {
 
 // rates are the prices of each month, in columns.
 type rates struct {
-	generations, products          []int64
+	versions, products             []int64
 	months                         []time.Time
 	base, included, rate, currency []string
 	digits                         []int32
@@ -199,7 +199,7 @@ type rates struct {
 }
 
 func (r *rates) arrays() []any {
-	return []any{r.generations, r.products, r.months, r.base, r.included, r.rate, r.currency, r.digits, r.counts}
+	return []any{r.versions, r.products, r.months, r.base, r.included, r.rate, r.currency, r.digits, r.counts}
 }
 
 func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span metering.Range) (*rates, error) {
@@ -217,10 +217,10 @@ func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span
 	}
 	all := new(rates)
 	for _, m := range meters {
-		if m.Generation.Status == metering.Filling {
+		if m.Version.Status == metering.Backfilling {
 			continue
 		}
-		zone := metering.Location(m.Generation.Zone)
+		zone := metering.Location(m.Version.Zone)
 		for month := metering.CalendarPeriod(span.Start, zone); month.Start.Before(span.End); month = metering.CalendarPeriod(month.End, zone) {
 			for _, product := range products {
 				if price, priced := metering.PriceAt(prices[m.ID], product, month.Start); priced {
@@ -233,9 +233,9 @@ func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span
 }
 
 func (r *rates) add(m metering.Meter, product metering.ProductID, month time.Time, p metering.Price) {
-	r.generations, r.products, r.months = append(r.generations, int64(m.Generation.ID)), append(r.products, int64(product)), append(r.months, month)
+	r.versions, r.products, r.months = append(r.versions, int64(m.Version.ID)), append(r.products, int64(product)), append(r.months, month)
 	r.base, r.included = append(r.base, p.BasePrice.String()), append(r.included, p.IncludedUnits.String())
 	r.rate, r.currency = append(r.rate, p.OverageRate.String()), append(r.currency, p.Currency)
 	r.digits = append(r.digits, metering.MinorDigits(p.Currency))
-	r.counts = append(r.counts, m.Generation.Aggregation == metering.Count)
+	r.counts = append(r.counts, m.Version.Aggregation == metering.Count)
 }

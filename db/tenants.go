@@ -81,13 +81,13 @@ func change[T any](field, to *T) {
 }
 
 // Update changes a tenant. In another zone every meter is counted anew: the
-// caller starts the backfill of each filling generation, and reads stay on the
+// caller starts the backfill of each backfilling meter version, and reads stay on the
 // former ones until theirs is complete. It answers CodeConflict to another
 // zone once a customer has a billing period, because the chain of periods
 // follows the months of one zone.
-func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, filling []metering.GenerationID, err error) {
+func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, backfilling []metering.MeterVersionID, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		filling = nil
+		backfilling = nil
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -112,17 +112,17 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		if updated.Zone != former.Zone {
-			if filling, err = rezone(ctx, tx, tenant, updated.Zone); err != nil {
+			if backfilling, err = rezone(ctx, tx, tenant, updated.Zone); err != nil {
 				return err
 			}
 		}
 		return audit(ctx, tx, tenant, actor, "tenant.update", tenant.String())
 	})
-	return updated, filling, err
+	return updated, backfilling, err
 }
 
-// rezone publishes a generation in the tenant's new zone for each of its meters.
-func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (filling []metering.GenerationID, err error) {
+// rezone publishes a meter version in the tenant's new zone for each of its meters.
+func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (backfilling []metering.MeterVersionID, err error) {
 	var billed bool
 	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)
 	if err != nil {
@@ -136,7 +136,7 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 		return nil, err
 	}
 	for _, m := range meters {
-		next, err := latestGeneration(ctx, tx, tenant, m.ID)
+		next, err := latestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -146,8 +146,8 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 			return nil, err
 		}
 		if published != nil {
-			filling = append(filling, published.ID)
+			backfilling = append(backfilling, published.ID)
 		}
 	}
-	return filling, nil
+	return backfilling, nil
 }

@@ -38,22 +38,22 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 		var group sync.WaitGroup
 		during := some()
 		group.Go(func() { ingest(t, store, tenant, during...) })
-		updated, filling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
+		updated, backfilling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
 		require.NoError(t, err)
 		require.Equal(t, zone, updated.Zone)
-		require.Len(t, filling, 2, "a meter without a past is complete at once")
+		require.Len(t, backfilling, 2, "a meter without a past is complete at once")
 		group.Wait()
 		ingest(t, store, tenant, some()...)
 		requireRollupsEqualARecount(t, conn, tenant) // of the former zone, which is still read
-		for _, generation := range filling {
-			require.NoError(t, backfill(t.Context(), store, tenant, generation))
+		for _, version := range backfilling {
+			require.NoError(t, backfill(t.Context(), store, tenant, version))
 		}
 		requireRollupsEqualARecount(t, conn, tenant)
 		meters, err := store.Meters.List(t.Context(), tenant, 0, 10)
 		require.NoError(t, err)
 		for _, m := range meters {
-			require.Equal(t, zone, m.Generation.Zone)
-			require.Equal(t, metering.Complete, m.Generation.Status)
+			require.Equal(t, zone, m.Version.Zone)
+			require.Equal(t, metering.Complete, m.Version.Status)
 		}
 	}
 }
@@ -70,9 +70,9 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", after.Zone)
 	name := "Other"
-	renamed, filling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Zone: &after.Zone})
+	renamed, backfilling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Zone: &after.Zone})
 	require.NoError(t, err)
-	require.Empty(t, filling)
+	require.Empty(t, backfilling)
 	require.Equal(t, name, renamed.Name)
 	_, _, err = store.Tenants.Update(t.Context(), theirs, metering.Operator, inZone("Asia/Kathmandu"))
 	require.NoError(t, err)

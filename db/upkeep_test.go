@@ -104,14 +104,14 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 		}
 
 		past := dbtest.Meter(t, store, tenant, "unknown", "unknown")
-		require.Equal(t, metering.Filling, past.Generation.Status)
-		require.NoError(t, backfill(t.Context(), store, tenant, past.Generation.ID))
+		require.Equal(t, metering.Backfilling, past.Version.Status)
+		require.NoError(t, backfill(t.Context(), store, tenant, past.Version.ID))
 		requireRollupsEqualARecount(t, conn, tenant)
 		requireTotalsEqualARecount(t, store, conn, tenant, acme, metering.Range{Start: old.Add(17 * time.Minute), End: month.End.Add(-time.Minute)})
 
 		_, err = conn.Exec(t.Context(), `
-			update usage_hourly set sum = sum + 1 where tenant_id = $1 and customer_id = $2 and hour = $3 and generation_id = $4`,
-			tenant, acme, old.Add(time.Hour), past.Generation.ID)
+			update usage_hourly set sum = sum + 1 where tenant_id = $1 and customer_id = $2 and hour = $3 and meter_version_id = $4`,
+			tenant, acme, old.Add(time.Hour), past.Version.ID)
 		require.NoError(t, err)
 		require.Equal(t, 1, audit(old))
 	})

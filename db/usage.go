@@ -29,11 +29,11 @@ func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
 
 // MeterTotal is a customer's usage of one meter. Late usage is part of it.
 type MeterTotal struct {
-	Meter   metering.Meter
-	Sum     metering.Decimal
-	Count   int64
-	Usage   metering.Decimal // what the meter's aggregation makes of the two
-	Filling bool             // the meter's past is still being counted: the figures are not to be used
+	Meter       metering.Meter
+	Sum         metering.Decimal
+	Count       int64
+	Usage       metering.Decimal // what the meter's aggregation makes of the two
+	Backfilling bool             // the meter's past is still being counted: the figures are not to be used
 }
 
 // MeterTotals returns one item per meter of the tenant, by id, zero included.
@@ -50,7 +50,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		return nil, err
 	}
 	for _, t := range totals {
-		if err := u.requireWhole(ctx, r, t.Meter.Generation.Zone); err != nil {
+		if err := u.requireWhole(ctx, r, t.Meter.Version.Zone); err != nil {
 			return nil, err
 		}
 	}
@@ -59,30 +59,30 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 
 func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range, part usagePart) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
-	place := make(map[metering.GenerationID]int, len(meters))
+	place := make(map[metering.MeterVersionID]int, len(meters))
 	byZone := make(map[string][]int64)
 	for i, m := range meters {
-		totals[i] = MeterTotal{Meter: m, Filling: m.Generation.Status == metering.Filling}
-		place[m.Generation.ID] = i
-		byZone[m.Generation.Zone] = append(byZone[m.Generation.Zone], int64(m.Generation.ID))
+		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
+		place[m.Version.ID] = i
+		byZone[m.Version.Zone] = append(byZone[m.Version.Zone], int64(m.Version.ID))
 	}
-	head := `select generation_id, sum(sum + late_sum), sum(count + late_count)::bigint from`
+	head := `select meter_version_id, sum(sum + late_sum), sum(count + late_count)::bigint from`
 	if part == lateOnly {
-		head = `select generation_id, sum(late_sum), sum(late_count)::bigint from`
+		head = `select meter_version_id, sum(late_sum), sum(late_count)::bigint from`
 	}
-	for zone, generations := range byZone {
-		query := newUsageQuery(tenant, customer, generations)
+	for zone, versions := range byZone {
+		query := newUsageQuery(tenant, customer, versions)
 		query.part = part
 		rows, err := query.overRange(ctx, q, head, `group by 1`, zone, r)
 		if err != nil {
 			return nil, err
 		}
-		var id metering.GenerationID
+		var id metering.MeterVersionID
 		var sum metering.Decimal
 		var count int64
 		_, err = pgx.ForEachRow(rows, []any{&id, &sum, &count}, func() error {
 			t := &totals[place[id]]
-			t.Sum, t.Count, t.Usage = sum, count, t.Meter.Generation.Aggregation.Usage(sum, count)
+			t.Sum, t.Count, t.Usage = sum, count, t.Meter.Version.Aggregation.Usage(sum, count)
 			return nil
 		})
 		if err != nil {
@@ -109,8 +109,8 @@ type usageQuery struct {
 	branches []string
 }
 
-func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, generations []int64) *usageQuery {
-	return &usageQuery{customer: customer, args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "generations": generations}}
+func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, versions []int64) *usageQuery {
+	return &usageQuery{customer: customer, args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "versions": versions}}
 }
 
 func (u *usageQuery) overRange(ctx context.Context, q querier, head, tail, zone string, r metering.Range) (pgx.Rows, error) {
@@ -136,15 +136,15 @@ func (u *usageQuery) run(ctx context.Context, q querier, head, tail string) (pgx
 
 func (u *usageQuery) months(r metering.Range) {
 	u.branch(r, `
-		select generation_id, group_id, month as start, sum, count, late_sum, late_count from usage_monthly
-		where tenant_id = @tenant and customer_id = @customer and generation_id = any(@generations)
+		select meter_version_id, group_id, month as start, sum, count, late_sum, late_count from usage_monthly
+		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
 		  and month >= %s and month < %s`)
 }
 
 func (u *usageQuery) hours(r metering.Range) {
 	u.branch(r, `
-		select generation_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
-		where tenant_id = @tenant and customer_id = @customer and generation_id = any(@generations)
+		select meter_version_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
+		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
 		  and hour >= %s and hour < %s`)
 }
 
@@ -156,11 +156,11 @@ func (u *usageQuery) raw(r metering.Range) {
 		figures, late = `0::numeric as sum, 0::bigint as count, e.value as late_sum, 1::bigint as late_count`, ` and `+isLate
 	}
 	u.branch(r, `
-		select g.id as generation_id, null::uuid as group_id, null::timestamptz as start,
+		select g.id as meter_version_id, null::uuid as group_id, null::timestamptz as start,
 		  `+figures+`
 		from events e
-		join meter_generations g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
-		where e.tenant_id = @tenant `+ofCustomer(u.customer)+` and g.id = any(@generations)
+		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
+		where e.tenant_id = @tenant `+ofCustomer(u.customer)+` and g.id = any(@versions)
 		  and e.ts >= %s and e.ts < %s`+late)
 }
 
@@ -224,7 +224,7 @@ type WindowPage struct {
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
 	err = u.consistent(ctx, func(q querier) error {
-		zone := metering.Location(query.Meter.Generation.Zone)
+		zone := metering.Location(query.Meter.Version.Zone)
 		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: zone, span: metering.Split(query.Range, zone)}
 		page, err = read.page(ctx)
 		return err
@@ -232,5 +232,5 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 	if err != nil {
 		return WindowPage{}, err
 	}
-	return page, u.requireWhole(ctx, query.Range, query.Meter.Generation.Zone)
+	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Zone)
 }

@@ -49,9 +49,9 @@ func (m *meterTelling) busyHours() ([]time.Time, error) {
 		from usage_hourly
 		where tenant_id = $1
 		  and customer_id = $2
-		  and generation_id = $3
+		  and meter_version_id = $3
 		  and hour > $4::timestamptz - interval '1 hour'
-		  and hour < $5`, m.tenant, m.payer.id, m.total.Meter.Generation.ID, m.period.Start, m.period.End)
+		  and hour < $5`, m.tenant, m.payer.id, m.total.Meter.Version.ID, m.period.Start, m.period.End)
 	if err != nil {
 		return nil, err
 	}

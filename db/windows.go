@@ -68,8 +68,8 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		from usage_groups, lateral (
 		  select not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
 		) filter (asked)
-		where tenant_id = $1 and generation_id = $2 and (asked or $5)`,
-		r.tenant, r.Meter.Generation.ID, names, values, len(r.span.Ragged) > 0)
+		where tenant_id = $1 and meter_version_id = $2 and (asked or $5)`,
+		r.tenant, r.Meter.Version.ID, names, values, len(r.span.Ragged) > 0)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 		var properties []byte
 		var late bool
 		_, err = pgx.ForEachRow(rows, []any{&value, &properties, &late}, func() error {
-			group, err := r.Meter.Generation.GroupOf(properties)
+			group, err := r.Meter.Version.GroupOf(properties)
 			if err != nil {
 				return err
 			}
@@ -165,7 +165,7 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 			})
 			last++
 		}
-		aggregation := r.Meter.Generation.Aggregation
+		aggregation := r.Meter.Version.Aggregation
 		windows[last].Value = windows[last].Value.Add(aggregation.Usage(part.sum, part.count))
 		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateCount))
 		return false
@@ -210,7 +210,7 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 }
 
 func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
 	if r.Granularity == metering.Month && !r.span.Months.Empty() {
 		query.months(r.span.Months)
 		for _, hours := range r.span.Hours {
@@ -278,7 +278,7 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Generation.ID)})
+	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
 	if !r.span.Months.Empty() {
 		query.months(r.span.Months)
 	}
@@ -291,7 +291,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 	}
 	defer rows.Close()
 	sums := make(map[metering.GroupID]metering.Decimal)
-	aggregation := r.Meter.Generation.Aggregation
+	aggregation := r.Meter.Version.Aggregation
 	for rows.Next() {
 		var id metering.GroupID
 		var sum metering.Decimal

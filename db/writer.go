@@ -25,7 +25,7 @@ type Writer struct {
 	customers *lru.Cache[customerName, metering.CustomerID]
 	types     *lru.Cache[typeName, struct{}]
 	groups    *lru.Cache[groupName, struct{}]
-	meters    *lru.Cache[metering.TenantID, generations]
+	meters    *lru.Cache[metering.TenantID, meterVersions]
 
 	admitted atomic.Int64
 	mu       sync.Mutex
@@ -67,11 +67,11 @@ type (
 		tenant    metering.TenantID
 		eventType string
 	}
-	// generations are the ways of counting that ingest feeds, by event type, as
+	// meterVersions are the ways of counting that ingest feeds, by event type, as
 	// of one epoch of the tenant.
-	generations struct {
+	meterVersions struct {
 		epoch  int64
-		byType map[string][]metering.Generation
+		byType map[string][]metering.MeterVersion
 	}
 )
 
@@ -105,7 +105,7 @@ func NewWriter(store *DB, options WriterOptions) *Writer {
 		customers: newCache[customerName, metering.CustomerID](cachedCustomers),
 		types:     newCache[typeName, struct{}](cachedTypes),
 		groups:    newCache[groupName, struct{}](cachedGroups),
-		meters:    newCache[metering.TenantID, generations](cachedTenants),
+		meters:    newCache[metering.TenantID, meterVersions](cachedTenants),
 		lanes:     make(map[metering.TenantID]*lane),
 	}
 }

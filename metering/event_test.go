@@ -310,7 +310,7 @@ func FuzzJudge(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	generation := metering.Generation{GroupBy: []string{"a", "b"}}
+	version := metering.MeterVersion{GroupBy: []string{"a", "b"}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s metering.SentEvent
 		if json.Unmarshal(body, &s) != nil {
@@ -333,7 +333,7 @@ func FuzzJudge(f *testing.F) {
 		require.False(t, event.At.Before(now.AddDate(-5, 0, 0).Truncate(time.Microsecond)))
 		require.Equal(t, s.IdempotencyKey != nil, event.Hash != [32]byte{})
 		storable(t, event.Properties)
-		_, err := generation.GroupOf(event.Properties)
+		_, err := version.GroupOf(event.Properties)
 		require.NoError(t, err)
 	})
 }

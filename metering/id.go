@@ -12,7 +12,7 @@ type (
 	TenantID        int64
 	CustomerID      int64
 	MeterID         int64
-	GenerationID    int64
+	MeterVersionID  int64
 	PeriodID        int64
 	ProviderID      int64
 	ProviderEventID int64

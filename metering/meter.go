@@ -15,7 +15,7 @@ import (
 // Bounds of the catalog.
 const (
 	MaxMetersPerEventType = 20
-	MaxGroupsPerMeter     = 10_000 // distinct groups of one generation; later ones count in OtherGroup
+	MaxGroupsPerMeter     = 10_000 // distinct groups of one meter version; later ones count in OtherGroup
 	MaxGroupByKeys        = 5
 	MaxProviderDecimals   = 6
 	maxSlugBytes          = 64
@@ -29,14 +29,14 @@ const (
 	Count Aggregation = "count" // the number of events
 )
 
-// Meter names something that is counted. How it is counted is its Generation.
+// Meter names something that is counted. How it is counted is its Version.
 type Meter struct {
-	ID         MeterID
-	Slug       string
-	EventType  string
-	Name       string
-	CreatedAt  time.Time
-	Generation Generation // the one that reads and billing use; while Filling, nobody reads it
+	ID        MeterID
+	Slug      string
+	EventType string
+	Name      string
+	CreatedAt time.Time
+	Version   MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
 
 	ProviderDecimals int32 // of its usage that a provider is told, where it adds up units
 }
@@ -57,7 +57,7 @@ func (m Meter) Validate() error {
 	if m.ProviderDecimals < 0 || m.ProviderDecimals > MaxProviderDecimals {
 		return Invalid("body.provider_decimals", "must be 0 to %d", MaxProviderDecimals)
 	}
-	return m.Generation.Validate()
+	return m.Version.Validate()
 }
 
 func validSlug(slug string) error {
@@ -74,19 +74,19 @@ func validName(name string) error {
 	return nil
 }
 
-// GenerationStatus is where a generation stands in its life.
-type GenerationStatus string
+// MeterVersionStatus is where a meter version stands in its life.
+type MeterVersionStatus string
 
 const (
-	Filling  GenerationStatus = "filling"  // ingest feeds it, its past is still being counted
-	Complete GenerationStatus = "complete" // every event is counted; reads and billing may use it
-	Retired  GenerationStatus = "retired"  // another took its place; nothing feeds it
+	Backfilling MeterVersionStatus = "backfilling" // ingest feeds it, its past is still being counted
+	Complete    MeterVersionStatus = "complete"    // every event is counted; reads and billing may use it
+	Retired     MeterVersionStatus = "retired"     // another took its place; nothing feeds it
 )
 
-// Generation is one way of counting a meter. Any change to it makes a new
+// MeterVersion is one way of counting a meter. Any change to it makes a new
 // one; totals never mix two ways of counting.
-type Generation struct {
-	ID            GenerationID
+type MeterVersion struct {
+	ID            MeterVersionID
 	MeterID       MeterID
 	EventType     string
 	Aggregation   Aggregation
@@ -94,12 +94,12 @@ type Generation struct {
 	GroupBy       []string // property names, in the client's order
 	Zone          string   // IANA name; its local hours and months are the buckets
 	Epoch         int64    // events with a lower epoch are the backfill's to count
-	Status        GenerationStatus
+	Status        MeterVersionStatus
 	CountedFrom   *time.Time // where its past begins; nil: with the first event
 }
 
 // Validate checks what a client may choose.
-func (g Generation) Validate() error {
+func (g MeterVersion) Validate() error {
 	if g.Aggregation != Sum && g.Aggregation != Count {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not built yet")
 	}
@@ -124,8 +124,8 @@ func (g Generation) Validate() error {
 	return nil
 }
 
-// SameCounting says whether two generations would count every event alike.
-func (g Generation) SameCounting(o Generation) bool {
+// SameCounting says whether two meter versions would count every event alike.
+func (g MeterVersion) SameCounting(o MeterVersion) bool {
 	return g.EventType == o.EventType && g.Aggregation == o.Aggregation &&
 		g.ValueProperty == o.ValueProperty && slices.Equal(g.GroupBy, o.GroupBy) && g.Zone == o.Zone
 }
@@ -138,10 +138,10 @@ func (a Aggregation) Usage(sum Decimal, count int64) Decimal {
 	return sum
 }
 
-// GroupID identifies a group within a generation: a hash of its canonical key.
+// GroupID identifies a group within a meter version: a hash of its canonical key.
 type GroupID [16]byte
 
-// Group is one combination of the values of a generation's group_by properties.
+// Group is one combination of the values of a meter version's group_by properties.
 type Group struct {
 	ID  GroupID
 	Key json.RawMessage // {"model":"gpt","region":null}, keys sorted
@@ -163,7 +163,7 @@ func newGroup(key []byte) Group {
 // ingest and backfill alike: SQL prints numbers differently. A missing
 // property is null, a number is its plain decimal form, an object or array is
 // its compact JSON text as a string.
-func (g Generation) GroupOf(properties json.RawMessage) (Group, error) {
+func (g MeterVersion) GroupOf(properties json.RawMessage) (Group, error) {
 	if len(g.GroupBy) == 0 {
 		return NoGroup, nil
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func groupOf(t require.TestingT, properties string, groupBy ...string) metering.Group {
-	group, err := metering.Generation{GroupBy: groupBy}.GroupOf(json.RawMessage(properties))
+	group, err := metering.MeterVersion{GroupBy: groupBy}.GroupOf(json.RawMessage(properties))
 	require.NoError(t, err)
 	return group
 }
@@ -90,12 +90,12 @@ func TestGroupOf(t *testing.T) {
 
 	t.Run("TheOtherGroupIsNobodys", func(t *testing.T) {
 		require.NotEqual(t, metering.OtherGroup.ID, groupOf(t, `{"$other":true}`).ID)
-		require.Error(t, metering.Generation{Aggregation: metering.Sum, GroupBy: []string{"$other"}}.Validate())
+		require.Error(t, metering.MeterVersion{Aggregation: metering.Sum, GroupBy: []string{"$other"}}.Validate())
 	})
 
 	t.Run("WhatIsNoObjectIsAnError", func(t *testing.T) {
 		for _, properties := range []string{"[]", "1", "{", "x"} {
-			_, err := metering.Generation{GroupBy: []string{"a"}}.GroupOf(json.RawMessage(properties))
+			_, err := metering.MeterVersion{GroupBy: []string{"a"}}.GroupOf(json.RawMessage(properties))
 			require.Error(t, err, properties)
 		}
 	})
@@ -125,9 +125,9 @@ func FuzzGroupOf(f *testing.F) {
 	for _, seed := range []string{`{"a":1.0}`, `{"a":"\ud800","b":[1e2,{"a":null}]}`, `{"a":1e999999999}`, `{"a":{"b":{}}}`, `{"\u0061":1,"a":2}`} {
 		f.Add([]byte(seed))
 	}
-	generation := metering.Generation{GroupBy: []string{"a", "b"}}
+	version := metering.MeterVersion{GroupBy: []string{"a", "b"}}
 	f.Fuzz(func(t *testing.T, properties []byte) {
-		group, err := generation.GroupOf(properties)
+		group, err := version.GroupOf(properties)
 		if err != nil {
 			return
 		}
@@ -143,7 +143,7 @@ func FuzzGroupOf(f *testing.F) {
 				t.Fatalf("%s nests", group.Key)
 			}
 		}
-		again, err := generation.GroupOf(properties)
+		again, err := version.GroupOf(properties)
 		require.NoError(t, err)
 		require.Equal(t, group, again)
 	})
@@ -151,19 +151,19 @@ func FuzzGroupOf(f *testing.F) {
 
 func TestMeterValidate(t *testing.T) {
 	good := func() metering.Meter {
-		return metering.Meter{Slug: "api-calls_2", EventType: "call", Generation: metering.Generation{Aggregation: metering.Sum, GroupBy: []string{"model", "region"}}}
+		return metering.Meter{Slug: "api-calls_2", EventType: "call", Version: metering.MeterVersion{Aggregation: metering.Sum, GroupBy: []string{"model", "region"}}}
 	}
 	require.NoError(t, good().Validate())
 	for location, change := range map[string]func(*metering.Meter){
 		"body.slug":           func(m *metering.Meter) { m.Slug = "Calls" },
 		"body.event_type":     func(m *metering.Meter) { m.EventType = "" },
 		"body.name":           func(m *metering.Meter) { m.Name = strings.Repeat("x", 256) },
-		"body.aggregation":    func(m *metering.Meter) { m.Generation.Aggregation = "max" },
-		"body.value_property": func(m *metering.Meter) { m.Generation.ValueProperty = "tokens" },
-		"body.group_by":       func(m *metering.Meter) { m.Generation.GroupBy = strings.Split("a b c d e f", " ") },
-		"body.group_by[0]":    func(m *metering.Meter) { m.Generation.GroupBy = []string{"$other"} },
-		"body.group_by[1]":    func(m *metering.Meter) { m.Generation.GroupBy = []string{"a", "a"} },
-		"body.group_by[2]":    func(m *metering.Meter) { m.Generation.GroupBy = []string{"a", "b", "\x00"} },
+		"body.aggregation":    func(m *metering.Meter) { m.Version.Aggregation = "max" },
+		"body.value_property": func(m *metering.Meter) { m.Version.ValueProperty = "tokens" },
+		"body.group_by":       func(m *metering.Meter) { m.Version.GroupBy = strings.Split("a b c d e f", " ") },
+		"body.group_by[0]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"$other"} },
+		"body.group_by[1]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "a"} },
+		"body.group_by[2]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "b", "\x00"} },
 	} {
 		t.Run("ABad "+location+" is refused by name", func(t *testing.T) {
 			m := good()
@@ -182,16 +182,16 @@ func TestMeterValidate(t *testing.T) {
 }
 
 func TestSameCounting(t *testing.T) {
-	g := metering.Generation{ID: 1, EventType: "call", Aggregation: metering.Sum, GroupBy: []string{"a"}, Zone: "UTC", Epoch: 1, Status: metering.Complete}
+	g := metering.MeterVersion{ID: 1, EventType: "call", Aggregation: metering.Sum, GroupBy: []string{"a"}, Zone: "UTC", Epoch: 1, Status: metering.Complete}
 	same := g
-	same.ID, same.Epoch, same.Status = 2, 3, metering.Filling
+	same.ID, same.Epoch, same.Status = 2, 3, metering.Backfilling
 	require.True(t, g.SameCounting(same))
-	for name, change := range map[string]func(*metering.Generation){
-		"type":        func(g *metering.Generation) { g.EventType = "other" },
-		"aggregation": func(g *metering.Generation) { g.Aggregation = metering.Count },
-		"groups":      func(g *metering.Generation) { g.GroupBy = nil },
-		"zone":        func(g *metering.Generation) { g.Zone = "Asia/Kathmandu" },
-		"value":       func(g *metering.Generation) { g.ValueProperty = "tokens" },
+	for name, change := range map[string]func(*metering.MeterVersion){
+		"type":        func(g *metering.MeterVersion) { g.EventType = "other" },
+		"aggregation": func(g *metering.MeterVersion) { g.Aggregation = metering.Count },
+		"groups":      func(g *metering.MeterVersion) { g.GroupBy = nil },
+		"zone":        func(g *metering.MeterVersion) { g.Zone = "Asia/Kathmandu" },
+		"value":       func(g *metering.MeterVersion) { g.ValueProperty = "tokens" },
 	} {
 		other := g
 		change(&other)

@@ -20,14 +20,14 @@ create table meters (
   slug          text collate "C" not null,
   event_type    text collate "C" not null,
   name          text not null default '',
-  generation_id bigint not null, -- what reads and billing use
+  meter_version_id bigint not null, -- what reads and billing use
   created_at    timestamptz not null default now(),
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );
 
--- One way of counting a meter. Rollups belong to a generation.
-create table meter_generations (
+-- One way of counting a meter. Rollups belong to a meter version.
+create table meter_versions (
   tenant_id      bigint not null references tenants,
   id             bigint generated always as identity,
   meter_id       bigint not null,
@@ -37,27 +37,27 @@ create table meter_generations (
   group_by       text[] not null default '{}',
   zone           text not null,
   epoch          bigint not null, -- events with a lower epoch are the backfill's to count
-  status         text not null check (status in ('filling', 'complete', 'retired')),
+  status         text not null check (status in ('backfilling', 'complete', 'retired')),
   created_at     timestamptz not null default now(),
   completed_at   timestamptz,
   primary key (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id) deferrable initially deferred
 );
-create index on meter_generations (tenant_id, event_type) where status <> 'retired';
+create index on meter_versions (tenant_id, event_type) where status <> 'retired';
 
-alter table meters add foreign key (tenant_id, generation_id)
-  references meter_generations (tenant_id, id) deferrable initially deferred;
+alter table meters add foreign key (tenant_id, meter_version_id)
+  references meter_versions (tenant_id, id) deferrable initially deferred;
 
 -- The days that a backfill has counted. The mark is inserted first in the
 -- transaction that counts the day, so a day is counted once however often the
 -- backfill runs.
 create table backfill_days (
   tenant_id     bigint not null,
-  generation_id bigint not null,
+  meter_version_id bigint not null,
   day           date not null, -- UTC
   events        bigint not null default 0,
-  primary key (tenant_id, generation_id, day),
-  foreign key (tenant_id, generation_id) references meter_generations (tenant_id, id)
+  primary key (tenant_id, meter_version_id, day),
+  foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id)
 );
 
 -- Every event type that a tenant has ever sent. A meter whose type is not here
@@ -88,7 +88,7 @@ create table meter_prices (
 drop table meter_prices;
 drop table event_types;
 drop table backfill_days;
-alter table meters drop constraint meters_tenant_id_generation_id_fkey;
-drop table meter_generations;
+alter table meters drop constraint meters_tenant_id_meter_version_id_fkey;
+drop table meter_versions;
 drop table meters;
 drop table customers;

@@ -20,8 +20,8 @@ create table forgotten_days (
 -- known for ever: its repeat would be an event of today.
 alter table event_keys add column dated boolean not null default false;
 
--- Where a generation's past begins; null: with the first event.
-alter table meter_generations add column counted_from timestamptz;
+-- Where a meter version's past begins; null: with the first event.
+alter table meter_versions add column counted_from timestamptz;
 
 -- What had arrived late when the period's events went; null: they are kept.
 alter table billing_period_totals
@@ -32,7 +32,7 @@ alter table billing_period_totals
 alter table billing_period_totals
   drop column late_count,
   drop column late_usage;
-alter table meter_generations drop column counted_from;
+alter table meter_versions drop column counted_from;
 alter table event_keys drop column dated;
 drop table forgotten_days;
 drop table event_retention;

@@ -4,11 +4,11 @@
 -- with the days, the mark is inserted first in the transaction that counts.
 create table backfill_hours (
   tenant_id     bigint not null,
-  generation_id bigint not null,
+  meter_version_id bigint not null,
   hour          timestamptz not null, -- UTC
   events        bigint not null default 0,
-  primary key (tenant_id, generation_id, hour),
-  foreign key (tenant_id, generation_id) references meter_generations (tenant_id, id)
+  primary key (tenant_id, meter_version_id, hour),
+  foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id)
 );
 
 -- +goose Down

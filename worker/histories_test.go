@@ -41,22 +41,22 @@ func TestHistories(t *testing.T) {
 	past := dbtest.Meter(t, s.store, s.tenant, "canary-slug", "canary-type")
 	_, err := s.connect().Exec(t.Context(), `update customers set created_at = now() - interval '40 days' where tenant_id = $1`, s.tenant)
 	require.NoError(t, err)
-	require.Equal(t, metering.Filling, past.Generation.Status)
+	require.Equal(t, metering.Backfilling, past.Version.Status)
 	s.work()
 
 	syncing := workflows.SyncCustomerID(s.tenant, s.customer.ID)
-	backfilling := workflows.BackfillMeterID(s.tenant, past.Generation.ID)
+	backfilling := workflows.BackfillMeterID(s.tenant, past.Version.ID)
 	histories := map[string]*historypb.History{}
 	keep := func(name, workflowID string) {
 		_ = s.awaitClosed(workflowID) // a refused one has failed, which is a history too
 		histories[name] = s.history(workflowID)
 	}
 
-	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Generation.ID))
+	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Version.ID))
 	keep("backfill_meter", backfilling)
 	dbtest.Eventually(t, 30*time.Second, func() error {
 		meter, err := s.store.Meters.Get(t.Context(), s.tenant, past.Slug)
-		require.Equal(t, metering.Complete, meter.Generation.Status)
+		require.Equal(t, metering.Complete, meter.Version.Status)
 		return err
 	})
 

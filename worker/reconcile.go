@@ -65,12 +65,12 @@ func deliverOnce(ctx context.Context, config Config, now time.Time) error {
 }
 
 func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
-	filling, err := config.Store.Backfills.Filling(ctx)
+	backfilling, err := config.Store.Backfills.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
-	for _, f := range filling { // a run that is open is left alone
-		if err := workflows.StartBackfillMeter(ctx, config.Temporal, f.Tenant, f.Generation); err != nil {
+	for _, f := range backfilling { // a run that is open is left alone
+		if err := workflows.StartBackfillMeter(ctx, config.Temporal, f.Tenant, f.Version); err != nil {
 			return err
 		}
 	}

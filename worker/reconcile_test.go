@@ -54,12 +54,12 @@ func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
 		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
 	require.NoError(t, err)
 	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
-	require.Equal(t, metering.Filling, meter.Generation.Status)
+	require.Equal(t, metering.Backfilling, meter.Version.Status)
 	s.work()
 	dbtest.Eventually(t, 30*time.Second, func() error {
 		now, err := s.store.Meters.Get(t.Context(), s.tenant, "storage")
-		if err == nil && now.Generation.Status != metering.Complete {
-			err = fmt.Errorf("the generation is %s", now.Generation.Status)
+		if err == nil && now.Version.Status != metering.Complete {
+			err = fmt.Errorf("the meter version is %s", now.Version.Status)
 		}
 		return err
 	})

@@ -295,7 +295,7 @@ func TestMaintainStartsWhatNobodyIsWorkingOnWhateverElseFails(t *testing.T) {
 	f.OnActivity(do.DropEvents, mock.Anything).Return(activities.DropEventsResult{Chunks: 1}, nil)
 	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{
 		Syncs:     []activities.BeginSyncInput{{TenantID: 1, CustomerID: 2}},
-		Backfills: []activities.BackfillInput{{TenantID: 1, GenerationID: 3}},
+		Backfills: []activities.BackfillInput{{TenantID: 1, MeterVersionID: 3}},
 		Closing:   []metering.TenantID{1, 2},
 		Events:    []activities.ProviderEventInput{{TenantID: 1, RowID: 7}},
 		Secrets:   []activities.ReplacedSecretInput{{TenantID: 1, SecretID: 3}},

@@ -14,10 +14,10 @@ import (
 // shows, many enough that five years stay a short history.
 const daysPerStep = 30
 
-// BackfillMeterInput names the generation whose past is to be counted.
+// BackfillMeterInput names the meter version whose past is to be counted.
 type BackfillMeterInput struct {
-	TenantID     metering.TenantID     `json:"tenant_id"`
-	GenerationID metering.GenerationID `json:"generation_id"`
+	TenantID       metering.TenantID       `json:"tenant_id"`
+	MeterVersionID metering.MeterVersionID `json:"meter_version_id"`
 }
 
 // BackfillMeterResult is what was counted.
@@ -26,13 +26,13 @@ type BackfillMeterResult struct {
 	Events int64 `json:"events"`
 }
 
-// BackfillMeter counts the events that came before a generation was published,
+// BackfillMeter counts the events that came before a meter version was published,
 // day by day, and then makes reads and billing use it.
 func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterResult, error) {
 	var result BackfillMeterResult
-	generation := activities.BackfillInput{TenantID: in.TenantID, GenerationID: in.GenerationID}
+	version := activities.BackfillInput{TenantID: in.TenantID, MeterVersionID: in.MeterVersionID}
 	var plan activities.PlanBackfillResult
-	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, generation).Get(ctx, &plan)
+	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, version).Get(ctx, &plan)
 	if err != nil {
 		return result, err
 	}
@@ -42,7 +42,7 @@ func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterRe
 		summary := fmt.Sprintf("count %s to %s", step[0].Format(time.DateOnly), step[len(step)-1].Format(time.DateOnly))
 		var counted activities.CountDaysResult
 		err := workflow.ExecuteActivity(counting(ctx, summary), do.CountDays,
-			activities.CountDaysInput{BackfillInput: generation, Days: step}).Get(ctx, &counted)
+			activities.CountDaysInput{BackfillInput: version, Days: step}).Get(ctx, &counted)
 		if err != nil {
 			return result, err
 		}
@@ -50,6 +50,6 @@ func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterRe
 		result.Events += counted.Events
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events", result.Days, total, result.Events))
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteGeneration, generation).Get(ctx, nil)
+	err = workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteMeterVersion, version).Get(ctx, nil)
 	return result, err
 }

@@ -35,10 +35,10 @@ func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
 			}
 			return activities.CountDaysResult{Events: 10}, nil
 		})
-	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(
+	env.OnActivity(do.CompleteMeterVersion, mock.Anything, mock.Anything).Return(
 		func(context.Context, activities.BackfillInput) error { switched = true; return nil })
 
-	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, MeterVersionID: 3})
 	require.NoError(t, env.GetWorkflowError())
 	var result workflows.BackfillMeterResult
 	require.NoError(t, env.GetWorkflowResult(&result))
@@ -53,8 +53,8 @@ func TestBackfillMeterOfNothingOnlySwitches(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterActivity(do)
 	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{}, nil)
-	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(nil).Once()
-	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	env.OnActivity(do.CompleteMeterVersion, mock.Anything, mock.Anything).Return(nil).Once()
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, MeterVersionID: 3})
 	require.NoError(t, env.GetWorkflowError())
 	env.AssertExpectations(t)
 }
@@ -73,8 +73,8 @@ func TestBackfillMeterTriesAFailingDayAgain(t *testing.T) {
 			}
 			return activities.CountDaysResult{Events: 1}, nil
 		})
-	env.OnActivity(do.CompleteGeneration, mock.Anything, mock.Anything).Return(nil)
-	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, GenerationID: 3})
+	env.OnActivity(do.CompleteMeterVersion, mock.Anything, mock.Anything).Return(nil)
+	env.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, MeterVersionID: 3})
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, 5, tries)
 }

@@ -29,9 +29,9 @@ func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) stri
 	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
 }
 
-// BackfillMeterID is the workflow id of a generation's backfill.
-func BackfillMeterID(tenant metering.TenantID, generation metering.GenerationID) string {
-	return fmt.Sprintf("backfill-meter/%d/%d", tenant, generation)
+// BackfillMeterID is the workflow id of a meter version's backfill.
+func BackfillMeterID(tenant metering.TenantID, version metering.MeterVersionID) string {
+	return fmt.Sprintf("backfill-meter/%d/%d", tenant, version)
 }
 
 // AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
@@ -101,20 +101,20 @@ func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.T
 	return StartSyncCustomer(ctx, c, tenant, customer, metering.Scheduled)
 }
 
-// StartBackfillMeter makes sure that a run counts the generation's past, and
+// StartBackfillMeter makes sure that a run counts the meter version's past, and
 // does not wait for it. CodeUnavailable when Temporal does not answer.
-func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, generation metering.GenerationID) error {
+func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, version metering.MeterVersionID) error {
 	options := client.StartWorkflowOptions{
-		ID:                       BackfillMeterID(tenant, generation),
+		ID:                       BackfillMeterID(tenant, version),
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            fmt.Sprintf("Count the past of a meter of %s", tenant),
-		StaticDetails: fmt.Sprintf("Counts what was ingested before generation %d of %s was published. "+
-			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", generation, tenant),
+		StaticDetails: fmt.Sprintf("Counts what was ingested before meter version %d of %s was published. "+
+			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", version, tenant),
 		TypedSearchAttributes: attributesOf(tenant),
 		Priority:              temporal.Priority{PriorityKey: background, FairnessKey: tenant.String()},
 	}
-	input := BackfillMeterInput{TenantID: tenant, GenerationID: generation}
+	input := BackfillMeterInput{TenantID: tenant, MeterVersionID: version}
 	return start(ctx, &options, func(ctx context.Context, _ bool) error {
 		_, err := c.ExecuteWorkflow(ctx, options, BackfillMeter, input)
 		return err

@@ -87,12 +87,12 @@ func startUnfinished(ctx workflow.Context, result *MaintainResult) error {
 
 func startBackfill(ctx workflow.Context, b activities.BackfillInput) error {
 	return startChild(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:        BackfillMeterID(b.TenantID, b.GenerationID),
+		WorkflowID:        BackfillMeterID(b.TenantID, b.MeterVersionID),
 		TaskQueue:         TaskQueue,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     fmt.Sprintf("Count the past of a meter of %s", b.TenantID),
 		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: b.TenantID.String()},
-	}, BackfillMeter, BackfillMeterInput{TenantID: b.TenantID, GenerationID: b.GenerationID})
+	}, BackfillMeter, BackfillMeterInput{TenantID: b.TenantID, MeterVersionID: b.MeterVersionID})
 }
 
 func startHandling(ctx workflow.Context, event activities.ProviderEventInput) error {

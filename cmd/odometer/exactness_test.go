@@ -123,11 +123,11 @@ func TestRollupsEqualARecount(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	dbtest.Eventually(t, time.Minute, func() error {
-		var filling int
-		if err := conn.QueryRow(t.Context(), `select count(*) from meter_generations where status = 'filling'`).Scan(&filling); err != nil || filling == 0 {
+		var backfilling int
+		if err := conn.QueryRow(t.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling); err != nil || backfilling == 0 {
 			return err
 		}
-		return fmt.Errorf("%d generations are still filling", filling)
+		return fmt.Errorf("%d meter versions are still backfilling", backfilling)
 	})
 	for _, rollup := range []struct{ table, column, unit string }{{"usage_hourly", "hour", "hour"}, {"usage_monthly", "month", "month"}} {
 		requireNoDifference(t, conn, rollup.table, rollup.column, rollup.unit)
@@ -147,30 +147,30 @@ func createMeter(t testing.TB, c *client.ClientWithResponses, slug, eventType st
 	}
 }
 
-// requireNoDifference recounts the generations that are read, by customer and
+// requireNoDifference recounts the meter versions that are read, by customer and
 // for the tenant as a whole. Group keys are compared as jsonb, which is not how
 // ingest makes them.
 func requireNoDifference(t testing.TB, conn *pgx.Conn, table, column, unit string) {
 	t.Helper()
 	sql := strings.NewReplacer("{table}", table, "{column}", column, "{unit}", unit).Replace(`
 		with read as (
-		  select g.* from meter_generations g join meters m on m.tenant_id = g.tenant_id and m.generation_id = g.id
+		  select g.* from meter_versions g join meters m on m.tenant_id = g.tenant_id and m.meter_version_id = g.id
 		), recount as (
-		  select g.tenant_id, c.customer, g.id as generation_id, date_trunc('{unit}', e.ts) as start,
+		  select g.tenant_id, c.customer, g.id as meter_version_id, date_trunc('{unit}', e.ts) as start,
 		    (select coalesce(jsonb_object_agg(name, e.properties -> name), '{}') from unnest(g.group_by) as name) as group_key,
 		    sum(e.value) as sum, count(*) as count
 		  from read g join events e on e.tenant_id = g.tenant_id and e.event_type = g.event_type,
 		    lateral (values (e.customer_id), (0)) as c (customer)
 		  group by 1, 2, 3, 4, 5
 		), kept as (
-		  select u.tenant_id, u.customer_id, u.generation_id, u.{column} as start, d.group_key, u.sum + u.late_sum as sum, u.count + u.late_count as count
+		  select u.tenant_id, u.customer_id, u.meter_version_id, u.{column} as start, d.group_key, u.sum + u.late_sum as sum, u.count + u.late_count as count
 		  from {table} u
-		  join read g on g.tenant_id = u.tenant_id and g.id = u.generation_id
-		  left join usage_groups d on d.tenant_id = u.tenant_id and d.generation_id = u.generation_id and d.group_id = u.group_id
+		  join read g on g.tenant_id = u.tenant_id and g.id = u.meter_version_id
+		  left join usage_groups d on d.tenant_id = u.tenant_id and d.meter_version_id = u.meter_version_id and d.group_id = u.group_id
 		)
 		select count(*), count(*) filter (where r.sum is distinct from k.sum or r.count is distinct from k.count)
 		from recount r full join kept k
-		  on k.tenant_id = r.tenant_id and k.customer_id = r.customer and k.generation_id = r.generation_id
+		  on k.tenant_id = r.tenant_id and k.customer_id = r.customer and k.meter_version_id = r.meter_version_id
 		  and k.start = r.start and k.group_key = r.group_key`)
 	var rows, different int
 	require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&rows, &different))

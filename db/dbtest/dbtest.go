@@ -144,7 +144,7 @@ func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID s
 func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType string, groupBy ...string) metering.Meter {
 	t.Helper()
 	m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
-		Slug: slug, EventType: eventType, Generation: metering.Generation{Aggregation: metering.Sum, GroupBy: groupBy},
+		Slug: slug, EventType: eventType, Version: metering.MeterVersion{Aggregation: metering.Sum, GroupBy: groupBy},
 	})
 	require.NoError(t, err)
 	return m

@@ -253,9 +253,9 @@ func (c *chunk) deliverOne(ctx context.Context, in DeliverSnapshotInput, taken d
 	return answer.Status, err
 }
 
-// FreezeChunkResult is what came of freezing.
-type FreezeChunkResult struct {
-	Frozen int                   `json:"frozen"` // periods
+// CloseChunkResult is what came of freezing.
+type CloseChunkResult struct {
+	Closed int                   `json:"closed"` // periods
 	Open   []metering.CustomerID `json:"open"`   // customers with a due period that has to wait
 }
 
@@ -266,21 +266,21 @@ func (a *Activities) DuePeriods(ctx context.Context, in DuePageInput) (DuePageRe
 	return DuePageResult(page), err
 }
 
-// frozenAtOnce is how many customers' periods one transaction freezes, while
+// closedAtOnce is how many customers' periods one transaction freezes, while
 // the tenant's ingest waits.
-const frozenAtOnce = 10
+const closedAtOnce = 10
 
-// FreezeChunk freezes the due periods of customers whose usage the provider
+// CloseChunk freezes the due periods of customers whose usage the provider
 // has acknowledged.
-func (a *Activities) FreezeChunk(ctx context.Context, in SyncChunkInput) (FreezeChunkResult, error) {
+func (a *Activities) CloseChunk(ctx context.Context, in SyncChunkInput) (CloseChunkResult, error) {
 	defer alive(ctx)()
-	var result FreezeChunkResult
-	for few := range slices.Chunk(in.Customers, frozenAtOnce) {
-		f, err := a.store.Ledger.Freeze(ctx, in.TenantID, few, a.now())
+	var result CloseChunkResult
+	for few := range slices.Chunk(in.Customers, closedAtOnce) {
+		f, err := a.store.Ledger.ClosePeriods(ctx, in.TenantID, few, a.now())
 		if err != nil {
-			return FreezeChunkResult{}, err
+			return CloseChunkResult{}, err
 		}
-		result.Frozen += f.Frozen
+		result.Closed += f.Closed
 		result.Open = append(result.Open, f.Open...)
 		activity.RecordHeartbeat(ctx)
 	}

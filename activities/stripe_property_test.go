@@ -42,7 +42,7 @@ var trouble = []stripetest.Behaviour{
 
 // subscriber drives one customer's ledger at Stripe through arbitrary
 // interleavings: two periods of a subscription, of which the first is invoiced
-// and frozen at some time.
+// and closed at some time.
 type subscriber struct {
 	*testing.T
 	*testsuite.TestActivityEnvironment
@@ -224,8 +224,8 @@ func (s *subscriber) confirm(t *rapid.T) {
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-func (s *subscriber) freeze(*rapid.T) {
-	s.must(s.do.FreezeChunk, activities.SyncChunkInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer}})
+func (s *subscriber) closePeriods(*rapid.T) {
+	s.must(s.do.CloseChunk, activities.SyncChunkInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer}})
 }
 
 func (s *subscriber) must(activity, in any) {
@@ -309,11 +309,11 @@ func (s *subscriber) requireBilled(t *rapid.T) {
 	if !cents[true].Equal(cents[false]) {
 		t.Fatalf("Stripe bills %s cents for the first period, it comes to %s", cents[true], cents[false])
 	}
-	var frozen bool
-	row := s.conn.QueryRow(s.Context(), `select frozen_at is not null from billing_periods where tenant_id = $1 and ends_at = $2`, s.tenant, s.first.End)
-	require.NoError(s, row.Scan(&frozen))
-	if !frozen {
-		t.Fatalf("the first period is not frozen")
+	var closed bool
+	row := s.conn.QueryRow(s.Context(), `select closed_at is not null from billing_periods where tenant_id = $1 and ends_at = $2`, s.tenant, s.first.End)
+	require.NoError(s, row.Scan(&closed))
+	if !closed {
+		t.Fatalf("the first period is not closed")
 	}
 }
 
@@ -327,12 +327,12 @@ func TestWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
 		s, stop := newSubscriber(t, store, writer, conn)
 		defer stop()
 		rt.Repeat(map[string]func(*rapid.T){
-			"use": s.use, "prepare": s.prepare, "send": s.send, "record": s.record, "confirm": s.confirm, "freeze": s.freeze,
+			"use": s.use, "prepare": s.prepare, "send": s.send, "record": s.record, "confirm": s.confirm, "close": s.closePeriods,
 			"wait": s.wait, "sync": s.quiesce, "invoice": s.invoice, "decimals": s.setDecimals,
 		})
 		s.invoice(rt)
 		s.quiesce(rt)
-		s.freeze(rt)
+		s.closePeriods(rt)
 		s.quiesce(rt)
 		s.requireBilled(rt)
 	})

@@ -112,7 +112,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	b.send(t, http.MethodGet, "/v1/billing/syncs?customer=nobody", "").problem(t, 404, "not_found")
 }
 
-func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
+func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
@@ -135,7 +135,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilFrozen(t *testing.T) {
 	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, a.body, b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body, "before and after its first sync")
-	require.Contains(t, a.body, `"frozen_at":null`)
+	require.Contains(t, a.body, `"closed_at":null`)
 	require.Contains(t, a.body, `"usage":141.75`)
 	require.Contains(t, a.body, `"amount":10.21`)
 

@@ -16,21 +16,21 @@ type listPeriodsInput struct {
 type billingPeriod struct {
 	Start    time.Time    `json:"start"`
 	End      time.Time    `json:"end"`
-	DueAt    time.Time    `json:"due_at" doc:"When it is to be frozen: its end and the grace"`
-	FrozenAt *time.Time   `json:"frozen_at" doc:"Since when its figures do not change any more; null: they do"`
+	DueAt    time.Time    `json:"due_at" doc:"When it is to be closed: its end and the grace"`
+	ClosedAt *time.Time   `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
 	Lines    []periodLine `json:"lines"`
 }
 
 type periodLine struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
-	Usage        metering.Decimal `json:"usage" doc:"So far; of a frozen period, what it was frozen at"`
+	Usage        metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
 	EventCount   int64            `json:"event_count"`
 	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
 	Amount       metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
 	Currency     string           `json:"currency"`
-	Billed       bool             `json:"billed" doc:"Whether the provider acknowledged it when it was frozen"`
-	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the freeze"`
+	Billed       bool             `json:"billed" doc:"Whether the provider acknowledged it when it was closed"`
+	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
 	LateAmount   metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
 }
 
@@ -63,7 +63,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 const maxPeriods = 100
 
 func showPeriod(p metering.PeriodStatement) billingPeriod {
-	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.DueAt.UTC(), FrozenAt: p.FrozenAt, Lines: []periodLine{}}
+	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.DueAt.UTC(), ClosedAt: p.ClosedAt, Lines: []periodLine{}}
 	for _, l := range p.Lines {
 		shown.Lines = append(shown.Lines, periodLine{
 			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.EventCount, PriceVersion: l.Price,

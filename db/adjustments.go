@@ -37,7 +37,7 @@ func (b *bill) adjustments(chain []metering.Period, carrier place, carried []lin
 // oldestOpen is the chain's first period that is not frozen, if there is one.
 func oldestOpen(chain []metering.Period) (p metering.Period, found bool) {
 	for _, p := range chain {
-		if p.FrozenAt == nil {
+		if p.ClosedAt == nil {
 			return p, true
 		}
 	}
@@ -70,7 +70,7 @@ func (b *bill) closedToAdjust(chain []metering.Period) ([]metering.Period, error
 		touched := slices.ContainsFunc(months, func(month metering.Range) bool {
 			return month.Start.Before(period.End) && month.End.After(period.Start)
 		})
-		if period.FrozenAt != nil && (touched || slices.Contains(untold, period.ID)) {
+		if period.ClosedAt != nil && (touched || slices.Contains(untold, period.ID)) {
 			closed = append(closed, period)
 		}
 	}

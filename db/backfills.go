@@ -186,11 +186,11 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 	return sums.write(ctx, tx, tenant)
 }
 
-// isLate says of an event e whether its billing period was already frozen at
+// isLate says of an event e whether its billing period was already closed at
 // its ingestion.
 const isLate = `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
-	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.frozen_epoch <= e.epoch)`
+	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.closed_epoch <= e.epoch)`
 
 // eachPastEvent reads the events of the range that are the backfill's to count.
 func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range, fn func(*metering.Event, bool) error) error {

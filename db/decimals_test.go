@@ -65,7 +65,7 @@ func (b *biller) invoiced(period metering.Range) {
 	}, b.now))
 }
 
-// closed is what a period was frozen at: its usage, what was told of it, with
+// closed is what a period was closed at: its usage, what was told of it, with
 // how many decimals, and the charge.
 func (b *biller) closed(period metering.Range) string {
 	b.Helper()
@@ -105,11 +105,11 @@ func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
 	b.use("1.6")
 	require.Equal(t, []string{"usage_record 2"}, b.tellAll())
 	b.now = over(month)
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.6 as 2 to 0 decimals for 200", b.closed(month))
 }
 
-func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
+func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, metering.MeterDelta)
 	b.decimals(3)
@@ -118,7 +118,7 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	next := metering.CalendarPeriod(month.End, time.UTC)
 	b.now = over(month)
 	b.subscribe(next, metering.MeterDelta)
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
 
 	b.decimals(0)
@@ -130,7 +130,7 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	b.now = over(next)
 	b.subscribe(metering.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
 
 	b.decimals(6)
@@ -141,8 +141,8 @@ func TestAFrozenPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	require.Equal(t, []string{"invoice_item 100"}, b.tellAll()) // 1.6 are 2, for 200; 100 were billed
 }
 
-// What came between the final invoice and the freeze is late to a thousandth.
-func TestWhatStripeWasNotToldIsMeasuredInTheFrozenDecimals(t *testing.T) {
+// What came between the final invoice and the closing is late to a thousandth.
+func TestWhatStripeWasNotToldIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, metering.MeterDelta)
 	b.decimals(3)
@@ -155,7 +155,7 @@ func TestWhatStripeWasNotToldIsMeasuredInTheFrozenDecimals(t *testing.T) {
 	b.decimals(0)
 	b.invoiced(month)
 	require.Empty(t, b.tellAll(), "the invoice is final, with the decimals that it has")
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.4", b.closed(month))
 	require.Equal(t, []string{"invoice_item 0.2"}, b.tellAll()) // 1.2361 is 1.236, for 123.60
 }

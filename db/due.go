@@ -66,7 +66,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			      and r.customer_id = c.id
 			      and e.snapshot_id is null
 			      and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'acknowledged' and r.provider_account = @account
-			        and p.frozen_at is null and r.window_start >= greatest(p.starts_at, p.subscription_start)
+			        and p.closed_at is null and r.window_start >= greatest(p.starts_at, p.subscription_start)
 			        and e.settled_at < @now::timestamptz - interval '1 day'))
 			  or @stripe and not exists (
 			    select
@@ -82,7 +82,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			      on k.starts_at = p.starts_at and k.product_id = `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
-			      and p.frozen_at is null
+			      and p.closed_at is null
 			      and (p.covered_catalog is distinct from k.catalog or p.covered_events is distinct from `+countedEvents+`))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
@@ -130,7 +130,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 		from billing_periods p
 		join tenants t on t.id = p.tenant_id
 		where p.tenant_id = $1
-		  and p.frozen_at is null`, tenant)
+		  and p.closed_at is null`, tenant)
 	if err != nil {
 		return all, err
 	}
@@ -213,7 +213,7 @@ const (
 		from billing_periods p
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
-		  and p.frozen_at is null
+		  and p.closed_at is null
 		  and p.ends_at <= @now::timestamptz
 		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (

@@ -118,7 +118,7 @@ func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry
 		  and r.id = (select series_id from settled)
 		  and p.tenant_id = $1
 		  and p.customer_id = r.customer_id
-		  and p.frozen_at is null
+		  and p.closed_at is null
 		  and p.covered_catalog <> ''`,
 		tenant, entry, outcome, answer, now)
 	if err != nil {
@@ -173,7 +173,7 @@ func (l Ledger) BeforeEntry(ctx context.Context, tenant metering.TenantID, entry
 // What it acknowledged before the cutoff is Old. Places to which something is
 // on its way are left out.
 func (l Ledger) Unconfirmed(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
-	all, err := l.counted(ctx, `and r.customer_id = @customer and p.frozen_at is null
+	all, err := l.counted(ctx, `and r.customer_id = @customer and p.closed_at is null
 		  and r.provider_account = (select account from billing_providers where tenant_id = @tenant and retired_at is null and kind = 'stripe')`,
 		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
 	var open []Counted

@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Freezing is what came of freezing the periods of some customers.
-type Freezing struct {
-	Frozen int                   // periods
+// Closing is what came of freezing the periods of some customers.
+type Closing struct {
+	Closed int                   // periods
 	Open   []metering.CustomerID // those with a due period that cannot be frozen yet
 }
 
@@ -20,9 +20,9 @@ type Freezing struct {
 // oldest first, and only where the provider has acknowledged exactly what they
 // come to: usage that arrives later is kept apart, and nothing falls between.
 // Ingest of the tenant waits meanwhile, so the customers are few.
-func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Freezing, err error) {
+func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
-		f = Freezing{}
+		f = Closing{}
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers 
 			if err != nil {
 				return err
 			}
-			f.Frozen += frozen
+			f.Closed += frozen
 			if !done {
 				f.Open = append(f.Open, customer)
 			}
@@ -48,7 +48,7 @@ func (l Ledger) Freeze(ctx context.Context, tenant metering.TenantID, customers 
 		return nil
 	})
 	if err != nil {
-		return Freezing{}, fmt.Errorf("freeze periods: %w", err)
+		return Closing{}, fmt.Errorf("freeze periods: %w", err)
 	}
 	return f, nil
 }
@@ -72,7 +72,7 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 		return 0, false, err
 	}
 	for i, period := range chain {
-		if period.FrozenAt != nil {
+		if period.ClosedAt != nil {
 			continue
 		}
 		final, err := b.invoiced(period)
@@ -93,7 +93,7 @@ func (b *bill) freeze(epoch int64) (frozen int, done bool, err error) {
 		if err := b.close(period, all, epoch); err != nil {
 			return frozen, false, err
 		}
-		chain[i].FrozenAt = &b.now
+		chain[i].ClosedAt = &b.now
 		frozen++
 	}
 	return frozen, true, nil
@@ -146,12 +146,12 @@ func (b *bill) close(period metering.Period, all []line, epoch int64) error {
 	}
 	batch.Queue(`
 		update billing_periods
-		set frozen_at = $3, frozen_epoch = $4
+		set closed_at = $3, closed_epoch = $4
 		where tenant_id = $1
 		  and id = $2`, b.tenant, period.ID, b.now, epoch)
 	batch.Queue(`
 		update customers
-		set frozen_from = least(frozen_from, $3), frozen_until = greatest(frozen_until, $4)
+		set closed_from = least(closed_from, $3), closed_until = greatest(closed_until, $4)
 		where tenant_id = $1
 		  and id = $2`, b.tenant, b.payer.id, period.Start, period.End)
 	if err := b.tx.SendBatch(b.ctx, &batch).Close(); err != nil {

@@ -24,9 +24,9 @@ func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	return b, month
 }
 
-func (b *biller) freeze() db.Freezing {
+func (b *biller) closePeriods() db.Closing {
 	b.Helper()
-	f, err := b.store.Ledger.Freeze(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
+	f, err := b.store.Ledger.ClosePeriods(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
 	require.NoError(b, err)
 	return f
 }
@@ -42,10 +42,10 @@ func (b *biller) acknowledgeAll() {
 // over is when the grace after a month has run out.
 func over(month metering.Range) time.Time { return month.End.Add(72 * time.Hour) }
 
-func (b *biller) frozenUntil() *time.Time {
+func (b *biller) closedUntil() *time.Time {
 	b.Helper()
 	var until *time.Time
-	row := b.connect().QueryRow(b.Context(), `select frozen_until from customers where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	row := b.connect().QueryRow(b.Context(), `select closed_until from customers where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
 	require.NoError(b, row.Scan(&until))
 	return until
 }
@@ -59,7 +59,7 @@ func adjustments(t testing.TB, m message) []metering.Adjustment {
 	return list
 }
 
-func TestAPeriodIsFrozenAsTheProviderAcknowledgedIt(t *testing.T) {
+func TestAPeriodIsClosedAsTheProviderAcknowledgedIt(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -67,17 +67,17 @@ func TestAPeriodIsFrozenAsTheProviderAcknowledgedIt(t *testing.T) {
 
 	b.now = over(month).Add(-time.Microsecond)
 	b.acknowledgeAll()
-	require.Equal(t, db.Freezing{}, b.freeze(), "its grace is not over")
+	require.Equal(t, db.Closing{}, b.closePeriods(), "its grace is not over")
 	b.now = over(month)
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, db.Freezing{Open: []metering.CustomerID{b.customer.ID}}, b.freeze(), "the provider does not know of the last unit")
+	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "the provider does not know of the last unit")
 	sent := b.prepare(1 << 62).Send
-	require.Equal(t, db.Freezing{Open: []metering.CustomerID{b.customer.ID}}, b.freeze(), "it has not been acknowledged")
+	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "it has not been acknowledged")
 	b.mark(sent)
 	b.settle(sent.ID, db.Acknowledged)
-	require.Equal(t, db.Freezing{Frozen: 1}, b.freeze())
-	require.Equal(t, db.Freezing{}, b.freeze(), "once is enough")
-	require.True(t, month.End.Equal(*b.frozenUntil()))
+	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, db.Closing{}, b.closePeriods(), "once is enough")
+	require.True(t, month.End.Equal(*b.closedUntil()))
 
 	var usage, charge metering.Decimal
 	var events int64
@@ -100,7 +100,7 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	b.use("141.75") // 10.20875, which is 10.21
 	b.now = over(month)
 	b.acknowledgeAll()
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.price("99", "0", "7") // for periods to come
 
 	b.useAt("100", late) // 241.75 come to 10.70875
@@ -137,15 +137,15 @@ func TestTheNextCarrierSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	b.use("100")
 	b.now = over(month)
 	b.acknowledgeAll()
-	b.freeze()
+	b.closePeriods()
 	b.useAt("100", late)
 	b.acknowledgeAll()
 
 	next := metering.CalendarPeriod(month.End, time.UTC)
 	b.now = over(next)
 	b.acknowledgeAll()
-	require.Equal(t, 1, b.freeze().Frozen)
-	require.Nil(t, b.prepare(1<<62).Send, "freezing changes nothing that was told")
+	require.Equal(t, 1, b.closePeriods().Closed)
+	require.Nil(t, b.prepare(1<<62).Send, "closing changes nothing that was told")
 	b.useAt("300", late)
 	m := b.acknowledge()
 	require.True(t, m.Data.Period.Start.Equal(next.End))
@@ -167,7 +167,7 @@ func TestAnotherAccountDoesNotAdjustAgain(t *testing.T) {
 	b.use("100")
 	b.now = over(month)
 	b.acknowledgeAll()
-	b.freeze()
+	b.closePeriods()
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	b.acknowledgeAll()
 	b.useProvider("https://other.example.com/")
@@ -185,18 +185,18 @@ func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
 	b.use("100")
 	b.now = over(month)
 	b.acknowledgeAll()
-	b.freeze()
+	b.closePeriods()
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	require.Nil(t, b.prepare(1<<62).Send)
 }
 
-func TestWithoutAProviderAPeriodIsFrozenAndLateUsageOnlyReported(t *testing.T) {
+func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update billing_providers set retired_at = now() where tenant_id = $1`, b.tenant)
 	b.use("100")
 	b.now = over(month)
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	b.useProvider("https://billing.example.com/usage")
 	require.Empty(t, adjustments(t, b.acknowledge()), "nothing was billed that could be adjusted")
@@ -210,16 +210,16 @@ func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	b.now = over(month)
 	b.acknowledgeAll()
-	require.Len(t, b.freeze().Open, 1)
+	require.Len(t, b.closePeriods().Open, 1)
 }
 
-func TestWhatIsFrozenNeverChangesAndNothingIsLost(t *testing.T) {
+func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("100")
 	b.now = over(month)
 	b.acknowledgeAll()
-	b.freeze()
+	b.closePeriods()
 	b.useAt("7", month.Start.AddDate(0, 0, 20))
 	page, err := b.store.Usage.Windows(t.Context(), b.tenant, db.WindowQuery{
 		Customer: b.customer.ID, Meter: b.meter, Range: month, Granularity: metering.Month, Limit: 10,
@@ -240,7 +240,7 @@ func TestAHeldMetersAdjustmentsStayAsTheProviderKnowsThem(t *testing.T) {
 	b.use("100")
 	b.now = over(month)
 	b.acknowledgeAll()
-	b.freeze()
+	b.closePeriods()
 	b.useAt("100", late)
 	b.acknowledge()
 	b.useAt("100", late)

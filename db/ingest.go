@@ -123,7 +123,7 @@ type attempt struct {
 
 	backend backend
 	meters  meterVersions
-	frozen  map[metering.CustomerID]metering.Range // usage within is late
+	closed  map[metering.CustomerID]metering.Range // usage within is late
 	fresh   []*metering.Event                      // what is stored: new keys and keyless events
 	types   []string                               // seen for the first time
 	inDoubt bool                                   // COMMIT was sent and not answered
@@ -167,7 +167,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	batch.Queue(`select epoch, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&epoch, &a.backend.at)
 	})
-	a.queueFrozen(&batch)
+	a.queueClosed(&batch)
 	if len(keyed) > 0 {
 		queueClaims(&batch, a.tenant, keyed, claimed)
 	}
@@ -221,7 +221,7 @@ func queueClaims(batch *pgx.Batch, tenant metering.TenantID, keyed []*metering.E
 	})
 }
 
-func (a *attempt) queueFrozen(batch *pgx.Batch) {
+func (a *attempt) queueClosed(batch *pgx.Batch) {
 	seen := make(map[metering.CustomerID]bool)
 	var customers []int64
 	for i := range a.events {
@@ -230,14 +230,14 @@ func (a *attempt) queueFrozen(batch *pgx.Batch) {
 			customers = append(customers, int64(id))
 		}
 	}
-	a.frozen = make(map[metering.CustomerID]metering.Range)
+	a.closed = make(map[metering.CustomerID]metering.Range)
 	batch.Queue(`
-		select id, frozen_from, frozen_until from customers
-		where tenant_id = $1 and id = any($2) and frozen_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
+		select id, closed_from, closed_until from customers
+		where tenant_id = $1 and id = any($2) and closed_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
 		var id metering.CustomerID
-		var frozen metering.Range
-		_, err := pgx.ForEachRow(rows, []any{&id, &frozen.Start, &frozen.End}, func() error {
-			a.frozen[id] = frozen
+		var closed metering.Range
+		_, err := pgx.ForEachRow(rows, []any{&id, &closed.Start, &closed.End}, func() error {
+			a.closed[id] = closed
 			return nil
 		})
 		return err
@@ -338,7 +338,7 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 	sums := newRollups()
 	for _, e := range a.fresh {
 		for _, g := range a.meters.byType[e.EventType] {
-			if err := sums.add(g, e, a.frozen[e.CustomerID].Contains(e.At)); err != nil {
+			if err := sums.add(g, e, a.closed[e.CustomerID].Contains(e.At)); err != nil {
 				return nil, err
 			}
 		}

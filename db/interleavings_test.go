@@ -44,7 +44,7 @@ type change struct {
 	aggregation metering.Aggregation
 	groupBy     []string
 	killAfter   int    // backfilled days, of the first of two runners
-	freeze      string // instead of all that: this customer's September and October
+	closes      string // instead of all that: this customer's September and October
 }
 
 func drawInstant(t *rapid.T) time.Time {
@@ -109,8 +109,8 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 				groupBy:     rapid.SampledFrom([][]string{{}, {"model"}, {"model", "region"}, {"region"}}).Draw(t, "group by"),
 				killAfter:   rapid.IntRange(0, 60).Draw(t, "killed after"),
 			}
-			if rapid.IntRange(0, 4).Draw(t, "freeze") == 0 {
-				c.freeze = rapid.SampledFrom(planNames[:2]).Draw(t, "frozen customer")
+			if rapid.IntRange(0, 4).Draw(t, "close") == 0 {
+				c.closes = rapid.SampledFrom(planNames[:2]).Draw(t, "closed customer")
 			}
 			return c
 		}), 2, 3).Draw(t, "changes")
@@ -162,7 +162,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 	for _, name := range planNames {
 		dbtest.Customer(t, stores[0], tenant, name)
 	}
-	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), frozen: make(map[string]bool)}
+	s := &stage{T: t, stores: stores, address: conn.Config().ConnString(), tenant: tenant, zone: zone, kept: make(map[string]int), closed: make(map[string]bool)}
 	s.progress.L = &s.mu
 	var clients, operators sync.WaitGroup
 	for i, script := range p.scripts {
@@ -201,7 +201,7 @@ type stage struct {
 	keyless  int            // events without a key that were answered
 	kept     map[string]int // by key: how often an answer said that it was not a repeat
 	told     []told
-	frozen   map[string]bool
+	closed   map[string]bool
 }
 
 // told is what a client was told about an event with a key.
@@ -252,8 +252,8 @@ func (s *stage) await(batches int) {
 func (s *stage) operate(store *db.DB, changes []change) {
 	for _, c := range changes {
 		s.await(c.after)
-		if c.freeze != "" {
-			s.freeze(c.freeze)
+		if c.closes != "" {
+			s.closePeriods(c.closes)
 			continue
 		}
 		version, err := s.apply(store, c)
@@ -267,13 +267,13 @@ func (s *stage) operate(store *db.DB, changes []change) {
 	}
 }
 
-func (s *stage) freeze(customer string) {
+func (s *stage) closePeriods(customer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.frozen[customer] {
+	if s.closed[customer] {
 		return
 	}
-	s.frozen[customer] = true
+	s.closed[customer] = true
 	conn, err := pgx.Connect(s.Context(), s.address)
 	require.NoError(s, err)
 	defer conn.Close(s.Context())
@@ -281,7 +281,7 @@ func (s *stage) freeze(customer string) {
 	require.NoError(s, err)
 	october := metering.CalendarPeriod(time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC), metering.Location(s.zone))
 	september := metering.CalendarPeriod(october.Start.Add(-time.Hour), metering.Location(s.zone))
-	freeze(s, conn, s.tenant, c.ID, september, october)
+	closePeriods(s, conn, s.tenant, c.ID, september, october)
 }
 
 // apply makes the meter, or regroups it where it exists, and returns what is

@@ -71,8 +71,8 @@ type machine struct {
 	*biller
 	conn     *pgx.Conn
 	used     map[string]metering.Decimal // by the period's start
-	late     map[string]metering.Decimal // what came when the period was frozen already
-	frozen   map[string]metering.Price   // as of when it was
+	late     map[string]metering.Decimal // what came when the period was closed already
+	closed   map[string]metering.Price   // as of when it was
 	prices   []metering.Price
 	accounts map[string]*far
 	known    []*db.Snapshot // that some process has been handed
@@ -111,18 +111,18 @@ func (m *machine) expected() map[string]owed {
 }
 
 func (m *machine) priceOf(period string, start time.Time) metering.Price {
-	if price, frozen := m.frozen[period]; frozen {
+	if price, closed := m.closed[period]; closed {
 		return price
 	}
 	price, _ := metering.PriceAt(m.prices, 0, start)
 	return price
 }
 
-// expectedLate is what ought to have been added to each frozen period.
+// expectedLate is what ought to have been added to each closed period.
 func (m *machine) expectedLate() map[string]owed {
 	expected := map[string]owed{}
 	for period, late := range m.late {
-		price, then := m.frozen[period], m.used[period]
+		price, then := m.closed[period], m.used[period]
 		now := metering.RoundMoney(price.Charge(then.Add(late)), "USD")
 		expected[period] = owed{late, now.Sub(metering.RoundMoney(price.Charge(then), "USD"))}
 	}
@@ -130,7 +130,7 @@ func (m *machine) expectedLate() map[string]owed {
 }
 
 // requireBilled says whether the receivers hold what was used, each period as
-// it was frozen, and what came later as adjustments that add up.
+// it was closed, and what came later as adjustments that add up.
 func (m *machine) requireBilled(t *rapid.T) {
 	held, late := billed(m.accounts)
 	if got, want := fmt.Sprint(held), fmt.Sprint(m.expected()); got != want {
@@ -147,11 +147,11 @@ func (m *machine) requireBilled(t *rapid.T) {
 			t.Fatalf("nothing has come late for %s, the receivers were told %s", period, got)
 		}
 	}
-	m.requireFrozen(t)
+	m.requireClosed(t)
 }
 
-// requireFrozen holds the totals of the frozen periods to what was used before.
-func (m *machine) requireFrozen(t *rapid.T) {
+// requireClosed holds the totals of the closed periods to what was used before.
+func (m *machine) requireClosed(t *rapid.T) {
 	rows, err := m.conn.Query(m.Context(), `
 		select to_char(p.starts_at at time zone 'UTC', 'YYYY-MM-DD'), t.usage, t.charge
 		from billing_period_totals t
@@ -164,13 +164,13 @@ func (m *machine) requireFrozen(t *rapid.T) {
 	_, err = pgx.ForEachRow(rows, []any{&period, &o.usage, &o.amount}, func() error { kept[period] = o; return nil })
 	require.NoError(m, err)
 	expected := m.expected()
-	for period := range m.frozen {
+	for period := range m.closed {
 		if got, want := kept[period].String(), expected[period].String(); got != want {
-			t.Fatalf("%s was frozen at %s, it came to %s", period, got, want)
+			t.Fatalf("%s was closed at %s, it came to %s", period, got, want)
 		}
 	}
-	if len(kept) != len(m.frozen) {
-		t.Fatalf("%d periods are frozen, %d should be", len(kept), len(m.frozen))
+	if len(kept) != len(m.closed) {
+		t.Fatalf("%d periods are closed, %d should be", len(kept), len(m.closed))
 	}
 }
 
@@ -193,7 +193,7 @@ func (m *machine) count(value string) {
 	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
 }
 
-// ingestLate comes for any period so far, which may be frozen.
+// ingestLate comes for any period so far, which may be closed.
 func (m *machine) ingestLate(t *rapid.T) {
 	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "100.005", "0.000000000001"}).Draw(t, "value")
 	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
@@ -202,24 +202,24 @@ func (m *machine) ingestLate(t *rapid.T) {
 	until := metering.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
 	m.useAt(value, start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(start))-1).Draw(t, "age"))))
 	sums := m.used
-	if _, frozen := m.frozen[period]; frozen {
+	if _, closed := m.closed[period]; closed {
 		sums = m.late
 	}
 	sums[period] = sums[period].Add(metering.MustDecimal(value))
 }
 
-// freezeOne closes what is due, whatever is under way.
-func (m *machine) freezeOne(*rapid.T) {
-	m.freeze()
+// closeOne closes what is due, whatever is under way.
+func (m *machine) closeOne(*rapid.T) {
+	m.closePeriods()
 	rows, err := m.conn.Query(m.Context(), `
-		select starts_at from billing_periods where tenant_id = $1 and frozen_at is not null`, m.tenant)
+		select starts_at from billing_periods where tenant_id = $1 and closed_at is not null`, m.tenant)
 	require.NoError(m, err)
 	starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
 	require.NoError(m, err)
 	for _, start := range starts {
 		period := start.UTC().Format(time.DateOnly)
-		if _, known := m.frozen[period]; !known {
-			m.frozen[period] = m.priceOf(period, start)
+		if _, known := m.closed[period]; !known {
+			m.closed[period] = m.priceOf(period, start)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (m *machine) freezeOne(*rapid.T) {
 func (m *machine) closeDue(t *rapid.T) {
 	m.wait(t)
 	m.quiesce(t)
-	m.freezeOne(t)
+	m.closeOne(t)
 }
 
 // wait is longer than the grace.
@@ -345,7 +345,7 @@ func (m *machine) quiesce(t *rapid.T) {
 func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 	m := &machine{
 		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
-		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, frozen: map[string]metering.Price{},
+		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, closed: map[string]metering.Price{},
 	}
 	m.created(time.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
 	m.count("0")
@@ -366,7 +366,7 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "prepare": m.prepareOne, "prepare twice": m.prepareTwiceAtOnce, "mark": m.mark,
 			"deliver": m.deliver, "settle": m.settleOne, "release": m.release, "expire": m.expire,
-			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "freeze": m.freezeOne, "close": m.closeDue, "decimals": m.setDecimals,
+			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "close one": m.closeOne, "close": m.closeDue, "decimals": m.setDecimals,
 		})
 		m.quiesce(rt)
 		m.requireBilled(rt)
@@ -383,7 +383,7 @@ func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 		m := newMachine(t, conn, accounts...)
 		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
 		rt.Repeat(map[string]func(*rapid.T){
-			"ingest": m.ingest, "late": m.ingestLate, "account": use, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "freeze": m.freezeOne,
+			"ingest": m.ingest, "late": m.ingestLate, "account": use, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "close one": m.closeOne,
 			"price": m.setPrice, "close": m.closeDue, "decimals": m.setDecimals,
 		})
 		m.quiesce(rt)

@@ -166,7 +166,7 @@ func extendPeriods(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p p
 			set subscription = $3, subscription_start = $4, subscription_end = $5
 			where tenant_id = $1
 			  and customer_id = $2
-			  and frozen_at is null
+			  and closed_at is null
 			  and starts_at < $5
 			  and ends_at > $4
 			  and (subscription, subscription_start, subscription_end) is distinct from ($3, $4, $5)`,
@@ -206,7 +206,7 @@ func shorten(ctx context.Context, q querier, tenant metering.TenantID, p payer, 
 
 func readPeriods(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) ([]metering.Period, error) {
 	rows, err := q.Query(ctx, `
-		select id, starts_at, ends_at, frozen_at
+		select id, starts_at, ends_at, closed_at
 		from billing_periods
 		where tenant_id = $1
 		  and customer_id = $2
@@ -216,7 +216,7 @@ func readPeriods(ctx context.Context, q querier, tenant metering.TenantID, custo
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (metering.Period, error) {
 		p := metering.Period{CustomerID: customer}
-		err := row.Scan(&p.ID, &p.Start, &p.End, &p.FrozenAt)
+		err := row.Scan(&p.ID, &p.Start, &p.End, &p.ClosedAt)
 		return p, err
 	})
 }

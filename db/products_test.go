@@ -85,7 +85,7 @@ func TestAClosedPeriodKeepsTheProductThatItWasChargedFor(t *testing.T) {
 	b.use("142")
 	b.now = over(month)
 	b.acknowledgeAll()
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.assign(0, month.Start)
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	late := adjustments(t, b.acknowledge())

@@ -22,7 +22,7 @@ const counted = `
 	  coalesce(u.group_id, o.group_id) as group_id,
 	  coalesce(u.group_key, o.group_key) as group_key,
 	  exists (select from billing_periods p
-	    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id and p.frozen_epoch <= e.epoch
+	    where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id and p.closed_epoch <= e.epoch
 	      and e.ts between p.starts_at and p.ends_at - interval '1 microsecond') as late
 	from events e
 	join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.status = 'complete'
@@ -181,9 +181,9 @@ func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tena
 	}
 }
 
-// freeze closes a customer's periods as of now, the way a period is frozen:
+// close closes a customer's periods as of now, the way a period is closed:
 // under the tenant's lock, with a new epoch.
-func freeze(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, periods ...metering.Range) {
+func closePeriods(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, periods ...metering.Range) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) error {
 		var batch pgx.Batch
@@ -191,10 +191,10 @@ func freeze(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer met
 		batch.Queue(`update tenants set epoch = epoch + 1 where id = $1`, tenant)
 		for _, p := range periods {
 			batch.Queue(`
-				insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, frozen_at, frozen_epoch)
+				insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at, closed_epoch)
 				select $1, $2, $3, $4, now(), epoch from tenants where id = $1`, tenant, customer, p.Start, p.End)
 			batch.Queue(`
-				update customers set frozen_from = least(frozen_from, $3), frozen_until = greatest(frozen_until, $4)
+				update customers set closed_from = least(closed_from, $3), closed_until = greatest(closed_until, $4)
 				where tenant_id = $1 and id = $2`, tenant, customer, p.Start, p.End)
 		}
 		return tx.SendBatch(context.Background(), &batch).Close()

@@ -13,7 +13,7 @@ import (
 
 // Retain drops whole chunks of events that end before the cutoff, and the keys
 // of theirs whose repeat would show its age. Events stay as long as a billing
-// period that is not frozen, or a meter that is still counting its past, may
+// period that is not closed, or a meter that is still counting its past, may
 // need them. Totals stay for ever. It returns how many chunks it has dropped.
 func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
 	edge, err := u.raiseEdge(ctx, cutoff)
@@ -41,12 +41,12 @@ func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err 
 }
 
 // neededFrom is the first instant of which billing may need the events: the
-// start of the oldest period that is not frozen, also of those that nobody has
+// start of the oldest period that is not closed, also of those that nobody has
 // looked at yet.
 const neededFrom = `
 	select min(least(
 	  coalesce(
-	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.frozen_at is null),
+	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	    c.billing_starts_at,
 	    earliest.month),
@@ -123,7 +123,7 @@ func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	return tenants, nil
 }
 
-// settleLateUsage keeps what came late for the frozen periods that begin
+// settleLateUsage keeps what came late for the closed periods that begin
 // before the edge, because their ragged ends can no longer be counted soon,
 // nor can a new way of counting look that far back. What comes for them from
 // now on is shown and not billed.
@@ -167,7 +167,7 @@ func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, custom
 		b := bill{ctx: ctx, tx: tx, tenant: tenant, payer: payer}
 		var batch pgx.Batch
 		for _, period := range chain {
-			if period.FrozenAt == nil || !period.Start.Before(edge) {
+			if period.ClosedAt == nil || !period.Start.Before(edge) {
 				continue
 			}
 			late, _, err := b.lateUsage(period)
@@ -253,7 +253,7 @@ func requireKept(ctx context.Context, q querier, r metering.Range) error {
 
 // requireWhole refuses, after it was read, a range whose ends cut in half an
 // hour of the zone whose events are not kept. Billing may read its periods,
-// which are kept until they are frozen.
+// which are kept until they are closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
 	pool, ok := u.q.(*pgxpool.Pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged

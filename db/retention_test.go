@@ -245,18 +245,18 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	created := metering.CalendarPeriod(k.daysAgo(250).Add(-72*time.Hour), time.UTC)
 	edgeAfter(created.Start) // nobody has looked at its periods yet
 
-	period := func(start, end time.Time, frozen bool) {
-		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, frozen_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
-			k.tenant, acme, start, end, frozen)
+	period := func(start, end time.Time, closed bool) {
+		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
+			k.tenant, acme, start, end, closed)
 	}
 	period(k.daysAgo(250), k.daysAgo(200), true)
 	edgeAfter(k.daysAgo(200)) // where the chain will go on
 	period(k.daysAgo(200), k.daysAgo(130), false)
 	period(k.daysAgo(130), k.daysAgo(10), false)
 	edgeAfter(k.daysAgo(200))
-	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(129))
+	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(129))
 	edgeAfter(k.daysAgo(130))
-	k.exec(`update billing_periods set frozen_at = now() where ends_at < $1`, k.daysAgo(9))
+	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(9))
 
 	held := *k.edge()
 	m := dbtest.Meter(t, store, k.tenant, "late", "call")
@@ -364,7 +364,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	b.useAt("200", start.Add(time.Minute))
 	b.now = closed.End.Add(72 * time.Hour)
 	b.acknowledgeAll()
-	require.Equal(t, 1, b.freeze().Frozen)
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", start.Add(time.Minute)) // both in the hour that the start cuts
 	b.useAt("40", closed.End.Add(-time.Minute))
 	carried := adjustments(t, b.acknowledge())

@@ -29,7 +29,7 @@ type bucket struct {
 	start    time.Time
 }
 
-// tally is what is added to one row. Late usage is kept apart, so that a frozen
+// tally is what is added to one row. Late usage is kept apart, so that a closed
 // window never changes.
 type tally struct {
 	sum, lateSum     metering.Decimal

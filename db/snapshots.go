@@ -98,7 +98,7 @@ func (b *bill) prepare(after int64) (Prepared, error) {
 	}
 	var result Prepared
 	for i, period := range chain {
-		if period.FrozenAt != nil {
+		if period.ClosedAt != nil {
 			continue
 		}
 		latest, err := b.latest(period)

@@ -47,8 +47,8 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 }
 
 func (b *bill) statement(period metering.Period) ([]metering.PeriodLine, error) {
-	if period.FrozenAt != nil {
-		return b.frozenStatement(period)
+	if period.ClosedAt != nil {
+		return b.closedStatement(period)
 	}
 	all, err := b.figures(period)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bill) statement(period metering.Period) ([]metering.PeriodLine, error) 
 	return lines, nil
 }
 
-func (b *bill) frozenStatement(period metering.Period) ([]metering.PeriodLine, error) {
+func (b *bill) closedStatement(period metering.Period) ([]metering.PeriodLine, error) {
 	late, frozen, err := b.lateUsage(period)
 	if err != nil {
 		return nil, err

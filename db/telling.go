@@ -109,7 +109,7 @@ func (t *telling) prepare() error {
 		return err
 	}
 	for _, period := range slices.Backward(chain) {
-		if period.FrozenAt != nil {
+		if period.ClosedAt != nil {
 			continue
 		}
 		t.open = false
@@ -194,7 +194,7 @@ func (t *telling) subscribed() (map[metering.PeriodID]subscription, error) {
 		  limit 1) i on true
 		where p.tenant_id = $1
 		  and p.customer_id = $2
-		  and p.frozen_at is null
+		  and p.closed_at is null
 		  and p.subscription <> ''`, t.tenant, t.payer.id)
 	if err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
 	require.Equal(t, "2", b.tell().String())
 }
 
-func TestAnInvoiceOfThePeriodBeforeTheLinkFreezesNothing(t *testing.T) {
+func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("10")
@@ -137,12 +137,12 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkFreezesNothing(t *testing.T) {
 		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD",
 		Period: metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, CreatedAt: renewed, FinalizedAt: renewed.Add(time.Hour),
 	}, b.now))
-	require.Equal(t, db.Freezing{}, b.freeze(), "%s has not even ended", month)
+	require.Equal(t, db.Closing{}, b.closePeriods(), "%s has not even ended", month)
 	b.use("10")
 	require.Equal(t, "10", b.tell().String())
 }
 
-func TestAPeriodIsNotFrozenWhileAnEntryIsOnItsWay(t *testing.T) {
+func TestAPeriodIsNotClosedWhileAnEntryIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	for _, item := range []metering.Item{asRecord, asDelta} {
 		for outcome, late := range map[metering.EntryStatus]string{metering.EntryAcknowledged: "0", metering.EntryRejected: "0.25"} {
@@ -155,12 +155,12 @@ func TestAPeriodIsNotFrozenWhileAnEntryIsOnItsWay(t *testing.T) {
 			b.now = month.End.Add(2 * time.Hour)
 			b.link("acct_1", "sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, item)
 			b.invoiced(month)
-			require.Zero(t, b.freeze().Frozen, item.Mechanism)
+			require.Zero(t, b.closePeriods().Closed, item.Mechanism)
 			sending, err := b.store.Ledger.MarkEntrySent(t.Context(), b.tenant, unheard, b.now, lease)
 			require.NoError(t, err)
 			require.True(t, sending.Invoiced)
 			b.settleEntry(unheard, outcome)
-			require.Equal(t, 1, b.freeze().Frozen)
+			require.Equal(t, 1, b.closePeriods().Closed)
 			require.Equal(t, late, b.tell().String(), "150 of which 100 are included, at half a cent, where the invoice has none of it")
 		}
 	}

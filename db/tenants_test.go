@@ -63,7 +63,7 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	store := dbtest.Open(t)
 	mine, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, mine, "acme")
-	freeze(t, dbtest.Conn(t), mine, customer.ID, metering.CalendarPeriod(november, time.UTC))
+	closePeriods(t, dbtest.Conn(t), mine, customer.ID, metering.CalendarPeriod(november, time.UTC))
 	_, _, err := store.Tenants.Update(t.Context(), mine, metering.Operator, inZone("Asia/Kathmandu"))
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	after, err := store.Tenants.Get(t.Context(), mine)

@@ -92,7 +92,7 @@ func (u Upkeep) State(ctx context.Context, now time.Time) (s State, err error) {
 		  (select count(*) from billing_snapshots where status in ('prepared', 'sent')),
 		  (select count(*) from billing_entries where status in ('prepared', 'sent', 'ambiguous') and snapshot_id is null),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
-		    where p.frozen_at is null and p.ends_at <= $1::timestamptz - t.grace),
+		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
 		  (select count(*) from webhook_deliveries where status = 'pending'),
 		  (select kept_from from event_retention)`, now).Scan(
 		&s.Differences, &s.OpenSyncs, &s.UnsettledSnapshots, &s.UnsettledEntries, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)

@@ -97,7 +97,7 @@ type usagePart int
 
 const (
 	allUsage usagePart = iota
-	lateOnly           // what arrived after its billing period was frozen
+	lateOnly           // what arrived after its billing period was closed
 )
 
 // usageQuery builds the one statement that reads a range from the cheapest
@@ -201,8 +201,8 @@ type Window struct {
 	GroupKey   json.RawMessage
 	Start, End time.Time
 	Value      metering.Decimal
-	LateValue  metering.Decimal // arrived after the window's billing period was frozen
-	Final      bool             // the window lies in a frozen period: Value never changes again
+	LateValue  metering.Decimal // arrived after the window's billing period was closed
+	Final      bool             // the window lies in a closed period: Value never changes again
 }
 
 // GroupTotal is one group's usage in the whole range, late usage included.

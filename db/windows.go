@@ -25,7 +25,7 @@ type windowRead struct {
 	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
 	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                         // raw events at ragged ends, summed by group
-	frozen     metering.Range
+	closed     metering.Range
 }
 
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
@@ -43,10 +43,10 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 		return WindowPage{}, fmt.Errorf("read edges: %w", err)
 	}
 	err := r.q.QueryRow(ctx, `
-		select coalesce(min(frozen_from), timestamptz '0001-01-01'), coalesce(min(frozen_until), timestamptz '0001-01-01')
-		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.frozen.Start, &r.frozen.End)
+		select coalesce(min(closed_from), timestamptz '0001-01-01'), coalesce(min(closed_until), timestamptz '0001-01-01')
+		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.closed.Start, &r.closed.End)
 	if err != nil {
-		return WindowPage{}, fmt.Errorf("read frozen periods: %w", err)
+		return WindowPage{}, fmt.Errorf("read closed periods: %w", err)
 	}
 	var page WindowPage
 	if page.Windows, page.More, err = r.windows(ctx); err != nil {
@@ -161,7 +161,7 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 			}
 			windows = append(windows, Window{
 				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
-				Final: !span.Start.Before(r.frozen.Start) && !span.End.After(r.frozen.End),
+				Final: !span.Start.Before(r.closed.Start) && !span.End.After(r.closed.End),
 			})
 			last++
 		}

@@ -8,7 +8,7 @@ type Period struct {
 	ID         PeriodID
 	CustomerID CustomerID
 	Range
-	FrozenAt *time.Time // nil while usage still changes it
+	ClosedAt *time.Time // nil while usage still changes it
 }
 
 // Deadline is the instant until which the period's usage may still be sent:
@@ -87,7 +87,7 @@ func (p Period) Shorten(now time.Time, current Range, zone *time.Location, told 
 	case current.Start.After(p.Start) && (!told || current.Start.After(now)):
 		border = current.Start
 	}
-	if p.FrozenAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && told || !border.Before(p.End) {
+	if p.ClosedAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && told || !border.Before(p.End) {
 		return p.End
 	}
 	return border

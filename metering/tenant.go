@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// LatePolicy is what happens to usage that arrives for a frozen period.
+// LatePolicy is what happens to usage that arrives for a closed period.
 type LatePolicy string
 
 const (
@@ -27,7 +27,7 @@ type Tenant struct {
 	Name            string
 	Zone            string        // IANA name; days, months and periods are its local ones
 	Currency        string        // ISO 4217; the default of its prices
-	Grace           time.Duration // after a period's end, until it is frozen
+	Grace           time.Duration // after a period's end, until it is closed
 	LatePolicy      LatePolicy
 	EventsPerMinute int // requests a minute to the Events API
 	CreatedAt       time.Time

@@ -8,8 +8,8 @@ create table customers (
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null default now(),
   billing_starts_at   timestamptz, -- where the chain of billing periods begins, if an operator said so
-  frozen_from         timestamptz, -- the span of its frozen billing periods:
-  frozen_until        timestamptz, -- usage that arrives within it is late
+  closed_from         timestamptz, -- the span of its closed billing periods:
+  closed_until        timestamptz, -- usage that arrives within it is late
   primary key (tenant_id, id),
   unique (tenant_id, external_id)
 );

@@ -2,8 +2,8 @@
 
 -- Rollups, changed in the transaction that stores the events. Customer 0 is the
 -- tenant itself. Hours and months are the local ones of the meter version's zone.
--- late_* is usage that arrived after its billing period was frozen: sum and
--- count of a frozen window never change again.
+-- late_* is usage that arrived after its billing period was closed: sum and
+-- count of a closed window never change again.
 create table usage_hourly (
   tenant_id     bigint not null,
   customer_id   bigint not null,

@@ -21,8 +21,8 @@ create table billing_periods (
   customer_id bigint not null,
   starts_at   timestamptz not null,
   ends_at     timestamptz not null check (starts_at < ends_at),
-  frozen_at   timestamptz,
-  frozen_epoch bigint, -- the tenant's when it was frozen: events from it on are late
+  closed_at   timestamptz,
+  closed_epoch bigint, -- the tenant's when it was closed: events from it on are late
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, starts_at),
   unique (tenant_id, customer_id, ends_at),
@@ -78,7 +78,7 @@ create unique index billing_snapshots_unsettled on billing_snapshots (tenant_id,
   where status in ('prepared', 'sent');
 create index on billing_snapshots (tenant_id, period_id, sequence);
 
--- What was, or is about to be, told to the provider; frozen before the call.
+-- What was, or is about to be, told to the provider; stored before the call.
 create table billing_entries (
   tenant_id        bigint not null,
   id               uuid not null,

@@ -7,7 +7,7 @@ alter table billing_series
   add constraint billing_series_mechanism_check
     check (mechanism in ('snapshot', 'adjustment', 'usage_record', 'meter_window', 'meter_delta', 'meter_last', 'invoice_item'));
 
--- What the provider was told of usage by the freeze, in whole units, and what
+-- What the provider was told of usage by the closing, in whole units, and what
 -- the charge is for; null: all of it, exactly.
 alter table billing_period_totals add column told numeric;
 

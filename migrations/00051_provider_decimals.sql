@@ -4,7 +4,7 @@
 -- units. Whoever does not know of them tells whole units.
 alter table meters add column provider_decimals smallint not null default 0 check (provider_decimals between 0 and 6);
 
--- What a frozen period's told is rounded to.
+-- What a closed period's told is rounded to.
 alter table billing_period_totals add column told_decimals smallint not null default 0;
 
 -- The decimals of the tenant's meters when the provider's invoice became final,

@@ -191,10 +191,10 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 	dbtest.Eventually(t, 30*time.Second, func() error { return handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}) })
 	conn := s.connect()
 	dbtest.Eventually(t, 60*time.Second, func() error {
-		var frozen int
-		err := conn.QueryRow(t.Context(), `select count(*) from billing_periods where tenant_id = $1 and frozen_at is not null`, s.tenant).Scan(&frozen)
-		if err == nil && frozen == 0 {
-			err = fmt.Errorf("nothing is frozen")
+		var closed int
+		err := conn.QueryRow(t.Context(), `select count(*) from billing_periods where tenant_id = $1 and closed_at is not null`, s.tenant).Scan(&closed)
+		if err == nil && closed == 0 {
+			err = fmt.Errorf("nothing is closed")
 		}
 		return err
 	})

@@ -248,7 +248,7 @@ func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
 		id, usage, _ := s.invoice(e, 0)
 		require.Equal(t, e.invoice[:], usage, "Stripe's invoice")
 		s.happened("invoice.finalized", id)
-		s.awaitFrozen(e)
+		s.awaitClosedPeriod(e)
 		s.use(e, e.late)
 		_, late := s.preview(e, true)
 		require.Equal(t, e.owedLate, late, "the preview")
@@ -280,13 +280,13 @@ func (s *exampleSystem) happened(kind, object string) {
 	require.Equal(s, http.StatusOK, response.StatusCode)
 }
 
-func (s *exampleSystem) awaitFrozen(e example) {
+func (s *exampleSystem) awaitClosedPeriod(e example) {
 	s.Helper()
 	dbtest.Eventually(s, time.Minute, func() error {
 		var periods struct {
 			Data []struct {
 				End      time.Time
-				FrozenAt *time.Time `json:"frozen_at"`
+				ClosedAt *time.Time `json:"closed_at"`
 				Lines    []struct {
 					Slug   string `json:"meter_slug"`
 					Amount json.Number
@@ -296,7 +296,7 @@ func (s *exampleSystem) awaitFrozen(e example) {
 		}
 		s.read(http.MethodGet, "/v1/billing/periods?customer="+e.customer, nil, &periods)
 		for _, p := range periods.Data {
-			if !p.End.Equal(s.end) || p.FrozenAt == nil {
+			if !p.End.Equal(s.end) || p.ClosedAt == nil {
 				continue
 			}
 			for _, l := range p.Lines {
@@ -308,6 +308,6 @@ func (s *exampleSystem) awaitFrozen(e example) {
 			}
 			return nil
 		}
-		return fmt.Errorf("not frozen: %+v", periods)
+		return fmt.Errorf("not closed: %+v", periods)
 	})
 }

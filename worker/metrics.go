@@ -25,7 +25,7 @@ var (
 	openSyncs = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
 		"Snapshots and entries that the provider has not decided on.", []string{"kind"}, nil)
-	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not frozen.", nil, nil)
+	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
 	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )

@@ -40,7 +40,7 @@ func (s *stripeSystem) awaitEnd(end time.Time) {
 }
 
 // newClosed is a system whose customer has used 12 units of two meters, at 5
-// cents each, in a period that is invoiced and frozen, where one more unit of
+// cents each, in a period that is invoiced and closed, where one more unit of
 // the one that has usage records came too late for them.
 func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	t.Helper()
@@ -60,7 +60,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last will be late usage", skippedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	require.Equal(t, "the invoice was kept and its period frozen", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	return s, end, stop
 }
 
@@ -172,7 +172,7 @@ func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
 	s.awaitEnd(end)
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	require.Equal(t, "the invoice was kept; its period is not frozen yet", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was kept; its period is not closed yet", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(waiting).Status)
@@ -181,7 +181,7 @@ func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
 	require.NoError(t, err)
 	var closed workflows.MassResult
 	require.NoError(t, run.Get(t.Context(), &closed))
-	require.Equal(t, 1, closed.Frozen)
+	require.Equal(t, 1, closed.Closed)
 	s.synced()
 	line := s.fake.State().Accounts[0].Invoices[0].Lines[0]
 	require.Equal(t, [2]string{"12", "3"}, [2]string{line.Quantity.String(), line.Late.String()}, "nobody pays what came late")

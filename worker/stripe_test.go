@@ -193,7 +193,7 @@ func (s *stripeSystem) outcome(row metering.ProviderEventID) (outcome string) {
 	return outcome
 }
 
-func TestAPeriodIsSentToItsEndAndFrozenWithItsInvoice(t *testing.T) {
+func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
@@ -212,7 +212,7 @@ func TestAPeriodIsSentToItsEndAndFrozenWithItsInvoice(t *testing.T) {
 	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))
 	require.Equal(t, "6", s.fake.State().Accounts[0].Invoices[0].Total.String(), "cents, as soon as that is said")
 	s.fake.Advance(time.Hour)
-	require.Equal(t, "the invoice was kept and its period frozen", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	var billed, estimate string
 	require.NoError(t, s.connect().QueryRow(t.Context(), `
 		select usage_amount::text, estimate::text from billing_invoices where tenant_id = $1`, s.tenant).Scan(&billed, &estimate))
@@ -288,7 +288,7 @@ func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
 	})
 }
 
-func TestAutoSyncTellsStripeAndPeriodsAreFrozenOnceConfirmed(t *testing.T) {
+func TestAutoSyncTellsStripeAndPeriodsAreClosedOnceConfirmed(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")
@@ -310,7 +310,7 @@ func TestAutoSyncTellsStripeAndPeriodsAreFrozenOnceConfirmed(t *testing.T) {
 	require.Equal(t, []metering.CustomerID{s.customer.ID}, due(), "another link")
 	s.link("cus_canary")
 	require.Empty(t, due())
-	frozen, err := s.store.Ledger.Freeze(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, time.Now().AddDate(0, 0, 24))
+	closed, err := s.store.Ledger.ClosePeriods(t.Context(), s.tenant, []metering.CustomerID{s.customer.ID}, time.Now().AddDate(0, 0, 24))
 	require.NoError(t, err)
-	require.Equal(t, 1, frozen.Frozen)
+	require.Equal(t, 1, closed.Closed)
 }

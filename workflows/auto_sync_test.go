@@ -21,17 +21,17 @@ import (
 // fleet is a tenant with many customers who are due.
 type fleet struct {
 	*testsuite.TestWorkflowEnvironment
-	mu       sync.Mutex // chunks run side by side
-	due      []metering.CustomerID
-	failing  map[metering.CustomerID]bool
-	synced   []metering.CustomerID
-	frozen   []metering.CustomerID
-	children []string
-	closed   int
-	sync     func() error // how the provider answers
-	open     int          // how often a freeze has to wait
-	freeze   func() error
-	periods  func(context.Context, activities.DuePageInput) (activities.DuePageResult, error)
+	mu              sync.Mutex // chunks run side by side
+	due             []metering.CustomerID
+	failing         map[metering.CustomerID]bool
+	synced          []metering.CustomerID
+	customersClosed []metering.CustomerID
+	children        []string
+	closed          int
+	sync            func() error // how the provider answers
+	open            int          // how often a closing has to wait
+	closing         func() error
+	periods         func(context.Context, activities.DuePageInput) (activities.DuePageResult, error)
 }
 
 func newFleet(t *testing.T, customers int) *fleet {
@@ -49,12 +49,12 @@ func newFleet(t *testing.T, customers int) *fleet {
 	}
 	f.RegisterActivity(do)
 	f.OnActivity(do.DueCustomers, mock.Anything, mock.Anything).Return(f.page).Maybe()
-	f.periods, f.freeze = f.page, func() error { return nil }
+	f.periods, f.closing = f.page, func() error { return nil }
 	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.DuePageInput) (activities.DuePageResult, error) {
 		return f.periods(ctx, in)
 	}).Maybe()
 	f.OnActivity(do.SyncChunk, mock.Anything, mock.Anything).Return(f.syncChunk).Maybe()
-	f.OnActivity(do.FreezeChunk, mock.Anything, mock.Anything).Return(f.freezeChunk).Maybe()
+	f.OnActivity(do.CloseChunk, mock.Anything, mock.Anything).Return(f.closeChunk).Maybe()
 	f.OnWorkflow(workflows.SyncCustomer, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
 		f.children = append(f.children, workflow.GetInfo(ctx).WorkflowExecution.ID)
 		return workflows.SyncCustomerResult{}, nil
@@ -100,18 +100,18 @@ func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (acti
 	return result, nil
 }
 
-func (f *fleet) freezeChunk(_ context.Context, in activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
+func (f *fleet) closeChunk(_ context.Context, in activities.SyncChunkInput) (activities.CloseChunkResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.freeze(); err != nil {
-		return activities.FreezeChunkResult{}, err
+	if err := f.closing(); err != nil {
+		return activities.CloseChunkResult{}, err
 	}
 	if f.open > 0 {
 		f.open--
-		return activities.FreezeChunkResult{Frozen: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
+		return activities.CloseChunkResult{Closed: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
 	}
-	f.frozen = append(f.frozen, in.Customers...)
-	return activities.FreezeChunkResult{Frozen: len(in.Customers)}, nil
+	f.customersClosed = append(f.customersClosed, in.Customers...)
+	return activities.CloseChunkResult{Closed: len(in.Customers)}, nil
 }
 
 func (f *fleet) autoSync(t *testing.T) (result workflows.MassResult, err error) {
@@ -264,18 +264,18 @@ func TestAPauseOfAMassSurvivesContinueAsNew(t *testing.T) {
 	}
 }
 
-func TestClosePeriodSyncsAndThenFreezes(t *testing.T) {
+func TestClosePeriodSyncsAndThenCloses(t *testing.T) {
 	f := newFleet(t, 70)
 	f.open = 1
 	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
 	require.NoError(t, f.GetWorkflowError())
 	var result workflows.MassResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, workflows.MassResult{Customers: 71, Sent: 71, Frozen: 70}, result, "what usage has overtaken is synced again")
+	require.Equal(t, workflows.MassResult{Customers: 71, Sent: 71, Closed: 70}, result, "what usage has overtaken is synced again")
 	require.Len(t, f.synced, 71)
 }
 
-func TestClosePeriodLeavesWhatCannotBeFrozenAndNeedsNoProvider(t *testing.T) {
+func TestClosePeriodLeavesWhatCannotBeClosedAndNeedsNoProvider(t *testing.T) {
 	f := newFleet(t, 3)
 	f.open = 100
 	f.sync = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }

@@ -28,7 +28,7 @@ type MassResult struct {
 	Sent      int `json:"sent"`   // snapshots
 	Busy      int `json:"busy"`   // customers that somebody else was syncing
 	Failed    int `json:"failed"` // customers that have a run of their own now
-	Frozen    int `json:"frozen"` // periods
+	Closed    int `json:"closed"` // periods
 	Open      int `json:"open"`   // customers with a due period that has to wait
 }
 
@@ -219,5 +219,5 @@ func (m *mass) report(ctx workflow.Context) {
 		state = "Paused.\n\n"
 	}
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | snapshots sent | busy elsewhere | failed | periods frozen | still open |\n"+
-		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Frozen, r.Open))
+		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Closed, r.Open))
 }

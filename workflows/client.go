@@ -152,7 +152,7 @@ func eventSummary(tenant metering.TenantID) string {
 }
 
 const eventDetails = "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open " +
-	"and says what came of it, and freezes one whose invoice is final."
+	"and says what came of it, and closes one whose invoice is final."
 
 // StartRotateAPIKey begins a rotation whose row was committed before, and does
 // not wait for it. CodeUnavailable when Temporal does not answer: it may have

@@ -46,13 +46,13 @@ func (m *mass) close(ctx workflow.Context, customers []metering.CustomerID) erro
 		}
 		var open []metering.CustomerID
 		for few := range slices.Chunk(customers, customersPerChunk) {
-			var frozen activities.FreezeChunkResult
-			err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("freeze %s to %s", few[0], few[len(few)-1])), do.FreezeChunk,
+			var frozen activities.CloseChunkResult
+			err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("freeze %s to %s", few[0], few[len(few)-1])), do.CloseChunk,
 				activities.SyncChunkInput{TenantID: m.tenant, Customers: few}).Get(ctx, &frozen)
 			if err != nil {
 				return err
 			}
-			m.result.Frozen += frozen.Frozen
+			m.result.Closed += frozen.Closed
 			open = append(open, frozen.Open...)
 		}
 		customers = open

@@ -69,13 +69,13 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case !invoice.Final:
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
-	var frozen activities.FreezeChunkResult
-	err = workflow.ExecuteActivity(storing(ctx, "freeze the period"), do.FreezeChunk,
-		activities.SyncChunkInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &frozen)
-	if frozen.Frozen == 0 {
-		return "the invoice was kept; its period is not frozen yet", err
+	var closed activities.CloseChunkResult
+	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseChunk,
+		activities.SyncChunkInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
+	if closed.Closed == 0 {
+		return "the invoice was kept; its period is not closed yet", err
 	}
-	return "the invoice was kept and its period frozen", err
+	return "the invoice was kept and its period closed", err
 }
 
 // sync makes sure that a pass over the customer begins after now, and says what

@@ -28,7 +28,7 @@ type happening struct {
 	invoice func() (activities.ReadInvoiceResult, error)
 	sync    func(ctx workflow.Context) error // what the customer's run does
 	answer  activities.ReadSyncResult
-	frozen  activities.FreezeChunkResult
+	closed  activities.CloseChunkResult
 
 	unindexed bool
 
@@ -74,9 +74,9 @@ func newHappening(t *testing.T) *happening {
 		h.looks++
 		return h.answer, nil
 	}).Maybe()
-	h.OnActivity(do.FreezeChunk, mock.Anything, activities.SyncChunkInput{TenantID: 1, Customers: []metering.CustomerID{2}}).Return(
-		func(context.Context, activities.SyncChunkInput) (activities.FreezeChunkResult, error) {
-			return h.frozen, nil
+	h.OnActivity(do.CloseChunk, mock.Anything, activities.SyncChunkInput{TenantID: 1, Customers: []metering.CustomerID{2}}).Return(
+		func(context.Context, activities.SyncChunkInput) (activities.CloseChunkResult, error) {
+			return h.closed, nil
 		}).Maybe()
 	h.OnActivity(do.FinishEvent, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.FinishEventInput) error {
 		h.recorded, h.ended = append(h.recorded, in.Outcome), h.Now()
@@ -115,15 +115,15 @@ func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {
 	require.Zero(t, h.requests)
 }
 
-func TestAFinalInvoiceFreezesItsPeriodWhereThatCanBe(t *testing.T) {
-	for frozen, want := range map[int]string{
-		0: "the invoice was kept; its period is not frozen yet", 1: "the invoice was kept and its period frozen",
+func TestAFinalInvoiceClosesItsPeriodWhereThatCanBe(t *testing.T) {
+	for closed, want := range map[int]string{
+		0: "the invoice was kept; its period is not closed yet", 1: "the invoice was kept and its period closed",
 	} {
 		h := newHappening(t)
 		h.invoice = func() (activities.ReadInvoiceResult, error) {
 			return activities.ReadInvoiceResult{Cycle: true, Final: true}, nil
 		}
-		h.frozen.Frozen = frozen
+		h.closed.Closed = closed
 		outcome, _ := h.run(t)
 		require.Equal(t, want, outcome)
 		require.Zero(t, h.requests)

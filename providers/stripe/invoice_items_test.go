@@ -17,7 +17,7 @@ import (
 
 var february = metering.Range{Start: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), End: march}
 
-// lateUsage is what a ledger would have frozen for usage that came after
+// lateUsage is what a ledger would have stored for usage that came after
 // February was invoiced.
 func lateUsage(version int, cents metering.Decimal) stripe.Entry {
 	id := fmt.Sprintf("late-%d", version)

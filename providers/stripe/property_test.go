@@ -27,7 +27,7 @@ var trouble = []stripetest.Behaviour{
 	{Mode: stripetest.Hang, Done: true},
 }
 
-// ledger is the least that a caller must do: freeze an entry, send it as it is
+// ledger is the least that a caller must do: store an entry, send it as it is
 // until the answer is known, and only then make the next.
 type ledger struct {
 	bundle

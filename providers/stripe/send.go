@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Entry is one thing to tell Stripe. It is frozen before it is first sent, and
+// Entry is one thing to tell Stripe. It is stored before it is first sent, and
 // sent again as it was until the answer is known.
 type Entry struct {
 	Mechanism      metering.Mechanism

@@ -18,7 +18,7 @@ import (
 
 var mechanisms = []metering.Mechanism{metering.UsageRecord, metering.MeterDelta, metering.MeterWindow, metering.MeterLast}
 
-// entry is what a ledger would have frozen for one of cus_1's items.
+// entry is what a ledger would have stored for one of cus_1's items.
 func entry(mechanism metering.Mechanism, version int, value metering.Decimal) stripe.Entry {
 	id := fmt.Sprintf("%s-%d", mechanism, version)
 	e := stripe.Entry{Mechanism: mechanism, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
@@ -247,7 +247,7 @@ func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
 	requireDecimal(t, "5", b.fake.Quantity("si_delta_cus_1"))
 }
 
-func TestOnlyAWholeFrozenEntryIsSent(t *testing.T) {
+func TestOnlyAWholeEntryIsSent(t *testing.T) {
 	t.Parallel()
 	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	long := strings.Repeat("x", 256)

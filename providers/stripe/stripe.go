@@ -1,5 +1,5 @@
 // Package stripe is the billing provider Stripe: it says where a customer's
-// usage goes there, sends one frozen entry at a time, reads back what Stripe
+// usage goes there, sends one stored entry at a time, reads back what Stripe
 // counted, and verifies Stripe's events. It decides neither what to send nor
 // when nor how often, and stores nothing. It is the only importer of stripe-go.
 package stripe

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What a period came to when it was frozen. Usage that arrives later is kept
+-- What a period came to when it was closed. Usage that arrives later is kept
 -- apart from it, and billed, if at all, as an adjustment in another period.
 create table billing_period_totals (
   tenant_id     bigint not null,
@@ -33,7 +33,7 @@ alter table billing_snapshots
 alter table billing_periods
   add column covered_events  bigint,
   add column covered_catalog text;
-create index billing_periods_open on billing_periods (tenant_id, customer_id) where frozen_at is null;
+create index billing_periods_open on billing_periods (tenant_id, customer_id) where closed_at is null;
 
 -- +goose Down
 drop index billing_periods_open;

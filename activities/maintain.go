@@ -30,7 +30,7 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	}
 }
 
-// RefreshDaily brings the second count of usage up to date and compresses old
+// RefreshDaily brings the independent count of usage up to date and compresses old
 // events, where the database's edition has either.
 func (a *Activities) RefreshDaily(ctx context.Context) error {
 	defer alive(ctx)()
@@ -111,9 +111,9 @@ type AuditTenantsInput struct {
 // AuditTenantsResult is what the audit of a page of tenants found. The next
 // page begins after Last; 0: there is none.
 type AuditTenantsResult struct {
-	Tenants     int               `json:"tenants"`
-	Differences int               `json:"differences"`
-	Last        metering.TenantID `json:"last"`
+	Tenants       int               `json:"tenants"`
+	Discrepancies int               `json:"discrepancies"`
+	Last          metering.TenantID `json:"last"`
 }
 
 const (
@@ -122,7 +122,7 @@ const (
 )
 
 // AuditTenants compares the rollups of each tenant's last finished days with
-// their second count and keeps the differences that remain.
+// their independent count and keeps the discrepancies that remain.
 func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
 	defer alive(ctx)()
 	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)
@@ -134,14 +134,14 @@ func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (Au
 	for _, tenant := range tenants {
 		for back := 1; back <= daysPerAudit; back++ {
 			day := today.AddDate(0, 0, -back)
-			found, err := a.store.Differences.Audit(ctx, tenant, day, a.now())
+			found, err := a.store.Discrepancies.Audit(ctx, tenant, day, a.now())
 			if err != nil {
 				return AuditTenantsResult{}, err
 			}
 			if found > 0 {
 				activity.GetLogger(ctx).Error("rollups and events differ", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
 			}
-			result.Differences += found
+			result.Discrepancies += found
 		}
 		result.Tenants++
 	}

@@ -145,7 +145,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	require.Contains(t, a.body, `"currency":"USD"`)
 	require.Contains(t, a.body, "invoiced amounts may differ because of proration, discounts or credits at the provider")
 
-	a = b.send(t, http.MethodGet, "/v1/billing/differences", "")
+	a = b.send(t, http.MethodGet, "/v1/billing/discrepancies", "")
 	require.Equal(t, 200, a.status, a.body)
 	require.Contains(t, a.body, `"data":[]`)
 }

@@ -108,9 +108,9 @@ func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput,
 	return out, nil
 }
 
-type listDifferencesOutput struct{ Body List[usageDifference] }
+type listDiscrepanciesOutput struct{ Body List[usageDiscrepancy] }
 
-type usageDifference struct {
+type usageDiscrepancy struct {
 	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
 	CustomerExternalID *string          `json:"customer_external_id"`
 	MeterID            string           `json:"meter_id"`
@@ -123,24 +123,24 @@ type usageDifference struct {
 	FoundAt            time.Time        `json:"found_at"`
 }
 
-const maxDifferences = 1000
+const maxDiscrepancies = 1000
 
-// listDifferences shows where the daily audit found that totals and events
+// listDiscrepancies shows where the daily audit found that totals and events
 // disagree. The list is empty unless something is wrong with the service.
-func (s *server) listDifferences(ctx context.Context, _ *struct{}) (*listDifferencesOutput, error) {
-	found, err := s.Store.Differences.List(ctx, principalOf(ctx).Tenant.ID, maxDifferences)
+func (s *server) listDiscrepancies(ctx context.Context, _ *struct{}) (*listDiscrepanciesOutput, error) {
+	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, maxDiscrepancies)
 	if err != nil {
 		return nil, err
 	}
-	out := &listDifferencesOutput{List[usageDifference]{Data: []usageDifference{}}}
+	out := &listDiscrepanciesOutput{List[usageDiscrepancy]{Data: []usageDiscrepancy{}}}
 	for _, d := range found {
-		out.Body.Data = append(out.Body.Data, showDifference(d))
+		out.Body.Data = append(out.Body.Data, showDiscrepancy(d))
 	}
 	return out, nil
 }
 
-func showDifference(d db.Difference) usageDifference {
-	shown := usageDifference{
+func showDiscrepancy(d db.Discrepancy) usageDiscrepancy {
+	shown := usageDiscrepancy{
 		MeterID: d.MeterID.String(), MeterSlug: d.MeterSlug, Day: d.Day.Format(time.DateOnly), Total: d.RollupSum, TotalCount: d.RollupCount,
 		Events: d.EventSum, EventCount: d.EventCount, FoundAt: d.FoundAt.UTC(),
 	}

@@ -156,7 +156,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List sync runs"), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "A customer's billing periods and what they come to"), s.listPeriods)
 	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimated revenue by month and currency"), s.revenue)
-	huma.Register(s.api, get("list-differences", "/v1/billing/differences", BillingRead, "Where the daily audit found totals and events to disagree"), s.listDifferences)
+	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "Where the daily audit found totals and events to disagree"), s.listDiscrepancies)
 	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "When customers are synced without being asked"), s.getAutoSync)
 	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Set when customers are synced without being asked"), s.saveAutoSync)
 	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Sync every customer that is due, now")), s.triggerAutoSync)

@@ -17,7 +17,7 @@ type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	Kinds          []metering.MessageKind   `json:"kinds" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+	Kinds          []metering.MessageKind   `json:"kinds" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 	SecretLastFour string                   `json:"secret_last_four"`
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
 	CreatedAt      time.Time                `json:"created_at"`
@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs" doc:"Of what it is told"`
+		Kinds       []metering.MessageKind `json:"kinds" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }
@@ -141,7 +141,7 @@ type updateWebhookInput struct {
 	Body struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs"`
+		Kinds       []metering.MessageKind `json:"kinds,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy"`
 		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
 	}
 }
@@ -217,7 +217,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
-	Kind      metering.MessageKind    `json:"kind" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.differs,webhook.test"`
+	Kind      metering.MessageKind    `json:"kind" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy,webhook.test"`
 	CreatedAt time.Time               `json:"created_at"`
 	Status    metering.DeliveryStatus `json:"status" enum:"pending,delivered,failed" doc:"A failed one is tried again when asked for"`
 	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`

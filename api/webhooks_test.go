@@ -74,7 +74,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	}
 
 	own := "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","kinds":["usage.differs"],"secret":%q}`, own)).Secret)
+	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","kinds":["usage.discrepancy"],"secret":%q}`, own)).Secret)
 	for _, done := range []string{"webhook.create", "webhook.rotate_secret"} {
 		require.Contains(t, strings.Join(b.auditActions(t), "\n"), done+" "+made.Id)
 	}
@@ -178,7 +178,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 		require.Equal(t, 409, a.status)
 		require.Contains(t, a.body, "enable it first")
 	}
-	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"kinds":["usage.differs"],"description":"ops"}`)
+	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"kinds":["usage.discrepancy"],"description":"ops"}`)
 	require.Equal(t, 200, a.status, a.body)
 	require.Contains(t, a.body, `"enabled":true`)
 

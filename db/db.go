@@ -51,7 +51,7 @@ type DB struct {
 	ProviderEvents ProviderEvents
 	Rotations      Rotations
 	AutoSyncs      AutoSyncs
-	Differences    Differences
+	Discrepancies  Discrepancies
 	Upkeep         Upkeep
 	Secrets        Secrets
 	Endpoints      Endpoints
@@ -129,7 +129,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		ProviderEvents: ProviderEvents{pool},
 		Rotations:      Rotations{pool},
 		AutoSyncs:      AutoSyncs{pool},
-		Differences:    Differences{pool},
+		Discrepancies:  Discrepancies{pool},
 		Upkeep:         Upkeep{pool},
 		Secrets:        Secrets{pool},
 		Endpoints:      Endpoints{pool},

@@ -26,7 +26,7 @@ func (u Upkeep) MakeChunks(ctx context.Context, now time.Time) error {
 // hardly anything is added to it.
 const compressAfter = 60 * 24 * time.Hour
 
-// Refresh brings the second count of usage up to now and compresses old events.
+// Refresh brings the independent count of usage up to now and compresses old events.
 // Both exist only in TimescaleDB's Community edition: community says whether.
 func (u Upkeep) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
 	if err := u.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
@@ -74,7 +74,7 @@ func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) erro
 
 // State is how things stand over all tenants.
 type State struct {
-	Differences        int64 // that the last audits found
+	Discrepancies      int64 // that the last audits found
 	OpenSyncs          int64
 	UnsettledSnapshots int64
 	UnsettledEntries   int64 // told one by one
@@ -87,7 +87,7 @@ type State struct {
 func (u Upkeep) State(ctx context.Context, now time.Time) (s State, err error) {
 	err = u.pool.QueryRow(ctx, `
 		select
-		  (select count(*) from usage_differences),
+		  (select count(*) from usage_discrepancies),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  (select count(*) from billing_snapshots where status in ('prepared', 'sent')),
 		  (select count(*) from billing_entries where status in ('prepared', 'sent', 'ambiguous') and snapshot_id is null),
@@ -95,6 +95,6 @@ func (u Upkeep) State(ctx context.Context, now time.Time) (s State, err error) {
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
 		  (select count(*) from webhook_deliveries where status = 'pending'),
 		  (select kept_from from event_retention)`, now).Scan(
-		&s.Differences, &s.OpenSyncs, &s.UnsettledSnapshots, &s.UnsettledEntries, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+		&s.Discrepancies, &s.OpenSyncs, &s.UnsettledSnapshots, &s.UnsettledEntries, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
 	return s, coded(err)
 }

@@ -73,7 +73,7 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 			return events
 		}
 		audit := func(day time.Time) int {
-			found, err := store.Differences.Audit(t.Context(), tenant, day, time.Now())
+			found, err := store.Discrepancies.Audit(t.Context(), tenant, day, time.Now())
 			require.NoError(t, err)
 			return found
 		}

@@ -385,7 +385,7 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	for range metering.MaxEndpoints - 1 {
 		h.add(metering.PeriodClosed)
 	}
-	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{Kinds: []metering.MessageKind{metering.UsageDiffers}, Sealed: []byte("s")}, h.now)
+	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{Kinds: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	h.happen("")
 	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))

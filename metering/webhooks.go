@@ -19,7 +19,7 @@ const (
 	BillingSynced     MessageKind = "billing.synced"        // a customer's sync has succeeded
 	BillingSyncFailed MessageKind = "billing.sync_failed"   // somebody has to act before it can
 	PeriodClosed      MessageKind = "billing.period_closed" // the period's totals are final
-	UsageDiffers      MessageKind = "usage.differs"         // the daily audit has found totals and events to disagree
+	UsageDiscrepancy  MessageKind = "usage.discrepancy"     // the daily audit has found totals and events to disagree
 	WebhookTest       MessageKind = "webhook.test"
 )
 

@@ -20,7 +20,7 @@ type state struct {
 const stateTimeout = 5 * time.Second
 
 var (
-	differences = prometheus.NewDesc("odometer_usage_differences",
+	discrepancies = prometheus.NewDesc("odometer_usage_discrepancies",
 		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
 	openSyncs = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
@@ -31,7 +31,7 @@ var (
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{differences, openSyncs, unsettled, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, unsettled, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -48,7 +48,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
 		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
-	gauge(differences, found.Differences)
+	gauge(discrepancies, found.Discrepancies)
 	gauge(openSyncs, found.OpenSyncs)
 	gauge(unsettled, found.UnsettledSnapshots, "snapshot")
 	gauge(unsettled, found.UnsettledEntries, "entry")

@@ -17,26 +17,26 @@ type AuditUsageInput struct {
 
 // AuditUsageResult is what was found.
 type AuditUsageResult struct {
-	Tenants     int `json:"tenants"`
-	Differences int `json:"differences"`
+	Tenants       int `json:"tenants"`
+	Discrepancies int `json:"discrepancies"`
 }
 
 // AuditUsage compares, for every tenant, the usage of the last finished days
-// with an independent second count.
+// with an independent count.
 func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, error) {
 	for pages := 0; ; pages++ {
 		if pages == pagesPerRun || longHistory(ctx) {
 			return in.SoFar, workflow.NewContinueAsNewError(ctx, AuditUsage, in)
 		}
 		var found activities.AuditTenantsResult
-		err := workflow.ExecuteActivity(counting(ctx, "compare usage with its second count"), do.AuditTenants,
+		err := workflow.ExecuteActivity(counting(ctx, "compare usage with its independent count"), do.AuditTenants,
 			activities.AuditTenantsInput{After: in.After}).Get(ctx, &found)
 		if err != nil {
 			return in.SoFar, err
 		}
 		in.SoFar.Tenants += found.Tenants
-		in.SoFar.Differences += found.Differences
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d tenants, %d differences", in.SoFar.Tenants, in.SoFar.Differences))
+		in.SoFar.Discrepancies += found.Discrepancies
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d tenants, %d discrepancies", in.SoFar.Tenants, in.SoFar.Discrepancies))
 		if in.After = found.Last; in.After == 0 {
 			return in.SoFar, nil
 		}

@@ -315,11 +315,11 @@ func TestMaintainStartsWhatNobodyIsWorkingOnWhateverElseFails(t *testing.T) {
 
 func TestAuditUsageGoesThroughAllTenants(t *testing.T) {
 	f := newFleet(t, 0)
-	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{}).Return(activities.AuditTenantsResult{Tenants: 20, Differences: 1, Last: 20}, nil)
-	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{After: 20}).Return(activities.AuditTenantsResult{Tenants: 3, Differences: 2}, nil)
+	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{}).Return(activities.AuditTenantsResult{Tenants: 20, Discrepancies: 1, Last: 20}, nil)
+	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{After: 20}).Return(activities.AuditTenantsResult{Tenants: 3, Discrepancies: 2}, nil)
 	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{})
 	require.NoError(t, f.GetWorkflowError())
 	var result workflows.AuditUsageResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, workflows.AuditUsageResult{Tenants: 23, Differences: 3}, result)
+	require.Equal(t, workflows.AuditUsageResult{Tenants: 23, Discrepancies: 3}, result)
 }

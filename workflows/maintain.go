@@ -34,7 +34,7 @@ func Maintain(ctx workflow.Context) (MaintainResult, error) {
 		workflow.ExecuteActivity(upkeep(storing(ctx, "forget expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
 		workflow.ExecuteActivity(upkeep(storing(ctx, "forget old messages to webhooks")), do.SweepMessages).Get(ctx, nil),
 		startUnfinished(ctx, &result),
-		workflow.ExecuteActivity(upkeep(counting(ctx, "refresh the second count, compress old events")), do.RefreshDaily).Get(ctx, nil),
+		workflow.ExecuteActivity(upkeep(counting(ctx, "refresh the independent count, compress old events")), do.RefreshDaily).Get(ctx, nil),
 		workflow.ExecuteActivity(upkeep(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
 	)
 	result.Dropped = dropped.Chunks

@@ -77,7 +77,7 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 		args              []any
 	}{
 		{maintainID, "17 * * * *", "Hourly upkeep", Maintain, nil},
-		{auditID, "0 3 * * *", "Daily comparison of usage with its second count", AuditUsage, []any{AuditUsageInput{}}},
+		{auditID, "0 3 * * *", "Daily comparison of usage with its independent count", AuditUsage, []any{AuditUsageInput{}}},
 	} {
 		err := ensureSchedule(ctx, c, client.ScheduleOptions{
 			ID:   own.id,

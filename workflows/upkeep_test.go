@@ -23,15 +23,15 @@ var errForPeople = activities.Failure(metering.Errorf(metering.CodeConflict, "so
 func TestAnAuditGoesOnInAnotherRunOrSaysWhereItStopped(t *testing.T) {
 	f := newFleet(t, 0)
 	f.SetContinueAsNewSuggested(true)
-	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{After: 20, SoFar: workflows.AuditUsageResult{Tenants: 20, Differences: 1}})
+	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{After: 20, SoFar: workflows.AuditUsageResult{Tenants: 20, Discrepancies: 1}})
 	require.True(t, workflow.IsContinueAsNewError(f.GetWorkflowError()), "%v", f.GetWorkflowError())
 
 	f = newFleet(t, 0)
-	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{}).Return(activities.AuditTenantsResult{Tenants: 20, Differences: 1, Last: 20}, nil)
+	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{}).Return(activities.AuditTenantsResult{Tenants: 20, Discrepancies: 1, Last: 20}, nil)
 	f.OnActivity(do.AuditTenants, mock.Anything, activities.AuditTenantsInput{After: 20}).Return(activities.AuditTenantsResult{}, errForPeople)
 	f.ExecuteWorkflow(workflows.AuditUsage, workflows.AuditUsageInput{})
 	require.ErrorContains(t, f.GetWorkflowError(), "somebody has to look")
-	require.Equal(t, "20 tenants, 1 differences", detailsOf(t, f.TestWorkflowEnvironment))
+	require.Equal(t, "20 tenants, 1 discrepancies", detailsOf(t, f.TestWorkflowEnvironment))
 }
 
 func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {

@@ -130,7 +130,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 		return fmt.Errorf("%d meter versions are still backfilling", backfilling)
 	})
 	for _, rollup := range []struct{ table, column, unit string }{{"usage_hourly", "hour", "hour"}, {"usage_monthly", "month", "month"}} {
-		requireNoDifference(t, conn, rollup.table, rollup.column, rollup.unit)
+		requireNoDiscrepancy(t, conn, rollup.table, rollup.column, rollup.unit)
 	}
 	var events, keys int
 	require.NoError(t, conn.QueryRow(t.Context(), `select count(*), count(distinct idempotency_key) from events`).Scan(&events, &keys))
@@ -147,10 +147,10 @@ func createMeter(t testing.TB, c *client.ClientWithResponses, slug, eventType st
 	}
 }
 
-// requireNoDifference recounts the meter versions that are read, by customer and
+// requireNoDiscrepancy recounts the meter versions that are read, by customer and
 // for the tenant as a whole. Group keys are compared as jsonb, which is not how
 // ingest makes them.
-func requireNoDifference(t testing.TB, conn *pgx.Conn, table, column, unit string) {
+func requireNoDiscrepancy(t testing.TB, conn *pgx.Conn, table, column, unit string) {
 	t.Helper()
 	sql := strings.NewReplacer("{table}", table, "{column}", column, "{unit}", unit).Replace(`
 		with read as (

@@ -85,10 +85,10 @@ func (w *watched) run(workflow any, args ...any) {
 	require.NoError(w, run.Get(w.Context(), nil))
 }
 
-func (w *watched) differences() (list []map[string]any) {
+func (w *watched) discrepancies() (list []map[string]any) {
 	w.Helper()
 	var page struct{ Data []map[string]any }
-	require.NoError(w, json.Unmarshal([]byte(w.call(200, "GET", "/v1/billing/differences", "")), &page))
+	require.NoError(w, json.Unmarshal([]byte(w.call(200, "GET", "/v1/billing/discrepancies", "")), &page))
 	return page.Data
 }
 
@@ -104,17 +104,17 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 		}
 	}
 	w.audit()
-	require.Equal(t, "0", w.metric("odometer_usage_differences"))
-	require.Empty(t, w.differences())
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"))
+	require.Empty(t, w.discrepancies())
 
 	const one = `update usage_hourly set sum = sum + $1::numeric
 		where hour = $2 and customer_id = (select id from customers where external_id = 'acme')`
 	noon := day.Add(12*time.Hour + 15*time.Minute)
 	w.exec(one, "0.5", noon)
-	require.Equal(t, "0", w.metric("odometer_usage_differences"), "nobody has looked")
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"), "nobody has looked")
 	w.audit()
-	require.Equal(t, "1", w.metric("odometer_usage_differences"))
-	list := w.differences()
+	require.Equal(t, "1", w.metric("odometer_usage_discrepancies"))
+	list := w.discrepancies()
 	require.Len(t, list, 1)
 	require.Equal(t, "acme", list[0]["customer_external_id"])
 	require.Equal(t, day.Format(time.DateOnly), list[0]["day"])
@@ -123,8 +123,8 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 
 	w.exec(one, "-0.5", noon)
 	w.audit()
-	require.Equal(t, "0", w.metric("odometer_usage_differences"))
-	require.Empty(t, w.differences())
+	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"))
+	require.Empty(t, w.discrepancies())
 }
 
 func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {

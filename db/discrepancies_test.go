@@ -34,7 +34,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 				require.NoError(t, err)
 			}
 			audit := func(id metering.TenantID) int {
-				found, err := store.Differences.Audit(t.Context(), id, day, time.Now())
+				found, err := store.Discrepancies.Audit(t.Context(), id, day, time.Now())
 				require.NoError(t, err)
 				return found
 			}
@@ -48,7 +48,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			require.Equal(t, 1, audit(tenant.ID))
 			require.Equal(t, 1, audit(tenant.ID), "found again, and kept once")
 			require.Zero(t, audit(other.ID))
-			list, err := store.Differences.List(t.Context(), tenant.ID, 10)
+			list, err := store.Discrepancies.List(t.Context(), tenant.ID, 10)
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			require.Equal(t, "acme", list[0].ExternalID)
@@ -56,13 +56,13 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			require.Equal(t, "15.5", list[0].RollupSum.String())
 			require.Equal(t, "15", list[0].EventSum.String())
 			require.EqualValues(t, 6, list[0].EventCount)
-			none, err := store.Differences.List(t.Context(), other.ID, 10)
+			none, err := store.Discrepancies.List(t.Context(), other.ID, 10)
 			require.NoError(t, err)
 			require.Empty(t, none)
 
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update usage_hourly set sum = sum - 0.5 where tenant_id = $1 and sum = 3`, tenant.ID)
 			require.NoError(t, err)
-			require.Zero(t, audit(tenant.ID), "what is put right is no difference any more")
+			require.Zero(t, audit(tenant.ID), "what is put right is no discrepancy any more")
 		})
 	}
 }

@@ -2,7 +2,7 @@
 
 -- Where a day's rollups and its events disagreed when both were counted at one
 -- instant. Customer 0 is the whole tenant. There should never be a row.
-create table usage_differences (
+create table usage_discrepancies (
   tenant_id    bigint not null references tenants,
   customer_id  bigint not null,
   meter_id     bigint not null,
@@ -17,4 +17,4 @@ create table usage_differences (
 );
 
 -- +goose Down
-drop table usage_differences;
+drop table usage_discrepancies;

@@ -14,12 +14,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Differences are the days on which rollups and events disagree.
-type Differences struct{ pool *pgxpool.Pool }
+// Discrepancies are the days on which rollups and events disagree.
+type Discrepancies struct{ pool *pgxpool.Pool }
 
-// Difference is one customer's, or the whole tenant's, usage of a meter on a
+// Discrepancy is one customer's, or the whole tenant's, usage of a meter on a
 // UTC day, counted twice with two results.
-type Difference struct {
+type Discrepancy struct {
 	CustomerID  metering.CustomerID // WholeTenant for the tenant's own row
 	ExternalID  string
 	MeterID     metering.MeterID
@@ -32,29 +32,29 @@ type Difference struct {
 	FoundAt     time.Time
 }
 
-// List returns the newest differences first.
-func (s Differences) List(ctx context.Context, tenant metering.TenantID, limit int) ([]Difference, error) {
+// List returns the newest discrepancies first.
+func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, limit int) ([]Discrepancy, error) {
 	rows, err := s.pool.Query(ctx, `
 		select d.customer_id, coalesce(c.external_id, ''), d.meter_id, m.slug, d.day,
 		  d.rollup_sum, d.rollup_count, d.event_sum, d.event_count, d.found_at
-		from usage_differences d
+		from usage_discrepancies d
 		join meters m on m.tenant_id = d.tenant_id and m.id = d.meter_id
 		left join customers c on c.tenant_id = d.tenant_id and c.id = d.customer_id
 		where d.tenant_id = $1
 		order by d.day desc, d.customer_id, d.meter_id
 		limit $2`, tenant, limit)
 	if err != nil {
-		return nil, fmt.Errorf("list differences: %w", coded(err))
+		return nil, fmt.Errorf("list discrepancies: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Difference])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Discrepancy])
 	return list, coded(err)
 }
 
-// Audit compares a finished day's rollups with the daily second count. Where
+// Audit compares a finished day's rollups with the daily independent count. Where
 // they differ, the events themselves are counted, at the same instant, and
 // what remains is kept. It returns how much that is. A day whose events are
 // not kept is not compared.
-func (s Differences) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
+func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 			return err
@@ -67,14 +67,14 @@ func (s Differences) Audit(ctx context.Context, tenant metering.TenantID, day, n
 		if err != nil {
 			return err
 		}
-		found := make(map[differenceKey]differing)
+		found := make(map[discrepancyKey]disagreement)
 		for _, zone := range zones {
 			if err := compareDay(ctx, tx, tenant, day, zone, found); err != nil {
 				return err
 			}
 		}
 		remaining = len(found)
-		return keepDifferences(ctx, tx, tenant, day, found, now)
+		return keepDiscrepancies(ctx, tx, tenant, day, found, now)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("audit usage: %w", err)
@@ -82,12 +82,12 @@ func (s Differences) Audit(ctx context.Context, tenant metering.TenantID, day, n
 	return remaining, nil
 }
 
-type differenceKey struct {
+type discrepancyKey struct {
 	customer metering.CustomerID
 	meter    metering.MeterID
 }
 
-type differing struct {
+type disagreement struct {
 	rollup, events           metering.Decimal
 	rollupCount, eventsCount int64
 }
@@ -107,23 +107,23 @@ func zonesOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]string
 
 // What the rollups are compared with.
 const (
-	secondCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`
-	eventCount  = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
+	dailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`
+	eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 )
 
-func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone string, found map[differenceKey]differing) error {
-	doubtful, err := differences(ctx, tx, tenant, day, zone, secondCount)
-	if err != nil || len(doubtful) == 0 {
+func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone string, found map[discrepancyKey]disagreement) error {
+	suspect, err := discrepancies(ctx, tx, tenant, day, zone, dailyCount)
+	if err != nil || len(suspect) == 0 {
 		return err
 	}
-	certain, err := differences(ctx, tx, tenant, day, zone, eventCount)
+	certain, err := discrepancies(ctx, tx, tenant, day, zone, eventCount)
 	maps.Copy(found, certain)
 	return err
 }
 
-// differences compares what whole local hours hold, and raw events where the
+// discrepancies compares what whole local hours hold, and raw events where the
 // UTC day cuts one in half, with another count of the same day.
-func differences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone, other string) (map[differenceKey]differing, error) {
+func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone, other string) (map[discrepancyKey]disagreement, error) {
 	span := metering.Split(metering.Range{Start: day, End: day.AddDate(0, 0, 1)}, metering.Location(zone))
 	args := pgx.NamedArgs{"tenant": tenant, "zone": zone, "from": day, "until": day.AddDate(0, 0, 1)}
 	var parts []string
@@ -167,9 +167,9 @@ func differences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day t
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[differenceKey]differing)
-	var key differenceKey
-	var d differing
+	found := make(map[discrepancyKey]disagreement)
+	var key discrepancyKey
+	var d disagreement
 	_, err = pgx.ForEachRow(rows, []any{&key.customer, &key.meter, &d.rollup, &d.rollupCount, &d.events, &d.eventsCount}, func() error {
 		found[key] = d
 		return nil
@@ -177,15 +177,15 @@ func differences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day t
 	return found, err
 }
 
-func keepDifferences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[differenceKey]differing, now time.Time) error {
-	known, err := tx.Exec(ctx, `delete from usage_differences where tenant_id = $1 and day = $2`, tenant, day)
+func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[discrepancyKey]disagreement, now time.Time) error {
+	known, err := tx.Exec(ctx, `delete from usage_discrepancies where tenant_id = $1 and day = $2`, tenant, day)
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	var batch pgx.Batch
 	for key, d := range found {
 		batch.Queue(`
-			insert into usage_differences
+			insert into usage_discrepancies
 			  (tenant_id, customer_id, meter_id, day, rollup_sum, rollup_count, event_sum, event_count, found_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 			tenant, key.customer, key.meter, day, d.rollup, d.rollupCount, d.events, d.eventsCount, now)
@@ -193,6 +193,6 @@ func keepDifferences(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil || known.RowsAffected() > 0 {
 		return err // what was found yesterday was told yesterday
 	}
-	return publish(ctx, tx, tenant, metering.WholeTenant, metering.UsageDiffers,
-		map[string]any{"day": day.Format(time.DateOnly), "differences": len(found)}, now)
+	return publish(ctx, tx, tenant, metering.WholeTenant, metering.UsageDiscrepancy,
+		map[string]any{"day": day.Format(time.DateOnly), "discrepancies": len(found)}, now)
 }

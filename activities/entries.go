@@ -52,7 +52,7 @@ func (a *Activities) readItems(ctx context.Context, in ReadItemsInput) error {
 		}
 		items, err = measured(a.metrics, metering.Stripe, func() ([]stripe.Item, error) { return a.stripe.Items(ctx, key, wanted.Customer) })
 		if err != nil {
-			return patient(unnamed(err))
+			return withRetryAfter(unnamed(err))
 		}
 	}
 	route(&link, items, wanted)
@@ -73,14 +73,14 @@ func unnamed(err error) error {
 	return metering.Errorf(metering.CodeProviderRefuse, "the customer's billing_provider_id names no customer of Stripe's; correct it").Because(err)
 }
 
-// patient makes Temporal wait for as long as Stripe asked.
-func patient(err error) error {
+// withRetryAfter makes Temporal wait for as long as Stripe asked.
+func withRetryAfter(err error) error {
 	var coded *metering.Error
 	wait := stripe.AnswerOf(err).RetryAfter
 	if wait == 0 || !errors.As(err, &coded) {
 		return err
 	}
-	return coded.Because(errors.Join(err, patience{wait}))
+	return coded.Because(errors.Join(err, retryAfter{wait}))
 }
 
 // open returns the provider's key.
@@ -220,7 +220,7 @@ func (a *Activities) sendEntry(ctx context.Context, in SendEntryInput) (SendEntr
 		text = coded.Message
 	}
 	released := a.store.Ledger.ReleaseEntry(context.WithoutCancel(ctx), in.TenantID, in.EntryID, sending.Attempt, text, newKey)
-	return SendEntryResult{}, errors.Join(patient(err), released)
+	return SendEntryResult{}, errors.Join(withRetryAfter(err), released)
 }
 
 // tell sends an entry, or finds that it was taken. Its error is to be tried
@@ -362,7 +362,7 @@ func (a *Activities) confirmEntries(ctx context.Context, in ConfirmEntriesInput)
 	for _, place := range open {
 		counted, err := a.counted(ctx, key, place)
 		if err != nil {
-			return result, patient(err)
+			return result, withRetryAfter(err)
 		}
 		if err := a.confirm(ctx, in.TenantID, place, counted, &result); err != nil {
 			return result, err

@@ -42,17 +42,17 @@ func Failure(err error) error {
 	})
 }
 
-// patience is the cause where a provider said when to come back.
-type patience struct{ wait time.Duration }
+// retryAfter is the cause where a provider said when to come back.
+type retryAfter struct{ wait time.Duration }
 
-func (p patience) Error() string { return "asked to wait " + p.wait.String() }
+func (r retryAfter) Error() string { return "asked to wait " + r.wait.String() }
 
 func waitOf(err error) time.Duration {
 	var busy db.Busy
 	if errors.As(err, &busy) {
 		return busy.Wait
 	}
-	var asked patience
+	var asked retryAfter
 	errors.As(err, &asked)
 	return asked.wait
 }

@@ -54,8 +54,8 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	return DropEventsResult{dropped}, err
 }
 
-// patienceWithStarts is how long a row may wait for the start of its workflow.
-const patienceWithStarts = time.Minute
+// startOverdue is how long a row may wait for the start of its workflow.
+const startOverdue = time.Minute
 
 // UnfinishedResult is what the database says is unfinished.
 type UnfinishedResult struct {
@@ -70,7 +70,7 @@ type UnfinishedResult struct {
 // Unfinished lists at most limit of each.
 func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResult, error) {
 	defer alive(ctx)()
-	open, err := a.store.Syncs.Open(ctx, a.now().Add(-patienceWithStarts))
+	open, err := a.store.Syncs.Open(ctx, a.now().Add(-startOverdue))
 	if err != nil {
 		return UnfinishedResult{}, err
 	}
@@ -89,7 +89,7 @@ func (a *Activities) Unfinished(ctx context.Context, limit int) (UnfinishedResul
 		return UnfinishedResult{}, err
 	}
 	result.Closing = result.Closing[:min(limit, len(result.Closing))]
-	events, err := a.store.ProviderEvents.Open(ctx, a.now().Add(-patienceWithStarts))
+	events, err := a.store.ProviderEvents.Open(ctx, a.now().Add(-startOverdue))
 	if err != nil {
 		return UnfinishedResult{}, err
 	}

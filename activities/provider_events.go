@@ -55,7 +55,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	}
 	found, err := measured(a.metrics, metering.Stripe, func() (stripe.Invoice, error) { return a.stripe.Invoice(ctx, key, event.ObjectID) })
 	if err != nil {
-		return ReadInvoiceResult{}, patient(err)
+		return ReadInvoiceResult{}, withRetryAfter(err)
 	}
 	items, err := a.store.Links.ItemIDs(ctx, in.TenantID, customer)
 	if err != nil {

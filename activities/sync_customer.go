@@ -122,7 +122,7 @@ func (a *Activities) attempt(ctx context.Context, in DeliverSnapshotInput, deliv
 	}
 	var coded *metering.Error
 	if errors.As(err, &coded) && answer.RetryAfter > 0 {
-		err = coded.Because(errors.Join(coded.Unwrap(), patience{answer.RetryAfter}))
+		err = coded.Because(errors.Join(coded.Unwrap(), retryAfter{answer.RetryAfter}))
 	}
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, problemText(err))
 	return answer, errors.Join(err, released)

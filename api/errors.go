@@ -52,7 +52,7 @@ var kinds = map[metering.Code]kind{
 	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Send the same request again after the seconds in Retry-After.", 1},
 	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
 	metering.CodeBackfilling:    {503, "The meter's past is still being counted", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
-	metering.CodeProviderDown:   {503, "The billing provider does not answer", "The provider did not answer, or asked for patience. Try again after the seconds in Retry-After.", 10},
+	metering.CodeProviderDown:   {503, "The billing provider does not answer", "The provider did not answer, or asked to wait. Try again after the seconds in Retry-After.", 10},
 }
 
 // codes maps the statuses that the framework decides on its own.

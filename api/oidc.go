@@ -116,13 +116,13 @@ func (s *server) deleteOIDC(ctx context.Context, _ *struct{}) (*deleteOIDCOutput
 func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, s.issuers), issuer)
 	if err != nil {
-		return nil, fmt.Errorf("discover issuer: %w", providers.Nameless(err))
+		return nil, fmt.Errorf("discover issuer: %w", providers.Redact(err))
 	}
 	var document struct {
 		Keys string `json:"jwks_uri"`
 	}
 	if err := provider.Claims(&document); err != nil {
-		return nil, fmt.Errorf("read discovery document: %w", providers.Nameless(err))
+		return nil, fmt.Errorf("read discovery document: %w", providers.Redact(err))
 	}
 	for _, endpoint := range []string{provider.Endpoint().AuthURL, provider.Endpoint().TokenURL, document.Keys} {
 		if err := s.Guard.CheckURL("endpoint", endpoint); err != nil {
@@ -280,12 +280,12 @@ func (s *server) verifiedEmail(ctx context.Context, at *issuer, begun metering.S
 		return "", errIDToken.Because(fmt.Errorf("exchange code: status %d", refusal.Response.StatusCode)) // its text is the issuer's
 	}
 	if err != nil {
-		return "", errIssuer.Because(fmt.Errorf("exchange code: %w", providers.Nameless(err)))
+		return "", errIssuer.Because(fmt.Errorf("exchange code: %w", providers.Redact(err)))
 	}
 	raw, _ := token.Extra("id_token").(string)
 	verified, err := at.provider.Verifier(&oidc.Config{ClientID: at.settings.ClientID, Now: s.Now}).Verify(ctx, raw)
 	if err != nil {
-		return "", errIDToken.Because(fmt.Errorf("verify ID token: %w", providers.Nameless(err)))
+		return "", errIDToken.Because(fmt.Errorf("verify ID token: %w", providers.Redact(err)))
 	}
 	var claims struct {
 		Email    string `json:"email"`

@@ -102,7 +102,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 // Settle keeps what came of an attempt. One in vain is due again later, at the
 // earliest when the endpoint has asked to be tried again, or has failed; the
 // endpoint rests meanwhile, and is disabled where it has failed for too long.
-func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, patience time.Duration, now time.Time) error {
+func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		endpoint, err := lockEndpoint(ctx, tx, c.Endpoint.TenantID, c.Endpoint.ID)
 		if metering.CodeOf(err) == metering.CodeNotFound {
@@ -117,10 +117,10 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		if attempt.Problem == "" {
 			return delivered(ctx, tx, c, now)
 		}
-		if err := undelivered(ctx, tx, c, patience, now); err != nil || endpoint.URL != c.Endpoint.URL {
+		if err := undelivered(ctx, tx, c, retryAfter, now); err != nil || endpoint.URL != c.Endpoint.URL {
 			return err // a former address says nothing of the endpoint
 		}
-		since, err := failing(ctx, tx, c, attempt, patience, now)
+		since, err := failing(ctx, tx, c, attempt, retryAfter, now)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 }
 
 // undelivered is an attempt in vain: the message is tried again later, or given up.
-func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, patience time.Duration, now time.Time) error {
+func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending
 	if !again {
@@ -184,7 +184,7 @@ func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, patience tim
 		  and status = 'pending'
 		  and attempts = @attempt`, pgx.NamedArgs{
 		"tenant": c.Endpoint.TenantID, "endpoint": c.Endpoint.ID, "message": c.ID, "attempt": c.Attempt,
-		"status": status, "due": metering.Instant(now.Add(max(wait, patience))), "now": metering.Instant(now),
+		"status": status, "due": metering.Instant(now.Add(max(wait, retryAfter))), "now": metering.Instant(now),
 	})
 	return err
 }
@@ -195,7 +195,7 @@ const silence = 48 * time.Hour
 
 // failing has the endpoint rest, and returns since when nothing has arrived.
 // Several attempts at once in vain are one failure of the endpoint's.
-func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, patience time.Duration, now time.Time) (since time.Time, err error) {
+func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, retryAfter time.Duration, now time.Time) (since time.Time, err error) {
 	var failures int
 	err = tx.QueryRow(ctx, `
 		update webhook_endpoints
@@ -213,7 +213,7 @@ func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attem
 		return since, err
 	}
 	_, err = tx.Exec(ctx, `update webhook_endpoints set rests_until = $3 where tenant_id = $1 and id = $2`,
-		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Rest(failures), patience))))
+		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Rest(failures), retryAfter))))
 	return since, err
 }
 

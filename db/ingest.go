@@ -31,11 +31,11 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 		if err == nil {
 			err = attempt.run(ctx)
 		}
-		if attempt.inDoubt {
-			committed, doubt := attempt.settle(ctx)
-			if doubt != nil {
+		if attempt.unanswered {
+			committed, unknown := attempt.recoverCommit(ctx)
+			if unknown != nil {
 				return nil, metering.Errorf(metering.CodeUnavailable, "the database went away during COMMIT, so it is not known whether "+
-					"these events are stored; repeating events that have an idempotency_key is safe").Because(doubt)
+					"these events are stored; repeating events that have an idempotency_key is safe").Because(unknown)
 			}
 			if committed {
 				err = nil
@@ -121,20 +121,20 @@ type attempt struct {
 	events   []metering.Event
 	outcomes []Outcome
 
-	backend backend
-	meters  meterVersions
-	closed  map[metering.CustomerID]metering.Range // usage within is late
-	fresh   []*metering.Event                      // what is stored: new keys and keyless events
-	types   []string                               // seen for the first time
-	inDoubt bool                                   // COMMIT was sent and not answered
-	witness *metering.Event                        // its presence tells that an attempt in doubt was committed
-	groups  map[groupName]bool                     // registered by this attempt
+	backend    backend
+	meters     meterVersions
+	closed     map[metering.CustomerID]metering.Range // usage within is late
+	fresh      []*metering.Event                      // what is stored: new keys and keyless events
+	types      []string                               // seen for the first time
+	unanswered bool                                   // COMMIT was sent and not answered
+	witness    *metering.Event                        // its presence tells that an unanswered COMMIT took place
+	groups     map[groupName]bool                     // registered by this attempt
 }
 
 func (a *attempt) run(ctx context.Context) error {
 	return a.writer.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := a.transaction(ctx, conn)
-		if err != nil && !conn.Conn().IsClosed() && !a.inDoubt {
+		if err != nil && !conn.Conn().IsClosed() && !a.unanswered {
 			_, rollback := conn.Exec(ctx, `rollback`)
 			return errors.Join(err, rollback)
 		}
@@ -396,7 +396,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	}
 	// An error that the server reported in words ended the transaction; a lost
 	// connection leaves open whether COMMIT was carried out.
-	a.inDoubt = a.witness != nil && (sqlState(err) == "" || disconnected(err))
+	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
 	return fmt.Errorf("insert events: %w", err)
 }
 

@@ -70,20 +70,20 @@ func (h *hooked) claim() *db.ClaimedDelivery {
 }
 
 // attempt claims what is due and settles it with the answer.
-func (h *hooked) attempt(status int, patience time.Duration) {
+func (h *hooked) attempt(status int, retryAfter time.Duration) {
 	h.Helper()
 	c := h.claim()
 	require.NotNil(h, c)
-	h.settle(*c, status, patience)
+	h.settle(*c, status, retryAfter)
 }
 
-func (h *hooked) settle(c db.ClaimedDelivery, status int, patience time.Duration) {
+func (h *hooked) settle(c db.ClaimedDelivery, status int, retryAfter time.Duration) {
 	h.Helper()
 	attempt := metering.Attempt{At: h.now, Took: time.Second, Status: status}
 	if status != 200 {
 		attempt.Problem = fmt.Sprintf("the webhook answered %d", status)
 	}
-	require.NoError(h, h.store.Deliveries.Settle(h.Context(), c, attempt, patience, h.now))
+	require.NoError(h, h.store.Deliveries.Settle(h.Context(), c, attempt, retryAfter, h.now))
 }
 
 func (h *hooked) deliveries() []metering.Delivery {
@@ -225,7 +225,7 @@ func TestAFailingEndpointRestsAndHoldsNothingUpForLong(t *testing.T) {
 
 	h.now = h.now.Add(5 * time.Second)
 	h.attempt(429, 10*time.Minute)
-	require.Equal(t, h.now.Add(10*time.Minute), h.waiting().Next.UTC(), "it has asked for patience")
+	require.Equal(t, h.now.Add(10*time.Minute), h.waiting().Next.UTC(), "it has asked to wait")
 	h.now = h.now.Add(10 * time.Minute)
 	h.attempt(200, 0)
 	require.Nil(t, h.read().FailingSince)

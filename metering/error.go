@@ -24,7 +24,7 @@ const (
 	CodeBackfilling    Code = "meter_backfilling"    // the meter's past is still being counted
 	CodeNoProvider     Code = "no_provider"          // the tenant has no billing provider
 	CodeProviderRefuse Code = "provider_refused"     // the provider said no, for good
-	CodeProviderDown   Code = "provider_unavailable" // the provider did not answer, or asked for patience
+	CodeProviderDown   Code = "provider_unavailable" // the provider did not answer, or asked to wait
 	CodeInternal       Code = "internal"             // anything else; its text never leaves the process
 )
 

@@ -10,8 +10,8 @@ import (
 const (
 	reconcileEvery = 30 * time.Second
 	deliverEvery   = time.Second
-	// patience is how long a request may wait for the signal that follows it.
-	patience = time.Minute
+	// startOverdue is how long a request may wait for the signal that follows it.
+	startOverdue = time.Minute
 )
 
 // reconcile starts, now and then, what the database says is unfinished and
@@ -74,7 +74,7 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 			return err
 		}
 	}
-	events, err := config.Store.ProviderEvents.Open(ctx, now.Add(-patience))
+	events, err := config.Store.ProviderEvents.Open(ctx, now.Add(-startOverdue))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 			return err
 		}
 	}
-	replaced, err := config.Store.HMACSecrets.Replaced(ctx, now.Add(-patience))
+	replaced, err := config.Store.HMACSecrets.Replaced(ctx, now.Add(-startOverdue))
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
 			return err
 		}
 	}
-	open, err := config.Store.Syncs.Open(ctx, now.Add(-patience))
+	open, err := config.Store.Syncs.Open(ctx, now.Add(-startOverdue))
 	if err != nil {
 		return err
 	}

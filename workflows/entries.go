@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// itemsPatience is how long an outage is waited out before there is a period to go by.
-const itemsPatience = 72 * time.Hour
+// readingLimit is how long an outage is waited out before there is a period to go by.
+const readingLimit = 72 * time.Hour
 
 // tell tells Stripe what it has not been told, one entry at a time: it takes
 // one call at once for a customer and meter. What is refused for one meter does
@@ -60,7 +60,7 @@ func (s *syncCustomer) prepareEntries(ctx workflow.Context, begun activities.Beg
 	const tries = 3 // the customer's link may change between the two steps
 	for range tries {
 		s.show(ctx, "| items | |", "reading")
-		reading := workflow.Now(ctx).Add(itemsPatience)
+		reading := workflow.Now(ctx).Add(readingLimit)
 		err = s.await(ctx, reading, "read the customer's items", do.ReadItems,
 			activities.ReadItemsInput{TenantID: s.TenantID, CustomerID: s.CustomerID}, nil,
 			func(state string) { s.show(ctx, "| items | |", state) })

@@ -60,7 +60,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 			"the customer was not synced with its items as they are now")
 	}
 	var invoice activities.ReadInvoiceResult
-	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(itemsPatience), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	switch {
 	case err != nil:
 		return "", err
@@ -166,7 +166,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			return sync, err
 		}
 		if !workflow.Now(ctx).Before(until) {
-			if workflow.Now(ctx).Sub(began) > itemsPatience || !h.stillDraft(ctx) {
+			if workflow.Now(ctx).Sub(began) > readingLimit || !h.stillDraft(ctx) {
 				return sync, nil
 			}
 			until = workflow.Now(ctx).Add(finalization)

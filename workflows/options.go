@@ -48,8 +48,8 @@ func sending(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(storing(ctx, summary), ProviderTaskQueue)
 }
 
-// leastPatience is how long a provider is tried although the deadline is near or over.
-const leastPatience = time.Hour
+// minRetryWindow is how long a provider is tried although the deadline is near or over.
+const minRetryWindow = time.Hour
 
 // calling is for a call to a provider: it is tried, visibly, until the deadline.
 func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
@@ -57,7 +57,7 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 		TaskQueue:              ProviderTaskQueue,
 		StartToCloseTimeout:    30 * time.Second,
 		HeartbeatTimeout:       heartbeat,
-		ScheduleToCloseTimeout: max(leastPatience, deadline.Sub(workflow.Now(ctx))),
+		ScheduleToCloseTimeout: max(minRetryWindow, deadline.Sub(workflow.Now(ctx))),
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
 		Summary:                summary,
 	})

@@ -31,8 +31,8 @@ type outage struct {
 	sent      int               // events
 }
 
-// patience is how long anything may take to come about.
-const patience = 3 * time.Minute
+// timeLimit is how long anything may take to come about.
+const timeLimit = 3 * time.Minute
 
 func newOutage(c config, t temporal.Client, w worker, out io.Writer) (*outage, error) {
 	api, err := client.NewClientWithResponses(c.BaseURL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
@@ -121,7 +121,7 @@ func (o *outage) hang(ctx context.Context) error {
 		return err
 	}
 	answers := o.syncAll(ctx)
-	err = eventually(ctx, patience, func() error {
+	err = eventually(ctx, timeLimit, func() error {
 		now, err := o.records(ctx)
 		if err == nil && now < before+calls {
 			err = fmt.Errorf("%d usage records were taken", now-before)

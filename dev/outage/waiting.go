@@ -61,7 +61,7 @@ func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
 // showWaiting prints every customer's run and Auto-Sync's, once all of them wait.
 func (o *outage) showWaiting(ctx context.Context) error {
 	var runs []waiting
-	err := eventually(ctx, patience, func() (err error) {
+	err := eventually(ctx, timeLimit, func() (err error) {
 		if runs, err = o.waiting(ctx); err == nil && len(runs) <= len(o.customers) {
 			err = fmt.Errorf("%d runs wait", len(runs))
 		}
@@ -106,7 +106,7 @@ func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
 
 // settle waits until no run is open and nobody waits for an answer.
 func (o *outage) settle(ctx context.Context) error {
-	err := eventually(ctx, patience, func() error {
+	err := eventually(ctx, timeLimit, func() error {
 		runs, err := o.open(ctx)
 		if err != nil || len(runs) == 0 {
 			return err

@@ -31,7 +31,7 @@ type contract struct {
 	run       string        // tells this run's objects from others'
 	start     time.Time     // of the period that is billed
 	pause     time.Duration // between two questions
-	patience  time.Duration // for what Stripe does in the background
+	timeout   time.Duration // for what Stripe does in the background
 
 	clock, customer, product string
 	items                    map[string]stripe.Item // by what they are for
@@ -61,10 +61,10 @@ func contractWith(t *testing.T) *contract {
 	now := time.Now()
 	if os.Getenv("STRIPE_LIVE") == "" {
 		c.key, c.base, now = key, fakeContract(t), noon
-		c.pause, c.patience = time.Millisecond, 10*time.Second
+		c.pause, c.timeout = time.Millisecond, 10*time.Second
 	} else {
 		require.NoError(t, checkTestKey(c.key))
-		c.pause, c.patience = 2*time.Second, 15*time.Minute
+		c.pause, c.timeout = 2*time.Second, 15*time.Minute
 	}
 	c.client = stripe.New(c.base)
 	if c.base == "" {
@@ -250,7 +250,7 @@ func (c *contract) advance(to time.Time) {
 
 func (c *contract) eventually(check func() error) {
 	c.Helper()
-	dbtest.Eventually(c, c.patience, func() error {
+	dbtest.Eventually(c, c.timeout, func() error {
 		<-time.After(c.pause) // Stripe's limit of calls is shared by all who use the account
 		return check()
 	})

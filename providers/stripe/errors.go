@@ -28,7 +28,7 @@ type Answer struct {
 	Status     int           // 0 when none came
 	Code       string        // Stripe's error code; "" also where an error has none
 	RequestID  string        // finds the request in Stripe's own log
-	RetryAfter time.Duration // 0 when it did not ask for patience
+	RetryAfter time.Duration // 0 when it did not ask to wait
 	Replayed   bool          // what Stripe saved for the idempotency key, not a new attempt
 	Duplicate  bool          // Stripe has an event with this identifier already
 	Permission string        // that a restricted key lacks, such as rak_subscription_read; "" also where Stripe does not say
@@ -126,7 +126,7 @@ func (a *answered) verdict(message string) error {
 	case a.Status < 400:
 		return down("Stripe's answer could not be read")
 	case a.Status == http.StatusTooManyRequests || a.Code == string(stripego.ErrorCodeLockTimeout):
-		return down("Stripe asked for patience")
+		return down("Stripe asked to wait")
 	case a.Status >= 500 && a.Replayed:
 		return down("Stripe repeats the %d that it saved for this idempotency key", a.Status)
 	case a.Status >= 500 || a.Status == http.StatusConflict || a.Status == http.StatusRequestTimeout ||

@@ -41,7 +41,7 @@ func New(guard providers.Guard) *Client { return &Client{guard.Client(Timeout)} 
 // Answer is what a receiver said, without its body.
 type Answer struct {
 	Status     int           // 0 when none came
-	RetryAfter time.Duration // 0 when it did not ask for patience
+	RetryAfter time.Duration // 0 when it did not ask to wait
 }
 
 // AboutMessage says whether a refusal is of this one message: another may be
@@ -116,7 +116,7 @@ func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id s
 
 // unanswered judges a call that brought no answer.
 func unanswered(err error) error {
-	err = providers.Nameless(err)
+	err = providers.Redact(err)
 	if providers.Forbidden(err) {
 		return metering.Errorf(metering.CodeProviderRefuse,
 			"the webhook's host resolves to an address that is not on the public internet; use a public one").Because(err)

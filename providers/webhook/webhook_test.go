@@ -102,7 +102,7 @@ func TestAnAnswerSaysWhetherToTryAgain(t *testing.T) {
 	}
 }
 
-func TestAReceiverMayAskForPatience(t *testing.T) {
+func TestAReceiverMayAskToWait(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for header, want := range map[string]time.Duration{

@@ -12,10 +12,10 @@ type backend struct {
 	at  time.Time // of the server's clock, after the process had started
 }
 
-// settle finds out whether an attempt in doubt was committed: once its backend
+// recoverCommit finds out whether an attempt was committed whose COMMIT was not answered: once its backend
 // is gone, its first event is there or it is not. It never asks by transaction
 // id, because after a crash the server gives out the same ids again.
-func (a *attempt) settle(ctx context.Context) (committed bool, err error) {
+func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.writer.options.Deadline)
 	defer cancel()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
@@ -29,7 +29,7 @@ func (a *attempt) settle(ctx context.Context) (committed bool, err error) {
 	}
 }
 
-var errBackendLives = errors.New("the backend in doubt is still there")
+var errBackendLives = errors.New("the backend that was to commit is still there")
 
 func (a *attempt) look(ctx context.Context) (committed bool, err error) {
 	var lives bool

@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// Nameless is the failure of a call to a tenant's URL with a text for the log:
+// Redact is the failure of a call to a tenant's URL with a text for the log:
 // it names no URL, host or address and repeats nothing that the far end has
 // said. Is and As find in it what they find in err.
-func Nameless(err error) error { return nameless{why(err), err} }
+func Redact(err error) error { return redacted{why(err), err} }
 
-type nameless struct {
+type redacted struct {
 	text  string
 	cause error
 }
 
-func (n nameless) Error() string { return n.text }
+func (r redacted) Error() string { return r.text }
 
-func (n nameless) Unwrap() error { return n.cause }
+func (r redacted) Unwrap() error { return r.cause }
 
 func why(err error) string {
 	var (

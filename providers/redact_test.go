@@ -57,14 +57,14 @@ func TestALoggedFailureNamesNobody(t *testing.T) {
 			require.NoError(t, err)
 			_, err = providers.Guard{AllowLoopback: true}.Client(time.Minute).Do(request)
 			require.Error(t, err)
-			quiet := providers.Nameless(err)
+			quiet := providers.Redact(err)
 			require.Equal(t, c.text, quiet.Error())
 			require.NotContains(t, quiet.Error(), request.URL.Host)
 			var call *url.Error
 			require.ErrorAs(t, quiet, &call)
 		})
 	}
-	require.Equal(t, "there is no such host", providers.Nameless(&net.DNSError{Name: "canary.example", IsNotFound: true}).Error())
-	require.Equal(t, "the host's name could not be looked up", providers.Nameless(&net.DNSError{Name: "canary.example"}).Error())
-	require.Equal(t, "an answer that is none (*errors.errorString)", providers.Nameless(errors.New("404 Not Found: canary")).Error())
+	require.Equal(t, "there is no such host", providers.Redact(&net.DNSError{Name: "canary.example", IsNotFound: true}).Error())
+	require.Equal(t, "the host's name could not be looked up", providers.Redact(&net.DNSError{Name: "canary.example"}).Error())
+	require.Equal(t, "an answer that is none (*errors.errorString)", providers.Redact(errors.New("404 Not Found: canary")).Error())
 }

@@ -52,7 +52,7 @@ type DB struct {
 	Rotations      Rotations
 	AutoSyncs      AutoSyncs
 	Discrepancies  Discrepancies
-	Upkeep         Upkeep
+	Maintenance    Maintenance
 	Secrets        Secrets
 	Endpoints      Endpoints
 	Deliveries     Deliveries
@@ -130,7 +130,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Rotations:      Rotations{pool},
 		AutoSyncs:      AutoSyncs{pool},
 		Discrepancies:  Discrepancies{pool},
-		Upkeep:         Upkeep{pool},
+		Maintenance:    Maintenance{pool},
 		Secrets:        Secrets{pool},
 		Endpoints:      Endpoints{pool},
 		Deliveries:     Deliveries{pool},

@@ -17,8 +17,8 @@ import (
 // sent at least once, always with the same id and the same bytes.
 type Deliveries struct{ pool beginner }
 
-// attended is how long a run has to deliver before another is begun.
-const attended = time.Minute
+// deliveryLease is how long a run has to deliver before another is begun.
+const deliveryLease = time.Minute
 
 // WantedEndpoint is one for which something is due.
 type WantedEndpoint struct {
@@ -31,10 +31,10 @@ type WantedEndpoint struct {
 func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint, error) {
 	rows, err := s.pool.Query(ctx, `
 		update webhook_endpoints e
-		set attended_until = $2
+		set lease_until = $2
 		where disabled_at is null
-		  and coalesce(attended_until, '-infinity') <= $1
-		  and coalesce(rests_until, '-infinity') <= $1
+		  and coalesce(lease_until, '-infinity') <= $1
+		  and coalesce(backoff_until, '-infinity') <= $1
 		  and exists (
 		    select
 		    from webhook_deliveries d
@@ -42,7 +42,7 @@ func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint
 		      and d.endpoint_id = e.id
 		      and d.status = 'pending'
 		      and d.due_at <= $1)
-		returning tenant_id, id`, now, now.Add(attended))
+		returning tenant_id, id`, now, now.Add(deliveryLease))
 	if err != nil {
 		return nil, fmt.Errorf("find wanted webhooks: %w", coded(err))
 	}
@@ -61,7 +61,7 @@ type ClaimedDelivery struct {
 }
 
 // Claim takes the message that has been due the longest, or nil: there is
-// none, the endpoint rests, or it is disabled.
+// none, the endpoint backs off, or it is disabled.
 func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (*ClaimedDelivery, error) {
 	c := new(ClaimedDelivery)
 	row := s.pool.QueryRow(ctx, `
@@ -74,7 +74,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 		    and d.status = 'pending'
 		    and d.due_at <= @now
 		    and e.disabled_at is null
-		    and coalesce(e.rests_until, '-infinity') <= @now
+		    and coalesce(e.backoff_until, '-infinity') <= @now
 		  order by d.due_at, d.message_id
 		  limit 1
 		  for update of d skip locked)
@@ -101,7 +101,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 
 // Settle keeps what came of an attempt. One in vain is due again later, at the
 // earliest when the endpoint has asked to be tried again, or has failed; the
-// endpoint rests meanwhile, and is disabled where it has failed for too long.
+// endpoint backs off meanwhile, and is disabled where it has failed for too long.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		endpoint, err := lockEndpoint(ctx, tx, c.Endpoint.TenantID, c.Endpoint.ID)
@@ -161,7 +161,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 	}
 	_, err := tx.Exec(ctx, `
 		update webhook_endpoints
-		set failures = 0, failing_since = null, rests_until = null
+		set failures = 0, failing_since = null, backoff_until = null
 		where tenant_id = $1
 		  and id = $2
 		  and failures > 0`, c.Endpoint.TenantID, c.Endpoint.ID)
@@ -200,10 +200,10 @@ func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attem
 	err = tx.QueryRow(ctx, `
 		update webhook_endpoints
 		set failures = failures + 1,
-		  failing_since = case when rests_until < $5 then $4 else coalesce(failing_since, $4) end
+		  failing_since = case when backoff_until < $5 then $4 else coalesce(failing_since, $4) end
 		where tenant_id = $1
 		  and id = $2
-		  and coalesce(rests_until, '-infinity') <= $3
+		  and coalesce(backoff_until, '-infinity') <= $3
 		returning failures, failing_since`,
 		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now), a.At, now.Add(-silence)).Scan(&failures, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -212,8 +212,8 @@ func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attem
 	if err != nil {
 		return since, err
 	}
-	_, err = tx.Exec(ctx, `update webhook_endpoints set rests_until = $3 where tenant_id = $1 and id = $2`,
-		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Rest(failures), retryAfter))))
+	_, err = tx.Exec(ctx, `update webhook_endpoints set backoff_until = $3 where tenant_id = $1 and id = $2`,
+		c.Endpoint.TenantID, c.Endpoint.ID, metering.Instant(now.Add(max(metering.Backoff(failures), retryAfter))))
 	return since, err
 }
 
@@ -241,14 +241,14 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 			    and endpoint_id = @endpoint
 			    and status = 'pending')
 			update webhook_endpoints e
-			set attended_until = case
-			  when w.due <= greatest(e.rests_until, @now) then greatest(e.rests_until, @now) + @attended::interval
+			set lease_until = case
+			  when w.due <= greatest(e.backoff_until, @now) then greatest(e.backoff_until, @now) + @lease::interval
 			end
 			from waiting w
 			where e.tenant_id = @tenant
 			  and e.id = @endpoint
-			returning w.messages, case when w.due is not null then greatest(w.due, e.rests_until) end`, pgx.NamedArgs{
-			"tenant": tenant, "endpoint": endpoint, "now": metering.Instant(now), "attended": attended,
+			returning w.messages, case when w.due is not null then greatest(w.due, e.backoff_until) end`, pgx.NamedArgs{
+			"tenant": tenant, "endpoint": endpoint, "now": metering.Instant(now), "lease": deliveryLease,
 		}).Scan(&w.Messages, &w.Next)
 	})
 	if err != nil {
@@ -260,7 +260,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 // Hasten makes everything that waits for the endpoint due at once.
 func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
 	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `update webhook_endpoints set rests_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
+		if _, err := tx.Exec(ctx, `update webhook_endpoints set backoff_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
 			return err
 		}
 		return hasten(ctx, tx, tenant, endpoint, now)

@@ -24,7 +24,7 @@ func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T
 	h.attempt(503, 0)
 	require.Equal(t, h.now.Add(5*time.Minute), h.waiting().Next.UTC())
 	h.happen("")
-	require.False(t, h.wanted(), "it rests")
+	require.False(t, h.wanted(), "it backs off")
 	h.now = h.now.Add(10 * time.Second)
 	require.True(t, h.wanted(), "the run waits for what was tried in vain")
 }

@@ -224,7 +224,7 @@ func (m *machine) closeOne(*rapid.T) {
 	}
 }
 
-// closeDue is what the hourly upkeep does once everything answers again.
+// closeDue is what the hourly maintenance does once everything answers again.
 func (m *machine) closeDue(t *rapid.T) {
 	m.wait(t)
 	m.quiesce(t)

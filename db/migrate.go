@@ -101,7 +101,7 @@ func fitEdition(ctx context.Context, tx pgx.Tx) error {
 	return allowCompression(ctx, tx)
 }
 
-// allowCompression of events, which Upkeep carries out.
+// allowCompression of events, which Maintenance carries out.
 func allowCompression(ctx context.Context, tx pgx.Tx) error {
 	var allowed bool
 	err := tx.QueryRow(ctx, `

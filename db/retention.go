@@ -15,7 +15,7 @@ import (
 // of theirs whose repeat would show its age. Events stay as long as a billing
 // period that is not closed, or a meter that is still counting its past, may
 // need them. Totals stay for ever. It returns how many chunks it has dropped.
-func (u Upkeep) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
+func (u Maintenance) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
 	edge, err := u.raiseEdge(ctx, cutoff)
 	if err != nil || edge.IsZero() {
 		return 0, err
@@ -58,7 +58,7 @@ const neededFrom = `
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that
 // a new meter version takes keep a past from being dropped that is to be counted.
-func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
+func (u Maintenance) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
 	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
 		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
@@ -93,7 +93,7 @@ func (u Upkeep) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time
 	return edge, nil
 }
 
-func (u Upkeep) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
+func (u Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
 	rows, err := u.pool.Query(ctx, `
 		select range_start, range_end
 		from timescaledb_information.chunks
@@ -110,7 +110,7 @@ func (u Upkeep) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Ra
 
 // awaitIngest waits until no transaction is left that read the former edge:
 // ingest holds its tenant's lock while it works.
-func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
+func (u Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	tenants, err := Tenants(u).After(ctx, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (u Upkeep) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 // before the edge, because their ragged ends can no longer be counted soon,
 // nor can a new way of counting look that far back. What comes for them from
 // now on is shown and not billed.
-func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
+func (u Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
 		Customer metering.CustomerID
@@ -154,7 +154,7 @@ func (u Upkeep) settleLateUsage(ctx context.Context, edge time.Time) error {
 	return nil
 }
 
-func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
+func (u Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
 	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		payer, err := lockPayer(ctx, tx, tenant, customer)
 		if err != nil {
@@ -189,7 +189,7 @@ func (u Upkeep) settleLate(ctx context.Context, tenant metering.TenantID, custom
 }
 
 // drop forgets a chunk's keys, day by day, and then drops it.
-func (u Upkeep) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
+func (u Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
 	for _, tenant := range tenants {
 		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
 			if err := u.forgetKeys(ctx, tenant, day); err != nil {
@@ -209,7 +209,7 @@ func (u Upkeep) drop(ctx context.Context, tenants []metering.TenantID, chunk met
 }
 
 // forgetKeys removes the keys of a day's dated events, once.
-func (u Upkeep) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
+func (u Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
 	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
 		if err != nil || tag.RowsAffected() == 0 {

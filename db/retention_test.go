@@ -43,7 +43,7 @@ func (k *keeper) daysAgo(days int) time.Time {
 
 func (k *keeper) retain(days int) (dropped int) {
 	k.Helper()
-	dropped, err := k.store.Upkeep.Retain(k.Context(), k.now.AddDate(0, 0, -days))
+	dropped, err := k.store.Maintenance.Retain(k.Context(), k.now.AddDate(0, 0, -days))
 	require.NoError(k, err)
 	return dropped
 }
@@ -325,7 +325,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 				senders--
 			default:
 				days = max(45, days-7)
-				_, err := store.Upkeep.Retain(t.Context(), k.now.AddDate(0, 0, -days))
+				_, err := store.Maintenance.Retain(t.Context(), k.now.AddDate(0, 0, -days))
 				if metering.CodeOf(err) != metering.CodeOverloaded { // somebody is making the chunk anew; it goes next time
 					require.NoError(t, err)
 				}
@@ -379,7 +379,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	before := statement()
 
 	retain := func() {
-		dropped, err := store.Upkeep.Retain(t.Context(), now.AddDate(0, 0, -40))
+		dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40))
 		require.NoError(t, err)
 		require.Positive(t, dropped)
 	}

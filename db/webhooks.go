@@ -166,7 +166,7 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update webhook_endpoints
-		set failures = 0, failing_since = null, rests_until = null, attended_until = null,
+		set failures = 0, failing_since = null, backoff_until = null, lease_until = null,
 		  disabled_at = case when $3 then null else disabled_at end,
 		  disabled_because = case when $3 then null else disabled_because end
 		where tenant_id = $1

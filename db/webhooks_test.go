@@ -207,7 +207,7 @@ func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-func TestAFailingEndpointRestsAndHoldsNothingUpForLong(t *testing.T) {
+func TestAFailingEndpointBacksOffAndHoldsNothingUpForLong(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.BillingSynced)
 	for range 3 {
@@ -216,7 +216,7 @@ func TestAFailingEndpointRestsAndHoldsNothingUpForLong(t *testing.T) {
 	one, two := h.claim(), h.claim()
 	h.settle(*one, 503, 0)
 	h.settle(*two, 503, 0)
-	require.Nil(t, h.claim(), "it rests")
+	require.Nil(t, h.claim(), "it backs off")
 	require.False(t, h.wanted())
 	w := h.waiting()
 	require.Equal(t, 3, w.Messages)
@@ -329,7 +329,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 		all.Go(func() {
 			for {
 				h := *h
-				h.now = time.Now().Add(time.Hour) // whatever rests has rested
+				h.now = time.Now().Add(time.Hour) // whatever backs off has done so
 				c, err := h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, 0)
 				switch {
 				case err != nil:

@@ -109,9 +109,9 @@ func RetryAfter(attempts int) (time.Duration, bool) {
 // disabled.
 const FailingAtMost = 5 * 24 * time.Hour
 
-// Rest returns how long nothing is sent to an endpoint that has failed so
+// Backoff returns how long nothing is sent to an endpoint that has failed so
 // often in a row, so that what waits for it does not beat on it.
-func Rest(failures int) time.Duration {
+func Backoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures, 1)-1, 10), most)
 }

@@ -29,12 +29,12 @@ func TestAMessageIsTriedTenTimesInThreeDays(t *testing.T) {
 	require.False(t, again)
 }
 
-func TestAnEndpointRestsLongerTheOftenerItFails(t *testing.T) {
+func TestAnEndpointBacksOffLongerTheOftenerItFails(t *testing.T) {
 	t.Parallel()
 	for failures, want := range map[int]time.Duration{
 		0: 5 * time.Second, 1: 5 * time.Second, 2: 10 * time.Second, 6: 160 * time.Second, 7: 5 * time.Minute, 1 << 30: 5 * time.Minute,
 	} {
-		require.Equal(t, want, metering.Rest(failures), "%d failures", failures)
+		require.Equal(t, want, metering.Backoff(failures), "%d failures", failures)
 	}
 }
 

@@ -17,8 +17,8 @@ create table webhook_endpoints (
   disabled_because text check (disabled_because in ('tenant', 'gone', 'failing')),
   failures         int not null default 0, -- in a row
   failing_since    timestamptz,
-  rests_until      timestamptz,            -- nothing is sent before
-  attended_until   timestamptz,            -- a run looks after what waits for it
+  backoff_until      timestamptz,            -- nothing is sent before
+  lease_until   timestamptz,            -- a run looks after what waits for it
   primary key (tenant_id, id),
   check ((disabled_at is null) = (disabled_because is null))
 );

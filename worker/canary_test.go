@@ -66,7 +66,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 	}{
 		{"people", c.people}, {"keys", c.keys}, {"signatures", c.signatures}, {"usage", c.usage}, {"mistakes", c.mistakes}, {"messages", c.messages},
 		{"webhook", c.webhook}, {"Auto-Sync", c.autoSync}, {"Stripe", c.stripe}, {"Stripe's events", c.events},
-		{"upkeep", c.upkeep}, {"another encryption key", c.reseal},
+		{"maintenance", c.maintenance}, {"another encryption key", c.reseal},
 	} {
 		flow.run()
 		require.False(t, t.Failed(), flow.name)
@@ -424,8 +424,8 @@ func (c *canary) events() {
 	})
 }
 
-// upkeep runs what the schedules would, with a period that is due.
-func (c *canary) upkeep() {
+// maintenance runs what the schedules would, with a period that is due.
+func (c *canary) maintenance() {
 	var tenant metering.TenantID
 	require.NoError(c, c.conn.QueryRow(c.Context(), `select id from tenants`).Scan(&tenant))
 	_, err := c.conn.Exec(c.Context(), `update customers set created_at = created_at - interval '70 days'`)

@@ -40,7 +40,7 @@ func (s *state) Describe(all chan<- *prometheus.Desc) {
 func (s *state) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	found, err := s.store.Upkeep.State(ctx, time.Now())
+	found, err := s.store.Maintenance.State(ctx, time.Now())
 	if err != nil {
 		s.log.Warn("the state of the database cannot be shown", "error", err)
 		return

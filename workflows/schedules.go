@@ -76,7 +76,7 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 		workflow          any
 		args              []any
 	}{
-		{maintainID, "17 * * * *", "Hourly upkeep", Maintain, nil},
+		{maintainID, "17 * * * *", "Hourly maintenance", Maintain, nil},
 		{auditID, "0 3 * * *", "Daily comparison of usage with its independent count", AuditUsage, []any{AuditUsageInput{}}},
 	} {
 		err := ensureSchedule(ctx, c, client.ScheduleOptions{

@@ -166,7 +166,7 @@ func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
 	require.Equal(t, "1.7672256e+09", w.metric("odometer_events_kept_from_timestamp_seconds"))
 }
 
-func TestTheUpkeepDropsEventsAndKeepsTotals(t *testing.T) {
+func TestTheMaintenanceDropsEventsAndKeepsTotals(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC", "EVENT_RETENTION=35d")
 	send := func(want, days int, key string) {

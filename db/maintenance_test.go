@@ -13,10 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refresh runs the upkeep as of now, and says "not available" where it should.
+// refresh runs the maintenance as of now, and says "not available" where it should.
 func refresh(t testing.TB, store *db.DB, now time.Time, community bool) {
 	t.Helper()
-	available, err := store.Upkeep.Refresh(t.Context(), now)
+	available, err := store.Maintenance.Refresh(t.Context(), now)
 	require.NoError(t, err)
 	require.Equal(t, community, available)
 }

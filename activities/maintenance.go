@@ -12,7 +12,7 @@ import (
 // MakeChunks prepares the database for the events of the coming weeks.
 func (a *Activities) MakeChunks(ctx context.Context) error {
 	defer alive(ctx)()
-	return a.store.Upkeep.MakeChunks(ctx, a.now())
+	return a.store.Maintenance.MakeChunks(ctx, a.now())
 }
 
 // sweptAtOnce is how many request ids one statement forgets.
@@ -34,11 +34,11 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 // events, where the database's edition has either.
 func (a *Activities) RefreshDaily(ctx context.Context) error {
 	defer alive(ctx)()
-	_, err := a.store.Upkeep.Refresh(ctx, a.now())
+	_, err := a.store.Maintenance.Refresh(ctx, a.now())
 	return err
 }
 
-// DropEventsResult is what an hour's upkeep dropped.
+// DropEventsResult is what an hour's maintenance dropped.
 type DropEventsResult struct {
 	Chunks int `json:"chunks"`
 }
@@ -50,7 +50,7 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 		return DropEventsResult{}, nil
 	}
 	defer alive(ctx)()
-	dropped, err := a.store.Upkeep.Retain(ctx, a.keep.Cutoff(a.now()))
+	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(a.now()))
 	return DropEventsResult{dropped}, err
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// startedAtOnce bounds how many of each kind an hour's upkeep starts.
+// startedAtOnce bounds how many of each kind an hour's maintenance starts.
 const startedAtOnce = 200
 
-// MaintainResult is what an hour's upkeep started.
+// MaintainResult is what an hour's maintenance started.
 type MaintainResult struct {
 	Syncs     int `json:"syncs"`
 	Backfills int `json:"backfills"`
@@ -24,25 +24,25 @@ type MaintainResult struct {
 	Dropped   int `json:"dropped"`             // chunks of events
 }
 
-// Maintain is the hourly upkeep. What one part fails at does not keep the
+// Maintain is the hourly maintenance. What one part fails at does not keep the
 // others from being done.
 func Maintain(ctx workflow.Context) (MaintainResult, error) {
 	var result MaintainResult
 	var dropped activities.DropEventsResult
 	err := errors.Join(
-		workflow.ExecuteActivity(upkeep(storing(ctx, "make the chunks of the coming weeks")), do.MakeChunks).Get(ctx, nil),
-		workflow.ExecuteActivity(upkeep(storing(ctx, "forget expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
-		workflow.ExecuteActivity(upkeep(storing(ctx, "forget old messages to webhooks")), do.SweepMessages).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "make the chunks of the coming weeks")), do.MakeChunks).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "forget expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "forget old messages to webhooks")), do.SweepMessages).Get(ctx, nil),
 		startUnfinished(ctx, &result),
-		workflow.ExecuteActivity(upkeep(counting(ctx, "refresh the independent count, compress old events")), do.RefreshDaily).Get(ctx, nil),
-		workflow.ExecuteActivity(upkeep(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "refresh the independent count, compress old events")), do.RefreshDaily).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
 	)
 	result.Dropped = dropped.Chunks
 	return result, err
 }
 
-// upkeep is for a step that the next hour would do as well.
-func upkeep(ctx workflow.Context) workflow.Context {
+// maintenance is for a step that the next hour would do as well.
+func maintenance(ctx workflow.Context) workflow.Context {
 	options := workflow.GetActivityOptions(ctx)
 	options.RetryPolicy.MaximumAttempts = 10
 	return workflow.WithActivityOptions(ctx, options)
@@ -50,7 +50,7 @@ func upkeep(ctx workflow.Context) workflow.Context {
 
 func startUnfinished(ctx workflow.Context, result *MaintainResult) error {
 	var open activities.UnfinishedResult
-	err := workflow.ExecuteActivity(upkeep(storing(ctx, "find what nobody is working on")), do.Unfinished, startedAtOnce).Get(ctx, &open)
+	err := workflow.ExecuteActivity(maintenance(storing(ctx, "find what nobody is working on")), do.Unfinished, startedAtOnce).Get(ctx, &open)
 	if err != nil {
 		return err
 	}

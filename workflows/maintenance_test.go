@@ -90,7 +90,7 @@ func TestWhatStopsAMassIsItsOwnFailure(t *testing.T) {
 	}
 }
 
-func TestUpkeepSaysWhatItCouldNotStart(t *testing.T) {
+func TestMaintenanceSaysWhatItCouldNotStart(t *testing.T) {
 	f := newFleet(t, 0)
 	done := 0
 	for _, step := range []any{do.MakeChunks, do.SweepRequestIDs, do.SweepMessages, do.RefreshDaily} {

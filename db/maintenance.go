@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Upkeep is what has to be done to the database now and then, for all tenants.
-type Upkeep struct{ pool *pgxpool.Pool }
+// Maintenance is what has to be done to the database now and then, for all tenants.
+type Maintenance struct{ pool *pgxpool.Pool }
 
 // MakeChunks makes the chunks of this week and the next two, so that no
 // request has to.
-func (u Upkeep) MakeChunks(ctx context.Context, now time.Time) error {
+func (u Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
 	ahead := []time.Time{now, now.Add(eventsChunk), now.Add(2 * eventsChunk)}
 	if err := newChunks(u.pool).ensure(ctx, ahead); err != nil {
 		return fmt.Errorf("make chunks: %w", err)
@@ -28,7 +28,7 @@ const compressAfter = 60 * 24 * time.Hour
 
 // Refresh brings the independent count of usage up to now and compresses old events.
 // Both exist only in TimescaleDB's Community edition: community says whether.
-func (u Upkeep) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
+func (u Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
 	if err := u.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
 		return community, coded(err)
 	}
@@ -84,7 +84,7 @@ type State struct {
 }
 
 // State counts what somebody who watches the service wants to know.
-func (u Upkeep) State(ctx context.Context, now time.Time) (s State, err error) {
+func (u Maintenance) State(ctx context.Context, now time.Time) (s State, err error) {
 	err = u.pool.QueryRow(ctx, `
 		select
 		  (select count(*) from usage_discrepancies),

@@ -137,8 +137,8 @@ func (s *subscriber) use(t *rapid.T) {
 
 // setDecimals changes what a meter's usage is rounded to.
 func (s *subscriber) setDecimals(t *rapid.T) {
-	meter, decimals := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
-	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, db.MeterChange{ProviderDecimals: &decimals})
+	meter, decimals := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
+	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, db.MeterChange{UsageScale: &decimals})
 	require.NoError(s, err)
 	if meter == "record" {
 		return // usage records have none

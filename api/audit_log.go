@@ -8,15 +8,15 @@ import (
 )
 
 type auditEntry struct {
-	ID      string         `json:"id" example:"aud_99"`
-	At      time.Time      `json:"at"`
-	Actor   metering.Actor `json:"actor" example:"key_12" doc:"Who: a credential or a member, or operator for the command line"`
-	Action  string         `json:"action" example:"meter.create"`
-	Subject string         `json:"subject" example:"mtr_7" doc:"The id of what changed"`
+	ID       string         `json:"id" example:"aud_99"`
+	At       time.Time      `json:"at"`
+	Actor    metering.Actor `json:"actor" example:"key_12" doc:"Who: a credential or a member, or operator for the command line"`
+	Action   string         `json:"action" example:"meter.create"`
+	Resource string         `json:"resource" example:"mtr_7" doc:"The id of what changed"`
 }
 
 func showAuditEntry(e metering.AuditEntry) auditEntry {
-	return auditEntry{e.ID.String(), e.At.UTC(), e.Actor, e.Action, e.Subject}
+	return auditEntry{e.ID.String(), e.At.UTC(), e.Actor, e.Action, e.Resource}
 }
 
 type auditLogOutput struct{ Body List[auditEntry] }

@@ -23,7 +23,7 @@ func TestTheAuditLogIsReadNewestFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, page.JSON200, string(page.Body))
 		for _, e := range page.JSON200.Data {
-			actions = append(actions, e.Actor[:3]+" "+e.Action+" "+e.Subject[:3])
+			actions = append(actions, e.Actor[:3]+" "+e.Action+" "+e.Resource[:3])
 		}
 		if token = page.JSON200.NextPageToken; token == nil {
 			require.False(t, page.JSON200.HasMore)

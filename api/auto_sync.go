@@ -11,7 +11,7 @@ import (
 
 type autoSync struct {
 	Enabled   bool              `json:"enabled"`
-	Interval  metering.Interval `json:"interval" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
 	Paused    bool              `json:"paused" doc:"Also by an operator, in the Temporal UI"`
 	AppliedAt *time.Time        `json:"applied_at" doc:"Since when the schedule follows these settings; null: it will shortly"`
 	NextRuns  []time.Time       `json:"next_runs"`
@@ -37,7 +37,7 @@ func (s *server) getAutoSync(ctx context.Context, _ *struct{}) (*autoSyncOutput,
 // are still what they are.
 func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *autoSyncOutput {
 	out := &autoSyncOutput{autoSync{
-		Enabled: settings.Enabled, Interval: settings.Every, Paused: settings.Paused, AppliedAt: settings.AppliedAt,
+		Enabled: settings.Enabled, Schedule: settings.Schedule, Paused: settings.Paused, AppliedAt: settings.AppliedAt,
 		NextRuns: []time.Time{}, LastRuns: []autoSyncRun{},
 	}}
 	if !settings.Enabled || settings.AppliedAt == nil {
@@ -59,7 +59,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 type saveAutoSyncInput struct {
 	Body struct {
 		Enabled  bool              `json:"enabled"`
-		Interval metering.Interval `json:"interval" maxLength:"255" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
 		Paused   bool              `json:"paused,omitempty"`
 	}
 }
@@ -67,12 +67,12 @@ type saveAutoSyncInput struct {
 // saveAutoSync keeps the settings, which then hold; the schedule follows at
 // once, or as soon as Temporal answers.
 func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*autoSyncOutput, error) {
-	if err := in.Body.Interval.Validate("body.interval"); err != nil {
+	if err := in.Body.Schedule.Validate("body.schedule"); err != nil {
 		return nil, err
 	}
 	who := principalOf(ctx)
 	saved, err := s.Store.AutoSyncs.Save(ctx, who.Tenant.ID, who.Actor,
-		metering.AutoSync{Enabled: in.Body.Enabled, Every: in.Body.Interval, Paused: in.Body.Paused}, s.Now())
+		metering.AutoSync{Enabled: in.Body.Enabled, Schedule: in.Body.Schedule, Paused: in.Body.Paused}, s.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 type shownAutoSync struct {
 	Enabled   bool
-	Interval  string
+	Schedule  string
 	Paused    bool
 	AppliedAt *time.Time  `json:"applied_at"`
 	NextRuns  []time.Time `json:"next_runs"`
@@ -34,18 +34,18 @@ func (b *bundle) autoSync(t *testing.T, method, body string) (shown shownAutoSyn
 func TestAutoSyncFollowsItsSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.Equal(t, shownAutoSync{Interval: "hourly", NextRuns: []time.Time{}, LastRuns: b.autoSync(t, http.MethodGet, "").LastRuns}, b.autoSync(t, http.MethodGet, ""))
+	require.Equal(t, shownAutoSync{Schedule: "hourly", NextRuns: []time.Time{}, LastRuns: b.autoSync(t, http.MethodGet, "").LastRuns}, b.autoSync(t, http.MethodGet, ""))
 	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 409, "conflict")
-	b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"interval":"now and then"}`).problem(t, 422, "invalid")
+	b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"schedule":"now and then"}`).problem(t, 422, "invalid")
 
-	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"*/15 8-18 * * 1-5"}`)
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"*/15 8-18 * * 1-5"}`)
 	require.True(t, saved.Enabled)
 	require.NotNil(t, saved.AppliedAt)
 	require.Len(t, saved.NextRuns, 1)
 	require.Equal(t, 202, b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").status)
 	require.Len(t, b.autoSync(t, http.MethodGet, "").LastRuns, 1)
-	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily","paused":true}`).Paused)
-	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"interval":"daily"}`).Enabled)
+	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily","paused":true}`).Paused)
+	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"schedule":"daily"}`).Enabled)
 	require.Empty(t, b.temporal.schedules.all)
 }
 
@@ -53,7 +53,7 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.temporal.down.Store(true)
-	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`)
+	saved := b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"hourly"}`)
 	require.True(t, saved.Enabled)
 	require.Nil(t, saved.AppliedAt)
 	b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").problem(t, 503, "unavailable")
@@ -69,11 +69,11 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 func TestSettingsThatTheScheduleHasDroppedAreNotShownAsFollowed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"hourly"}`).AppliedAt)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"hourly"}`).AppliedAt)
 	b.temporal.schedules.drops.Store(true)
-	require.Nil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+	require.Nil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily"}`).AppliedAt)
 	b.temporal.schedules.drops.Store(false)
-	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"interval":"daily"}`).AppliedAt)
+	require.NotNil(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily"}`).AppliedAt)
 }
 
 func TestSyncsAreListedNewestFirstInPages(t *testing.T) {

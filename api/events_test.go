@@ -278,7 +278,7 @@ func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
 func TestTheEventsAPIIsLimitedPerTenant(t *testing.T) {
 	t.Parallel()
 	b, theirs := setup(t), setup(t)
-	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set events_per_minute = 4 where id = $1`, b.tenant.ID)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update tenants set requests_per_minute = 4 where id = $1`, b.tenant.ID)
 	require.NoError(t, err)
 	reader, s := b.newKey(t, metering.ScopeReadOnly), b.newSigner(t, metering.ScopeIngestOnly)
 	batch := `{"events":[` + hello + `]}`

@@ -33,7 +33,7 @@ func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	log, err := b.store.AuditLog.List(t.Context(), b.tenant.ID, 0, 100)
 	require.NoError(t, err)
 	for _, e := range log {
-		lines = append(lines, string(e.Actor)+" "+e.Action+" "+e.Subject)
+		lines = append(lines, string(e.Actor)+" "+e.Action+" "+e.Resource)
 	}
 	return lines
 }
@@ -73,9 +73,9 @@ func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
 
 func withoutActors(lines []string) (rest []string) {
 	for _, line := range lines {
-		var actor, action, subject string
-		fmt.Sscan(line, &actor, &action, &subject)
-		rest = append(rest, action+" "+subject)
+		var actor, action, resource string
+		fmt.Sscan(line, &actor, &action, &resource)
+		rest = append(rest, action+" "+resource)
 	}
 	return rest
 }

@@ -120,13 +120,13 @@ func (s *server) charge(ctx huma.Context, tenant metering.Tenant) error {
 	if ctx.Operation().Metadata["limited"] != true {
 		return nil
 	}
-	a := s.eventRequests.take(ctx.Context(), tenant.ID.String(), tenant.EventsPerMinute)
-	ctx.SetHeader("X-RateLimit-Limit", strconv.Itoa(tenant.EventsPerMinute))
+	a := s.eventRequests.take(ctx.Context(), tenant.ID.String(), tenant.RequestsPerMinute)
+	ctx.SetHeader("X-RateLimit-Limit", strconv.Itoa(tenant.RequestsPerMinute))
 	ctx.SetHeader("X-RateLimit-Remaining", strconv.Itoa(a.remaining))
 	if a.allowed {
 		return nil
 	}
-	return tooMany(a, "the tenant may send %d requests with events a minute", tenant.EventsPerMinute)
+	return tooMany(a, "the tenant may send %d requests with events a minute", tenant.RequestsPerMinute)
 }
 
 // tooMany is a 429 whose Retry-After is the window's end.

@@ -12,23 +12,23 @@ import (
 )
 
 type meter struct {
-	ID               string                      `json:"id" example:"mtr_7"`
-	Slug             string                      `json:"slug"`
-	EventType        string                      `json:"event_type"`
-	Name             string                      `json:"name"`
-	Aggregation      metering.Aggregation        `json:"aggregation" enum:"sum,count"`
-	GroupBy          []string                    `json:"group_by" doc:"The event properties that usage is grouped by"`
-	ProviderDecimals int32                       `json:"provider_decimals" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
-	Status           metering.MeterVersionStatus `json:"status" enum:"backfilling,complete" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
-	CountedFrom      *time.Time                  `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
-	CreatedAt        time.Time                   `json:"created_at"`
+	ID          string                      `json:"id" example:"mtr_7"`
+	Slug        string                      `json:"slug"`
+	EventType   string                      `json:"event_type"`
+	Name        string                      `json:"name"`
+	Aggregation metering.Aggregation        `json:"aggregation" enum:"sum,count"`
+	GroupBy     []string                    `json:"group_by" doc:"The event properties that usage is grouped by"`
+	UsageScale  int32                       `json:"usage_scale" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
+	Status      metering.MeterVersionStatus `json:"status" enum:"backfilling,complete" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
+	CountedFrom *time.Time                  `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
+	CreatedAt   time.Time                   `json:"created_at"`
 }
 
 func showMeter(m metering.Meter) meter {
 	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
 		Aggregation: m.Version.Aggregation, GroupBy: append([]string{}, m.Version.GroupBy...),
-		Status: m.Version.Status, CreatedAt: m.CreatedAt.UTC(), ProviderDecimals: m.ProviderDecimals,
+		Status: m.Version.Status, CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale,
 	}
 	if from := m.Version.CountedFrom; from != nil {
 		shown.CountedFrom = new(from.UTC())
@@ -56,12 +56,12 @@ func (s *server) listMeters(ctx context.Context, in *struct{ Paging }) (*listMet
 type createMeterInput struct {
 	Repeatable
 	Body struct {
-		Slug             string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
-		EventType        string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
-		Name             string               `json:"name,omitempty" maxLength:"255"`
-		Aggregation      metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count" default:"sum" doc:"sum adds the events' values, count counts the events"`
-		GroupBy          []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
-		ProviderDecimals int32                `json:"provider_decimals,omitempty" minimum:"0" maximum:"6" default:"0" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is"`
+		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
+		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
+		Name        string               `json:"name,omitempty" maxLength:"255"`
+		Aggregation metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count" default:"sum" doc:"sum adds the events' values, count counts the events"`
+		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
+		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is"`
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	var m metering.Meter
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-meter", in.Body, func(within db.Creators) (_ meter, err error) {
 		m, err = within.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
-			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, ProviderDecimals: in.Body.ProviderDecimals,
+			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, UsageScale: in.Body.UsageScale,
 			Version: metering.MeterVersion{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
 		})
 		return showMeter(m), err
@@ -117,10 +117,10 @@ func storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 type updateMeterInput struct {
 	Slug string `path:"slug" maxLength:"64"`
 	Body struct {
-		Name             *string               `json:"name,omitempty" maxLength:"255"`
-		Aggregation      *metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count"`
-		GroupBy          *[]string             `json:"group_by,omitempty" maxItems:"5"`
-		ProviderDecimals *int32                `json:"provider_decimals,omitempty" minimum:"0" maximum:"6" doc:"Changes what the provider is told of open periods; nothing is counted anew"`
+		Name        *string               `json:"name,omitempty" maxLength:"255"`
+		Aggregation *metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count"`
+		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5"`
+		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what the provider is told of open periods; nothing is counted anew"`
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 		return nil, err
 	}
 	change := db.MeterChange{
-		Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy, ProviderDecimals: in.Body.ProviderDecimals,
+		Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy, UsageScale: in.Body.UsageScale,
 	}
 	m, backfilling, err := s.Store.Meters.Update(ctx, who.Tenant.ID, who.Actor, m.Slug, change)
 	if err != nil {

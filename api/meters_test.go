@@ -24,21 +24,21 @@ func (b *bundle) sent(t *testing.T, status int, method, path, body string) (m cl
 func TestAMeterSaysWithHowManyDecimalsProvidersAreTold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.Zero(t, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"whole","event_type":"call"}`).ProviderDecimals)
-	require.EqualValues(t, 3, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","provider_decimals":3}`).ProviderDecimals)
-	require.EqualValues(t, 3, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"name":"Calls"}`).ProviderDecimals, "it was not named")
-	require.EqualValues(t, 6, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":6}`).ProviderDecimals)
-	require.Zero(t, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":0}`).ProviderDecimals)
+	require.Zero(t, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"whole","event_type":"call"}`).UsageScale)
+	require.EqualValues(t, 3, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","usage_scale":3}`).UsageScale)
+	require.EqualValues(t, 3, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"name":"Calls"}`).UsageScale, "it was not named")
+	require.EqualValues(t, 6, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"usage_scale":6}`).UsageScale)
+	require.Zero(t, b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"usage_scale":0}`).UsageScale)
 	for _, odd := range []string{"-1", "7", "1.5", `"3"`, "4294967296"} {
 		for _, p := range []struct{ method, path, body string }{
-			{"POST", "/v1/meters", `{"slug":"odd","event_type":"call","provider_decimals":` + odd + `}`},
-			{"PATCH", "/v1/meters/calls", `{"provider_decimals":` + odd + `}`},
+			{"POST", "/v1/meters", `{"slug":"odd","event_type":"call","usage_scale":` + odd + `}`},
+			{"PATCH", "/v1/meters/calls", `{"usage_scale":` + odd + `}`},
 		} {
-			require.Equal(t, "body.provider_decimals", b.send(t, p.method, p.path, p.body).problem(t, 422, "invalid").Errors[0].Location, odd)
+			require.Equal(t, "body.usage_scale", b.send(t, p.method, p.path, p.body).problem(t, 422, "invalid").Errors[0].Location, odd)
 		}
 	}
 	require.Equal(t, "Calls", b.sent(t, 200, "GET", "/v1/meters/calls", "").Name)
-	require.Zero(t, b.sent(t, 200, "GET", "/v1/meters/calls", "").ProviderDecimals)
+	require.Zero(t, b.sent(t, 200, "GET", "/v1/meters/calls", "").UsageScale)
 }
 
 func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
@@ -56,7 +56,7 @@ func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
 	before, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
 
-	require.EqualValues(t, "complete", b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":3}`).Status)
+	require.EqualValues(t, "complete", b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"usage_scale":3}`).Status)
 	after, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
 	require.Equal(t, before.Version, after.Version)
@@ -64,7 +64,7 @@ func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
 	require.Equal(t, []metering.CustomerID{acme}, due())
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"meter.update"`)
 
-	b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"provider_decimals":0}`)
+	b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"usage_scale":0}`)
 	require.Empty(t, due(), "that is what the provider knows")
 }
 

@@ -284,14 +284,14 @@ type session struct {
 type sessionTenant struct {
 	ID       string `json:"id" example:"ten_1"`
 	Name     string `json:"name"`
-	Zone     string `json:"zone"`
+	Timezone string `json:"timezone"`
 	Currency string `json:"currency"`
 }
 
 // getSession says who asks, and what they may do.
 func (s *server) getSession(ctx context.Context, _ *struct{}) (*sessionOutput, error) {
 	who := principalOf(ctx)
-	tenant := sessionTenant{who.Tenant.ID.String(), who.Tenant.Name, who.Tenant.Zone, who.Tenant.Currency}
+	tenant := sessionTenant{who.Tenant.ID.String(), who.Tenant.Name, who.Tenant.Timezone, who.Tenant.Currency}
 	body := session{Tenant: tenant, Permissions: permissionsOf(who)}
 	if who.Role == "" {
 		body.Scope = &who.Scope

@@ -9,20 +9,20 @@ import (
 )
 
 type tenant struct {
-	ID              string              `json:"id" example:"ten_1"`
-	Name            string              `json:"name"`
-	Zone            string              `json:"zone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
-	Currency        string              `json:"currency" example:"USD"`
-	GraceHours      int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
-	LatePolicy      metering.LatePolicy `json:"late_policy" enum:"adjust,report" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
-	EventsPerMinute int                 `json:"events_per_minute" doc:"Requests with events"`
-	CreatedAt       time.Time           `json:"created_at"`
+	ID                string              `json:"id" example:"ten_1"`
+	Name              string              `json:"name"`
+	Timezone          string              `json:"timezone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
+	Currency          string              `json:"currency" example:"USD"`
+	GraceHours        int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
+	LatePolicy        metering.LatePolicy `json:"late_policy" enum:"adjust,report" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
+	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
+	CreatedAt         time.Time           `json:"created_at"`
 }
 
 func showTenant(t metering.Tenant) tenant {
 	return tenant{
-		ID: t.ID.String(), Name: t.Name, Zone: t.Zone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
-		LatePolicy: t.LatePolicy, EventsPerMinute: t.EventsPerMinute, CreatedAt: t.CreatedAt.UTC(),
+		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
+		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, CreatedAt: t.CreatedAt.UTC(),
 	}
 }
 
@@ -34,19 +34,19 @@ func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, err
 
 type updateTenantInput struct {
 	Body struct {
-		Name            *string              `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Zone            *string              `json:"zone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
-		Currency        *string              `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
-		GraceHours      *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
-		LatePolicy      *metering.LatePolicy `json:"late_policy,omitempty" enum:"adjust,report"`
-		EventsPerMinute *int                 `json:"events_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
+		Name              *string              `json:"name,omitempty" minLength:"1" maxLength:"255"`
+		Timezone          *string              `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
+		Currency          *string              `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
+		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
+		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty" enum:"adjust,report"`
+		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
 	}
 }
 
 func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tenantOutput, error) {
 	change := db.TenantChange{
-		Name: in.Body.Name, Zone: in.Body.Zone, Currency: in.Body.Currency,
-		LatePolicy: in.Body.LatePolicy, EventsPerMinute: in.Body.EventsPerMinute,
+		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,
+		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute,
 	}
 	if in.Body.GraceHours != nil {
 		grace := time.Duration(*in.Body.GraceHours) * time.Hour

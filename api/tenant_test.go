@@ -22,16 +22,16 @@ func TestTenantSettingsAreReadAndChanged(t *testing.T) {
 	before := settings("GET", "")
 	require.Equal(t, b.tenant.ID.String(), before["id"])
 	require.Equal(t, before, settings("PATCH", `{}`))
-	changed := settings("PATCH", `{"name":"Äcme","zone":"Asia/Kathmandu","currency":"EUR","grace_hours":24,"late_policy":"report","events_per_minute":7}`)
+	changed := settings("PATCH", `{"name":"Äcme","timezone":"Asia/Kathmandu","currency":"EUR","grace_hours":24,"late_policy":"report","requests_per_minute":7}`)
 	require.Equal(t, changed, settings("GET", ""))
 	delete(changed, "created_at")
 	require.Equal(t, map[string]any{
-		"id": b.tenant.ID.String(), "name": "Äcme", "zone": "Asia/Kathmandu", "currency": "EUR", "grace_hours": 24.0, "late_policy": "report", "events_per_minute": 7.0,
+		"id": b.tenant.ID.String(), "name": "Äcme", "timezone": "Asia/Kathmandu", "currency": "EUR", "grace_hours": 24.0, "late_policy": "report", "requests_per_minute": 7.0,
 	}, changed)
 	require.Regexp(t, "backfill", <-b.temporal.started)
 	for body, location := range map[string]string{
-		`{"zone":"Mars/Olympus"}`: "body.zone", `{"currency":"euro"}`: "body.currency", `{"name":"a\u0000"}`: "body.name", `{"late_policy":"x"}`: "body.late_policy",
-		`{"grace_hours":-1}`: "body.grace_hours", `{"events_per_minute":0}`: "body.events_per_minute", `{"zone":"Local"}`: "body.zone",
+		`{"timezone":"Mars/Olympus"}`: "body.timezone", `{"currency":"euro"}`: "body.currency", `{"name":"a\u0000"}`: "body.name", `{"late_policy":"x"}`: "body.late_policy",
+		`{"grace_hours":-1}`: "body.grace_hours", `{"requests_per_minute":0}`: "body.requests_per_minute", `{"timezone":"Local"}`: "body.timezone",
 	} {
 		p := b.send(t, "PATCH", "/v1/tenant", body).problem(t, 422, "invalid")
 		require.Equal(t, location, p.Errors[0].Location, body)

@@ -17,7 +17,7 @@ type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	Kinds          []metering.MessageKind   `json:"kinds" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
+	EventTypes     []metering.MessageKind   `json:"event_types" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 	SecretLastFour string                   `json:"secret_last_four"`
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
 	CreatedAt      time.Time                `json:"created_at"`
@@ -29,7 +29,7 @@ type Webhook struct {
 
 func showWebhook(e metering.Endpoint) Webhook {
 	return Webhook{
-		ID: e.ID.String(), URL: e.URL, Description: e.Description, Kinds: e.Kinds, SecretLastFour: e.LastFour, FormerSecret: e.FormerUntil,
+		ID: e.ID.String(), URL: e.URL, Description: e.Description, EventTypes: e.EventTypes, SecretLastFour: e.LastFour, FormerSecret: e.FormerUntil,
 		CreatedAt: e.CreatedAt.UTC(), Enabled: e.DisabledAt == nil, DisabledAt: e.DisabledAt, Because: e.DisabledBecause, FailingSince: e.FailingSince,
 	}
 }
@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }
@@ -68,7 +68,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 		return nil, err
 	}
 	endpoint := metering.Endpoint{
-		URL: in.Body.URL, Description: in.Body.Description, Kinds: in.Body.Kinds, Sealed: sealed, LastFour: lastFour(*secret),
+		URL: in.Body.URL, Description: in.Body.Description, EventTypes: in.Body.EventTypes, Sealed: sealed, LastFour: lastFour(*secret),
 	}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-webhook", in.Body, func(within db.Creators) (Webhook, error) {
 		made, err := within.Endpoints.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
@@ -141,7 +141,7 @@ type updateWebhookInput struct {
 	Body struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
-		Kinds       []metering.MessageKind `json:"kinds,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy"`
+		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy"`
 		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
 	}
 }
@@ -217,7 +217,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
-	Kind      metering.MessageKind    `json:"kind" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy,webhook.test"`
+	EventType metering.MessageKind    `json:"event_type" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy,webhook.test"`
 	CreatedAt time.Time               `json:"created_at"`
 	Status    metering.DeliveryStatus `json:"status" enum:"pending,delivered,failed" doc:"A failed one is tried again when asked for"`
 	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const someHook = `{"url":"https://example.com/hook","kinds":["billing.synced"]}`
+const someHook = `{"url":"https://example.com/hook","event_types":["billing.synced"]}`
 
 func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.CreatedWebhook {
 	t.Helper()
@@ -74,7 +74,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	}
 
 	own := "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","kinds":["usage.discrepancy"],"secret":%q}`, own)).Secret)
+	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","event_types":["usage.discrepancy"],"secret":%q}`, own)).Secret)
 	for _, done := range []string{"webhook.create", "webhook.rotate_secret"} {
 		require.Contains(t, strings.Join(b.auditActions(t), "\n"), done+" "+made.Id)
 	}
@@ -85,19 +85,19 @@ func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
 	b := setup(t).replica(t, func(d *api.Deps) { d.Guard.AllowLoopback = false })
 	made := b.makeHook(t, someHook)
 	for body, field := range map[string]string{
-		`{"kinds":["billing.synced"]}`:                                                              "body",
-		`{"url":"https://example.com/"}`:                                                            "body",
-		`{"url":"https://example.com/","kinds":[]}`:                                                 "body.kinds",
-		`{"url":"https://example.com/","kinds":["billing.synced","billing.synced"]}`:                "body.kinds",
-		`{"url":"https://example.com/","kinds":["canary"]}`:                                         "body.kinds[0]",
-		`{"url":"https://example.com/","kinds":["webhook.test"]}`:                                   "body.kinds[0]",
-		`{"url":"http://example.com/canary","kinds":["billing.synced"]}`:                            "body.url",
-		`{"url":"https://canary:canary@example.com/","kinds":["billing.synced"]}`:                   "body.url",
-		`{"url":"https://10.0.0.1/canary","kinds":["billing.synced"]}`:                              "body.url",
-		`{"url":"https://127.0.0.1/canary","kinds":["billing.synced"]}`:                             "body.url",
-		`{"url":"https://example.com/","kinds":["billing.synced"],"secret":"canary"}`:               "body.secret",
-		`{"url":"https://example.com/","kinds":["billing.synced"],"description":"canary\u0000"}`:    "body.description",
-		`{"url":"https://example.com/","kinds":["billing.synced"],"description":"x","canary":true}`: "body.canary",
+		`{"event_types":["billing.synced"]}`:                                                              "body",
+		`{"url":"https://example.com/"}`:                                                                  "body",
+		`{"url":"https://example.com/","event_types":[]}`:                                                 "body.event_types",
+		`{"url":"https://example.com/","event_types":["billing.synced","billing.synced"]}`:                "body.event_types",
+		`{"url":"https://example.com/","event_types":["canary"]}`:                                         "body.event_types[0]",
+		`{"url":"https://example.com/","event_types":["webhook.test"]}`:                                   "body.event_types[0]",
+		`{"url":"http://example.com/canary","event_types":["billing.synced"]}`:                            "body.url",
+		`{"url":"https://canary:canary@example.com/","event_types":["billing.synced"]}`:                   "body.url",
+		`{"url":"https://10.0.0.1/canary","event_types":["billing.synced"]}`:                              "body.url",
+		`{"url":"https://127.0.0.1/canary","event_types":["billing.synced"]}`:                             "body.url",
+		`{"url":"https://example.com/","event_types":["billing.synced"],"secret":"canary"}`:               "body.secret",
+		`{"url":"https://example.com/","event_types":["billing.synced"],"description":"canary\u0000"}`:    "body.description",
+		`{"url":"https://example.com/","event_types":["billing.synced"],"description":"x","canary":true}`: "body.canary",
 	} {
 		a := b.send(t, http.MethodPost, "/v1/webhooks", body)
 		require.Equal(t, 422, a.status, "%s: %s", body, a.body)
@@ -105,7 +105,7 @@ func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
 		require.NotContains(t, strings.ReplaceAll(a.body, "body.canary", ""), "canary")
 	}
 	for body, field := range map[string]string{
-		`{"url":"http://example.com/"}`: "body.url", `{"kinds":[]}`: "body.kinds", `{"enabled":"yes"}`: "body.enabled",
+		`{"url":"http://example.com/"}`: "body.url", `{"event_types":[]}`: "body.event_types", `{"enabled":"yes"}`: "body.enabled",
 		`{"description":"\u0000"}`: "body.description",
 	} {
 		a := b.send(t, http.MethodPatch, "/v1/webhooks/"+made.Id, body)
@@ -137,7 +137,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 		var page client.ListDelivery
 		require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, next, "").body), &page))
 		for _, d := range page.Data {
-			seen = append(seen, string(d.Kind))
+			seen = append(seen, string(d.EventType))
 			require.Equal(t, client.DeliveryStatusPending, d.Status)
 		}
 		next = ""
@@ -178,7 +178,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 		require.Equal(t, 409, a.status)
 		require.Contains(t, a.body, "enable it first")
 	}
-	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"kinds":["usage.discrepancy"],"description":"ops"}`)
+	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"event_types":["usage.discrepancy"],"description":"ops"}`)
 	require.Equal(t, 200, a.status, a.body)
 	require.Contains(t, a.body, `"enabled":true`)
 

@@ -87,7 +87,7 @@ func (b *bill) untold() ([]metering.PeriodID, error) {
 		where p.tenant_id = $1
 		  and p.customer_id = $2
 		  and t.billed
-		  and (abs(t.usage - t.told) * power(10::numeric, t.told_decimals) >= 0.5 or t.late_count > 0)`, b.tenant, b.payer.id)
+		  and (abs(t.usage - t.told) * power(10::numeric, t.reported_scale) >= 0.5 or t.late_count > 0)`, b.tenant, b.payer.id)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 type AuditLog struct{ pool *pgxpool.Pool }
 
 // audit records who changed what, in the transaction that changes it.
-func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, subject string) error {
-	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, subject) values ($1, $2, $3, $4)`,
-		tenant, actor, action, subject)
+func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
+	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, resource) values ($1, $2, $3, $4)`,
+		tenant, actor, action, resource)
 	return err
 }
 
@@ -23,7 +23,7 @@ func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor meter
 // 0 is the end of the log.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, before metering.AuditID, limit int) ([]metering.AuditEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select id, at, actor, action, subject
+		select id, at, actor, action, resource
 		from audit_log
 		where tenant_id = $1 and ($2 = 0 or id < $2)
 		order by id desc
@@ -32,7 +32,7 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, before met
 		return nil, coded(err)
 	}
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
-		return e, row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Subject)
+		return e, row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource)
 	})
 	return entries, coded(err)
 }

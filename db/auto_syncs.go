@@ -16,11 +16,11 @@ import (
 // They decide; the schedules in Temporal follow.
 type AutoSyncs struct{ pool *pgxpool.Pool }
 
-const autoSyncColumns = `a.tenant_id, a.enabled, a.every, a.paused, a.updated_at,
+const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
 	case when a.applied_at >= a.updated_at then a.applied_at end`
 
 func scanAutoSync(row pgx.CollectableRow) (a metering.AutoSync, err error) {
-	err = row.Scan(&a.TenantID, &a.Enabled, &a.Every, &a.Paused, &a.UpdatedAt, &a.AppliedAt)
+	err = row.Scan(&a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)
 	return a, err
 }
 
@@ -32,7 +32,7 @@ func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.
 	}
 	a, err := pgx.CollectExactlyOneRow(rows, scanAutoSync)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.AutoSync{TenantID: tenant, Every: metering.Hourly}, nil
+		return metering.AutoSync{TenantID: tenant, Schedule: metering.Hourly}, nil
 	}
 	if err != nil {
 		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
@@ -44,13 +44,13 @@ func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.
 func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
-			insert into auto_syncs as a (tenant_id, enabled, every, paused, updated_at, updated_by)
-			values (@tenant, @enabled, @every, @paused, @now, @actor)
+			insert into auto_syncs as a (tenant_id, enabled, schedule, paused, updated_at, updated_by)
+			values (@tenant, @enabled, @schedule, @paused, @now, @actor)
 			on conflict (tenant_id) do update
-			set enabled = excluded.enabled, every = excluded.every, paused = excluded.paused,
+			set enabled = excluded.enabled, schedule = excluded.schedule, paused = excluded.paused,
 			    updated_at = greatest(excluded.updated_at, a.updated_at + interval '1 microsecond'), updated_by = excluded.updated_by
 			returning `+autoSyncColumns, pgx.NamedArgs{
-			"tenant": tenant, "enabled": a.Enabled, "every": a.Every, "paused": a.Paused, "now": metering.Instant(now), "actor": actor,
+			"tenant": tenant, "enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused, "now": metering.Instant(now), "actor": actor,
 		})
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, err
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x TenantAutoSync, err error) {
 		a := &x.AutoSync
-		err = row.Scan(append(tenantFields(&x.Tenant), &a.TenantID, &a.Enabled, &a.Every, &a.Paused, &a.UpdatedAt, &a.AppliedAt)...)
+		err = row.Scan(append(tenantFields(&x.Tenant), &a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)...)
 		return x, err
 	})
 	if err != nil {

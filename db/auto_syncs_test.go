@@ -17,7 +17,7 @@ func TestAScheduleThatWasGivenFormerSettingsLastIsCorrected(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	save := func(enabled bool) metering.AutoSync {
-		saved, err := store.AutoSyncs.Save(t.Context(), tenant, metering.Operator, metering.AutoSync{Enabled: enabled, Every: metering.Hourly}, time.Now())
+		saved, err := store.AutoSyncs.Save(t.Context(), tenant, metering.Operator, metering.AutoSync{Enabled: enabled, Schedule: metering.Hourly}, time.Now())
 		require.NoError(t, err)
 		return saved
 	}

@@ -48,8 +48,8 @@ func catalogOf(account string, mapping map[string]string, late metering.LatePoli
 	for _, m := range meters {
 		price, _ := metering.PriceAt(prices[m.ID], product, start)
 		_, _ = fmt.Fprintln(hash, m.ID, m.Version.ID, m.Version.Status, price.Version)
-		if m.ProviderDecimals > 0 { // in whole units the hash stays what it was before there were others
-			_, _ = fmt.Fprintln(hash, "decimals", m.ProviderDecimals)
+		if m.UsageScale > 0 { // in whole units the hash stays what it was before there were others
+			_, _ = fmt.Fprintln(hash, "decimals", m.UsageScale)
 		}
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])

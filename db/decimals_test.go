@@ -34,7 +34,7 @@ func (b *biller) subscribe(period metering.Range, mechanism metering.Mechanism) 
 
 func (b *biller) decimals(n int32) {
 	b.Helper()
-	_, _, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{ProviderDecimals: &n})
+	_, _, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{UsageScale: &n})
 	require.NoError(b, err)
 }
 
@@ -72,7 +72,7 @@ func (b *biller) closed(period metering.Range) string {
 	var usage, told, charge metering.Decimal
 	var decimals int
 	require.NoError(b, b.connect().QueryRow(b.Context(), `
-		select t.usage, t.told, t.told_decimals, t.charge
+		select t.usage, t.told, t.reported_scale, t.charge
 		from billing_period_totals t
 		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 		where t.tenant_id = $1
@@ -162,5 +162,5 @@ func TestWhatStripeWasNotToldIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
 
 // setDecimals changes nothing of what a webhook is told.
 func (m *machine) setDecimals(t *rapid.T) {
-	m.decimals(rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals"))
+	m.decimals(rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals"))
 }

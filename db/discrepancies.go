@@ -94,7 +94,7 @@ type disagreement struct {
 
 func zonesOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]string, error) {
 	rows, err := tx.Query(ctx, `
-		select distinct g.zone
+		select distinct g.timezone
 		from meters m
 		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1
@@ -148,7 +148,7 @@ func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
 		  from meters m
 		  join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
-		  where m.tenant_id = @tenant and g.status = 'complete' and g.zone = @zone),
+		  where m.tenant_id = @tenant and g.status = 'complete' and g.timezone = @zone),
 		ours as (
 		  select p.customer_id, used.meter_id, sum(p.sum) as sum, sum(p.count)::bigint as count
 		  from (`+strings.Join(parts, " union all ")+`) p

@@ -137,7 +137,7 @@ func (b *bill) close(period metering.Period, all []line, epoch int64) error {
 	for _, l := range all {
 		batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, told_decimals)
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, reported_scale)
 			values (@tenant, @period, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told, @decimals)`, pgx.NamedArgs{
 			"tenant": b.tenant, "period": period.ID, "meter": l.meter, "usage": l.cumulative, "events": l.events,
 			"price_version": l.priceVersion, "charge": l.charge, "currency": l.currency, "billed": b.account != "" && l.skipped == "",
@@ -178,7 +178,7 @@ type periodTotal struct {
 
 func periodTotals(ctx context.Context, q querier, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]periodTotal, error) {
 	rows, err := q.Query(ctx, `
-		select meter_id, usage, event_count, price_version, charge, currency, billed, coalesce(told, usage), case when told is not null then told_decimals end,
+		select meter_id, usage, event_count, price_version, charge, currency, billed, coalesce(told, usage), case when told is not null then reported_scale end,
 		  late_usage, late_count
 		from billing_period_totals
 		where tenant_id = $1

@@ -171,7 +171,7 @@ func TestAReplacedSecretIsItsTenantsAndEndsOnce(t *testing.T) {
 
 	log, err := store.AuditLog.List(ctx, ours, 0, 1)
 	require.NoError(t, err)
-	require.Equal(t, [3]string{"schedule", "hmac_secret.revoke", mine.ID.String()}, [3]string{string(log[0].Actor), log[0].Action, log[0].Subject})
+	require.Equal(t, [3]string{"schedule", "hmac_secret.revoke", mine.ID.String()}, [3]string{string(log[0].Actor), log[0].Action, log[0].Resource})
 	open, err = store.HMACSecrets.Replaced(ctx, now.Add(metering.MaxOverlap))
 	require.NoError(t, err)
 	require.Empty(t, open)

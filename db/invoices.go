@@ -61,10 +61,10 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		    and r.period_id = (select id from billed)
 		    and not `+adjusts+`
 		    and r.provider_account = @account) end, case when @finalized is not null then (
-		  select coalesce(jsonb_object_agg(m.id, m.provider_decimals), '{}')
+		  select coalesce(jsonb_object_agg(m.id, m.usage_scale), '{}')
 		  from meters m
 		  where m.tenant_id = @tenant
-		    and m.provider_decimals > 0) end, @created, @finalized, @read_at
+		    and m.usage_scale > 0) end, @created, @finalized, @read_at
 		on conflict (tenant_id, provider_account, invoice_id) do update
 		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,
 		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate), decimals = coalesce(i.decimals, excluded.decimals),

@@ -44,7 +44,7 @@ func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
 
 func audited(t *testing.T, tenant metering.TenantID) (actions []string) {
 	t.Helper()
-	rows, err := dbtest.Conn(t).Query(t.Context(), `select actor || ' ' || action || ' ' || subject from audit_log where tenant_id = $1 order by id`, tenant)
+	rows, err := dbtest.Conn(t).Query(t.Context(), `select actor || ' ' || action || ' ' || resource from audit_log where tenant_id = $1 order by id`, tenant)
 	require.NoError(t, err)
 	actions, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)

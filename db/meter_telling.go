@@ -97,7 +97,7 @@ func (m *meterTelling) decimals() int32 {
 	case m.sub.decimals != nil:
 		return m.sub.decimals[m.item.MeterID]
 	}
-	return m.total.Meter.ProviderDecimals
+	return m.total.Meter.UsageScale
 }
 
 // value is what this place should have counted when the period's usage is

@@ -12,19 +12,19 @@ import (
 type Meters struct{ pool beginner }
 
 const (
-	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.zone, g.epoch, g.status, g.counted_from`
+	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 	selectMeters        = `
-		select m.id, m.slug, m.event_type, m.name, m.provider_decimals, m.created_at, ` + meterVersionColumns + `
+		select m.id, m.slug, m.event_type, m.name, m.usage_scale, m.created_at, ` + meterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
 )
 
 func meterVersionFields(g *metering.MeterVersion) []any {
-	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Zone, &g.Epoch, &g.Status, &g.CountedFrom}
+	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
-	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.ProviderDecimals, &m.CreatedAt}
+	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.UsageScale, &m.CreatedAt}
 	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
 }
 
@@ -77,8 +77,8 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		// are checked at COMMIT.
 		var id metering.MeterID
 		err := tx.QueryRow(ctx, `
-			insert into meters (tenant_id, slug, event_type, name, provider_decimals, meter_version_id) values ($1, $2, $3, $4, $5, 0)
-			returning id`, tenant, m.Slug, m.EventType, m.Name, m.ProviderDecimals).Scan(&id)
+			insert into meters (tenant_id, slug, event_type, name, usage_scale, meter_version_id) values ($1, $2, $3, $4, $5, 0)
+			returning id`, tenant, m.Slug, m.EventType, m.Name, m.UsageScale).Scan(&id)
 		if sqlState(err) == stateUniqueViolation {
 			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
 		}
@@ -123,8 +123,8 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	var published metering.MeterVersion
 	err = tx.QueryRow(ctx, `
 		insert into meter_versions as g
-		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, zone, epoch, status, completed_at, counted_from)
-		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.zone, @epoch,
+		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, timezone, epoch, status, completed_at, counted_from)
+		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.timezone, @epoch,
 		  case when past.found then 'backfilling' else 'complete' end,
 		  case when past.found then null else now() end,
 		  case when past.found then kept.kept_from end
@@ -159,10 +159,10 @@ func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mete
 
 // MeterChange is what a client may change of a meter; nil leaves it as it is.
 type MeterChange struct {
-	Name             *string
-	Aggregation      *metering.Aggregation
-	GroupBy          *[]string
-	ProviderDecimals *int32
+	Name        *string
+	Aggregation *metering.Aggregation
+	GroupBy     *[]string
+	UsageScale  *int32
 }
 
 // Update changes a meter. A new way of counting makes a new meter version; where
@@ -186,14 +186,14 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if change.Name != nil {
 			m.Name = *change.Name
 		}
-		if change.ProviderDecimals != nil {
-			m.ProviderDecimals = *change.ProviderDecimals
+		if change.UsageScale != nil {
+			m.UsageScale = *change.UsageScale
 		}
 		m.Version = next
 		if err := m.Validate(); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `update meters set name = $3, provider_decimals = $4 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.ProviderDecimals)
+		_, err = tx.Exec(ctx, `update meters set name = $3, usage_scale = $4 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.UsageScale)
 		if err != nil {
 			return err
 		}

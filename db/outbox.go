@@ -22,14 +22,14 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 	data["tenant_id"] = tenant.String()
 	var batch pgx.Batch
 	// From here on none is disabled or deleted; the statement that follows sees which were.
-	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(kinds) for key share`, tenant, kind)
+	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(event_types) for key share`, tenant, kind)
 	batch.Queue(`
 		with listening as (
 		  select id
 		  from webhook_endpoints
 		  where tenant_id = @tenant
 		    and disabled_at is null
-		    and @kind = any(kinds)),
+		    and @kind = any(event_types)),
 		message as (
 		  insert into outbox (tenant_id, id, kind, payload, created_at)
 		  select @tenant, @id, @kind, @data::jsonb || coalesce(

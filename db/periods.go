@@ -45,7 +45,7 @@ func readPayer(ctx context.Context, q querier, tenant metering.TenantID, custome
 		since        []time.Time
 	)
 	err := q.QueryRow(ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.zone, t.currency, t.grace, t.late_policy, coalesce(l.provider_customer, ''), l.subscription, l.period_start, l.period_end,
+		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy, coalesce(l.provider_customer, ''), l.subscription, l.period_start, l.period_end,
 		  a.products, a.since
 		from customers c
 		join tenants t on t.id = c.tenant_id

@@ -128,7 +128,7 @@ func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
 func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	b.exec(`update tenants set zone = 'America/New_York' where id = $1`, b.tenant)
+	b.exec(`update tenants set timezone = 'America/New_York' where id = $1`, b.tenant)
 	b.created(at("2026-03-01T04:59:59Z")) // still February in New York
 	b.prepare(0)
 	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.chain())

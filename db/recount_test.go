@@ -18,7 +18,7 @@ import (
 // its own idea of a number. No code is shared with what it checks, but the
 // dictionary of groups, which says which groups found room.
 const counted = `
-	select e.customer_id, e.ts, e.value, g.id as meter_version_id, g.zone, e.ts at time zone g.zone as local,
+	select e.customer_id, e.ts, e.value, g.id as meter_version_id, g.timezone, e.ts at time zone g.timezone as local,
 	  coalesce(u.group_id, o.group_id) as group_id,
 	  coalesce(u.group_key, o.group_key) as group_key,
 	  exists (select from billing_periods p
@@ -43,8 +43,8 @@ const counted = `
 // buckets says where the local window of an event begins and ends.
 var buckets = map[metering.Granularity][2]string{
 	metering.Hour:  {`ts - (local - date_trunc('hour', local))`, `ts - (local - date_trunc('hour', local)) + interval '1 hour'`},
-	metering.Day:   {`date_trunc('day', local) at time zone zone`, `(date_trunc('day', local) + interval '1 day') at time zone zone`},
-	metering.Month: {`date_trunc('month', local) at time zone zone`, `(date_trunc('month', local) + interval '1 month') at time zone zone`},
+	metering.Day:   {`date_trunc('day', local) at time zone timezone`, `(date_trunc('day', local) + interval '1 day') at time zone timezone`},
+	metering.Month: {`date_trunc('month', local) at time zone timezone`, `(date_trunc('month', local) + interval '1 month') at time zone timezone`},
 }
 
 // requireRollupsEqualARecount compares every row of the rollups with the raw

@@ -53,7 +53,7 @@ const neededFrom = `
 	  case when c.created_at > now() - t.grace - interval '32 days' then earliest.month end))
 	from customers c
 	join tenants t on t.id = c.tenant_id,
-	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.zone) at time zone t.zone) earliest (month)`
+	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.timezone) at time zone t.timezone) earliest (month)`
 
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that

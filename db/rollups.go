@@ -50,10 +50,10 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) err
 		return fmt.Errorf("group event: %w", err)
 	}
 	r.groups[groupName{g.ID, group.ID}] = group
-	clock, ok := r.zones[g.Zone]
+	clock, ok := r.zones[g.Timezone]
 	if !ok {
-		clock = &zoneClock{zone: metering.Location(g.Zone)}
-		r.zones[g.Zone] = clock
+		clock = &zoneClock{zone: metering.Location(g.Timezone)}
+		r.zones[g.Timezone] = clock
 	}
 	hour, month := clock.buckets(e.At)
 	for _, customer := range []metering.CustomerID{e.CustomerID, metering.WholeTenant} {

@@ -220,7 +220,7 @@ func monthlyRates(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, span
 		if m.Version.Status == metering.Backfilling {
 			continue
 		}
-		zone := metering.Location(m.Version.Zone)
+		zone := metering.Location(m.Version.Timezone)
 		for month := metering.CalendarPeriod(span.Start, zone); month.Start.Before(span.End); month = metering.CalendarPeriod(month.End, zone) {
 			for _, product := range products {
 				if price, priced := metering.PriceAt(prices[m.ID], product, month.Start); priced {

@@ -14,22 +14,22 @@ import (
 // Tenants reads and makes tenants.
 type Tenants struct{ pool *pgxpool.Pool }
 
-const tenantColumns = `t.id, t.name, t.zone, t.currency, t.grace, t.late_policy, t.events_per_minute, t.created_at`
+const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.created_at`
 
 func tenantFields(t *metering.Tenant) []any {
-	return []any{&t.ID, &t.Name, &t.Zone, &t.Currency, &t.Grace, &t.LatePolicy, &t.EventsPerMinute, &t.CreatedAt}
+	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.CreatedAt}
 }
 
 // Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
-// zero EventsPerMinute takes the domain's.
+// zero RequestsPerMinute takes the domain's.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {
 	if err := t.Validate(); err != nil {
 		return metering.Tenant{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into tenants as t (name, zone, currency, events_per_minute) values ($1, $2, $3, $4)
-			returning `+tenantColumns, t.Name, t.Zone, t.Currency, cmp.Or(t.EventsPerMinute, metering.DefaultEventsPerMinute)).Scan(tenantFields(&created)...)
+			insert into tenants as t (name, timezone, currency, requests_per_minute) values ($1, $2, $3, $4)
+			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute)).Scan(tenantFields(&created)...)
 		if err != nil {
 			return err
 		}
@@ -56,21 +56,21 @@ func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) 
 
 // TenantChange is what to change of a tenant; nil leaves it.
 type TenantChange struct {
-	Name            *string
-	Zone            *string
-	Currency        *string
-	Grace           *time.Duration
-	LatePolicy      *metering.LatePolicy
-	EventsPerMinute *int
+	Name              *string
+	Timezone          *string
+	Currency          *string
+	Grace             *time.Duration
+	LatePolicy        *metering.LatePolicy
+	RequestsPerMinute *int
 }
 
 func (c TenantChange) of(t metering.Tenant) metering.Tenant {
 	change(&t.Name, c.Name)
-	change(&t.Zone, c.Zone)
+	change(&t.Timezone, c.Timezone)
 	change(&t.Currency, c.Currency)
 	change(&t.Grace, c.Grace)
 	change(&t.LatePolicy, c.LatePolicy)
-	change(&t.EventsPerMinute, c.EventsPerMinute)
+	change(&t.RequestsPerMinute, c.RequestsPerMinute)
 	return t
 }
 
@@ -102,17 +102,17 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		err = tx.QueryRow(ctx, `
 			update tenants t
-			set name = @name, zone = @zone, currency = @currency, grace = @grace, late_policy = @late_policy, events_per_minute = @events_per_minute
+			set name = @name, timezone = @timezone, currency = @currency, grace = @grace, late_policy = @late_policy, requests_per_minute = @requests_per_minute
 			where t.id = @tenant
 			returning `+tenantColumns, pgx.NamedArgs{
-			"tenant": tenant, "name": next.Name, "zone": next.Zone, "currency": next.Currency, "grace": next.Grace,
-			"late_policy": next.LatePolicy, "events_per_minute": next.EventsPerMinute,
+			"tenant": tenant, "name": next.Name, "timezone": next.Timezone, "currency": next.Currency, "grace": next.Grace,
+			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute,
 		}).Scan(tenantFields(&updated)...)
 		if err != nil {
 			return err
 		}
-		if updated.Zone != former.Zone {
-			if backfilling, err = rezone(ctx, tx, tenant, updated.Zone); err != nil {
+		if updated.Timezone != former.Timezone {
+			if backfilling, err = rezone(ctx, tx, tenant, updated.Timezone); err != nil {
 				return err
 			}
 		}
@@ -140,7 +140,7 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 		if err != nil {
 			return nil, err
 		}
-		next.Zone = zone
+		next.Timezone = zone
 		published, err := regroup(ctx, tx, tenant, next)
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func inZone(zone string) db.TenantChange { return db.TenantChange{Zone: &zone} }
+func inZone(zone string) db.TenantChange { return db.TenantChange{Timezone: &zone} }
 
 // TestAnotherZoneCountsEveryMeterAnewAndExactly changes the zone while events
 // come in, twice in a row, and recounts.
@@ -40,7 +40,7 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 		group.Go(func() { ingest(t, store, tenant, during...) })
 		updated, backfilling, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, inZone(zone))
 		require.NoError(t, err)
-		require.Equal(t, zone, updated.Zone)
+		require.Equal(t, zone, updated.Timezone)
 		require.Len(t, backfilling, 2, "a meter without a past is complete at once")
 		group.Wait()
 		ingest(t, store, tenant, some()...)
@@ -52,7 +52,7 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 		meters, err := store.Meters.List(t.Context(), tenant, 0, 10)
 		require.NoError(t, err)
 		for _, m := range meters {
-			require.Equal(t, zone, m.Version.Zone)
+			require.Equal(t, zone, m.Version.Timezone)
 			require.Equal(t, metering.Complete, m.Version.Status)
 		}
 	}
@@ -68,9 +68,9 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	after, err := store.Tenants.Get(t.Context(), mine)
 	require.NoError(t, err)
-	require.Equal(t, "UTC", after.Zone)
+	require.Equal(t, "UTC", after.Timezone)
 	name := "Other"
-	renamed, backfilling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Zone: &after.Zone})
+	renamed, backfilling, err := store.Tenants.Update(t.Context(), mine, metering.Operator, db.TenantChange{Name: &name, Timezone: &after.Timezone})
 	require.NoError(t, err)
 	require.Empty(t, backfilling)
 	require.Equal(t, name, renamed.Name)

@@ -50,7 +50,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 		return nil, err
 	}
 	for _, t := range totals {
-		if err := u.requireWhole(ctx, r, t.Meter.Version.Zone); err != nil {
+		if err := u.requireWhole(ctx, r, t.Meter.Version.Timezone); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +64,7 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	for i, m := range meters {
 		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 		place[m.Version.ID] = i
-		byZone[m.Version.Zone] = append(byZone[m.Version.Zone], int64(m.Version.ID))
+		byZone[m.Version.Timezone] = append(byZone[m.Version.Timezone], int64(m.Version.ID))
 	}
 	head := `select meter_version_id, sum(sum + late_sum), sum(count + late_count)::bigint from`
 	if part == lateOnly {
@@ -224,7 +224,7 @@ type WindowPage struct {
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
 	err = u.consistent(ctx, func(q querier) error {
-		zone := metering.Location(query.Meter.Version.Zone)
+		zone := metering.Location(query.Meter.Version.Timezone)
 		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: zone, span: metering.Split(query.Range, zone)}
 		page, err = read.page(ctx)
 		return err
@@ -232,5 +232,5 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 	if err != nil {
 		return WindowPage{}, err
 	}
-	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Zone)
+	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
 }

@@ -14,12 +14,12 @@ import (
 // Endpoints are where tenants are told of what happens.
 type Endpoints struct{ pool beginner }
 
-const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.kinds, e.secret, e.secret_last_four, e.former_secret, e.former_until,
+const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.event_types, e.secret, e.secret_last_four, e.former_secret, e.former_until,
 	e.created_at, e.disabled_at, coalesce(e.disabled_because, ''), e.failing_since`
 
 func endpointFields(e *metering.Endpoint) []any {
 	return []any{
-		&e.TenantID, &e.ID, &e.URL, &e.Description, &e.Kinds, &e.Sealed, &e.LastFour, &e.SealedFormer, &e.FormerUntil,
+		&e.TenantID, &e.ID, &e.URL, &e.Description, &e.EventTypes, &e.Sealed, &e.LastFour, &e.SealedFormer, &e.FormerUntil,
 		&e.CreatedAt, &e.DisabledAt, &e.DisabledBecause, &e.FailingSince,
 	}
 }
@@ -41,10 +41,10 @@ func (s Endpoints) Create(ctx context.Context, tenant metering.TenantID, actor m
 			return metering.Errorf(metering.CodeConflict, "there are %d webhooks already: delete one first", have)
 		}
 		err := tx.QueryRow(ctx, `
-			insert into webhook_endpoints as e (tenant_id, url, description, kinds, secret, secret_last_four, created_at, created_by)
-			values (@tenant, @url, @description, @kinds, @secret, @last_four, @now, @actor)
+			insert into webhook_endpoints as e (tenant_id, url, description, event_types, secret, secret_last_four, created_at, created_by)
+			values (@tenant, @url, @description, @event_types, @secret, @last_four, @now, @actor)
 			returning `+endpointColumns, pgx.NamedArgs{
-			"tenant": tenant, "url": e.URL, "description": e.Description, "kinds": e.Kinds, "secret": e.Sealed,
+			"tenant": tenant, "url": e.URL, "description": e.Description, "event_types": e.EventTypes, "secret": e.Sealed,
 			"last_four": e.LastFour, "now": metering.Instant(now), "actor": actor,
 		}).Scan(endpointFields(&made)...)
 		if err != nil {
@@ -100,7 +100,7 @@ func (s Endpoints) List(ctx context.Context, tenant metering.TenantID) ([]meteri
 type EndpointChange struct {
 	URL         *string
 	Description *string
-	Kinds       []metering.MessageKind
+	EventTypes  []metering.MessageKind
 	Enabled     *bool
 }
 
@@ -113,10 +113,10 @@ func (s Endpoints) Update(ctx context.Context, tenant metering.TenantID, actor m
 		}
 		_, err := tx.Exec(ctx, `
 			update webhook_endpoints
-			set url = coalesce(@url, url), description = coalesce(@description, description), kinds = coalesce(@kinds, kinds)
+			set url = coalesce(@url, url), description = coalesce(@description, description), event_types = coalesce(@event_types, event_types)
 			where tenant_id = @tenant
 			  and id = @id`, pgx.NamedArgs{
-			"tenant": tenant, "id": id, "url": change.URL, "description": change.Description, "kinds": change.Kinds,
+			"tenant": tenant, "id": id, "url": change.URL, "description": change.Description, "event_types": change.EventTypes,
 		})
 		if err == nil && change.Enabled != nil && !*change.Enabled {
 			err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)

@@ -43,7 +43,7 @@ func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	h.Helper()
 	e, err := h.store.Endpoints.Create(h.Context(), h.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", Kinds: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
+		URL: "https://example.com/hook", EventTypes: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, h.now)
 	require.NoError(h, err)
 	return e
@@ -153,7 +153,7 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	h.happen("")
 	disabled := false
 	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
-		db.EndpointChange{Kinds: []metering.MessageKind{metering.BillingSynced}, Enabled: &disabled}, h.now)
+		db.EndpointChange{EventTypes: []metering.MessageKind{metering.BillingSynced}, Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	h.happen("")
 	var messages int
@@ -385,7 +385,7 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	for range metering.MaxEndpoints - 1 {
 		h.add(metering.PeriodClosed)
 	}
-	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{Kinds: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
+	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	h.happen("")
 	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))

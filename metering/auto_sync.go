@@ -10,23 +10,23 @@ import (
 type AutoSync struct {
 	TenantID  TenantID
 	Enabled   bool
-	Every     Interval
+	Schedule  Schedule
 	Paused    bool
 	UpdatedAt time.Time
 	AppliedAt *time.Time // when the schedule followed; nil: it has not yet
 }
 
-// Interval is "hourly", "daily" (at midnight) or a cron expression of five
+// Schedule is "hourly", "daily" (at midnight) or a cron expression of five
 // fields, in the tenant's zone.
-type Interval string
+type Schedule string
 
 const (
-	Hourly Interval = "hourly"
-	Daily  Interval = "daily"
+	Hourly Schedule = "hourly"
+	Daily  Schedule = "daily"
 )
 
-// Cron is the interval as a cron expression.
-func (i Interval) Cron() string {
+// Cron is the schedule as a cron expression.
+func (i Schedule) Cron() string {
 	switch i {
 	case Hourly:
 		return "0 * * * *"
@@ -38,7 +38,7 @@ func (i Interval) Cron() string {
 
 // Jitter is how much later than its time a run may begin, so that tenants do
 // not all begin at once.
-func (i Interval) Jitter() time.Duration {
+func (i Schedule) Jitter() time.Duration {
 	switch i {
 	case Hourly:
 		return 6 * time.Minute
@@ -52,7 +52,7 @@ func (i Interval) Jitter() time.Duration {
 var cronFields = []struct{ least, most int }{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 
 // Validate checks what a client may choose.
-func (i Interval) Validate(location string) error {
+func (i Schedule) Validate(location string) error {
 	fields := strings.Fields(i.Cron())
 	wrong := Invalid(location, "must be hourly, daily, or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
 	if len(fields) != len(cronFields) || len(i) > maxTextBytes {

@@ -47,7 +47,7 @@ func TestDeltasNeverLoseARemainder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var sent, total metering.Decimal
-		decimals := rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
+		decimals := rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			next := total.Add(metering.Whole(rapid.Int64Range(-1_000_000, 5_000_000).Draw(t, "ten-millionths")).Mul(decimal(t, "0.0000001")))
 			sent, total = sent.Add(metering.UnitsBetween(total, next, decimals)), next

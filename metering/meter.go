@@ -17,7 +17,7 @@ const (
 	MaxMetersPerEventType = 20
 	MaxGroupsPerMeter     = 10_000 // distinct groups of one meter version; later ones count in OtherGroup
 	MaxGroupByKeys        = 5
-	MaxProviderDecimals   = 6
+	MaxUsageScale         = 6
 	maxSlugBytes          = 64
 )
 
@@ -38,7 +38,7 @@ type Meter struct {
 	CreatedAt time.Time
 	Version   MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
 
-	ProviderDecimals int32 // of its usage that a provider is told, where it adds up units
+	UsageScale int32 // of its usage that a provider is told, where it adds up units
 }
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -54,8 +54,8 @@ func (m Meter) Validate() error {
 	if err := validName(m.Name); err != nil {
 		return err
 	}
-	if m.ProviderDecimals < 0 || m.ProviderDecimals > MaxProviderDecimals {
-		return Invalid("body.provider_decimals", "must be 0 to %d", MaxProviderDecimals)
+	if m.UsageScale < 0 || m.UsageScale > MaxUsageScale {
+		return Invalid("body.usage_scale", "must be 0 to %d", MaxUsageScale)
 	}
 	return m.Version.Validate()
 }
@@ -92,7 +92,7 @@ type MeterVersion struct {
 	Aggregation   Aggregation
 	ValueProperty string   // the property that holds the value; "" means the event's own value
 	GroupBy       []string // property names, in the client's order
-	Zone          string   // IANA name; its local hours and months are the buckets
+	Timezone      string   // IANA name; its local hours and months are the buckets
 	Epoch         int64    // events with a lower epoch are the backfill's to count
 	Status        MeterVersionStatus
 	CountedFrom   *time.Time // where its past begins; nil: with the first event
@@ -127,7 +127,7 @@ func (g MeterVersion) Validate() error {
 // SameCounting says whether two meter versions would count every event alike.
 func (g MeterVersion) SameCounting(o MeterVersion) bool {
 	return g.EventType == o.EventType && g.Aggregation == o.Aggregation &&
-		g.ValueProperty == o.ValueProperty && slices.Equal(g.GroupBy, o.GroupBy) && g.Zone == o.Zone
+		g.ValueProperty == o.ValueProperty && slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone
 }
 
 // Usage picks the figure of a bucket that the meter's aggregation asks for.

@@ -182,7 +182,7 @@ func TestMeterValidate(t *testing.T) {
 }
 
 func TestSameCounting(t *testing.T) {
-	g := metering.MeterVersion{ID: 1, EventType: "call", Aggregation: metering.Sum, GroupBy: []string{"a"}, Zone: "UTC", Epoch: 1, Status: metering.Complete}
+	g := metering.MeterVersion{ID: 1, EventType: "call", Aggregation: metering.Sum, GroupBy: []string{"a"}, Timezone: "UTC", Epoch: 1, Status: metering.Complete}
 	same := g
 	same.ID, same.Epoch, same.Status = 2, 3, metering.Backfilling
 	require.True(t, g.SameCounting(same))
@@ -190,7 +190,7 @@ func TestSameCounting(t *testing.T) {
 		"type":        func(g *metering.MeterVersion) { g.EventType = "other" },
 		"aggregation": func(g *metering.MeterVersion) { g.Aggregation = metering.Count },
 		"groups":      func(g *metering.MeterVersion) { g.GroupBy = nil },
-		"zone":        func(g *metering.MeterVersion) { g.Zone = "Asia/Kathmandu" },
+		"zone":        func(g *metering.MeterVersion) { g.Timezone = "Asia/Kathmandu" },
 		"value":       func(g *metering.MeterVersion) { g.ValueProperty = "tokens" },
 	} {
 		other := g

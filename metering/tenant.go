@@ -17,20 +17,20 @@ const (
 	ReportLate LatePolicy = "report" // shown, never billed
 )
 
-// DefaultEventsPerMinute is how many requests a tenant may send to the Events
+// DefaultRequestsPerMinute is how many requests a tenant may send to the Events
 // API in a minute where nothing else was said.
-const DefaultEventsPerMinute = 1000
+const DefaultRequestsPerMinute = 1000
 
 // Tenant is one customer of the service: the owner of everything else.
 type Tenant struct {
-	ID              TenantID
-	Name            string
-	Zone            string        // IANA name; days, months and periods are its local ones
-	Currency        string        // ISO 4217; the default of its prices
-	Grace           time.Duration // after a period's end, until it is closed
-	LatePolicy      LatePolicy
-	EventsPerMinute int // requests a minute to the Events API
-	CreatedAt       time.Time
+	ID                TenantID
+	Name              string
+	Timezone          string        // IANA name; days, months and periods are its local ones
+	Currency          string        // ISO 4217; the default of its prices
+	Grace             time.Duration // after a period's end, until it is closed
+	LatePolicy        LatePolicy
+	RequestsPerMinute int // requests a minute to the Events API
+	CreatedAt         time.Time
 }
 
 // Validate checks what an operator may choose.
@@ -38,18 +38,18 @@ func (t Tenant) Validate() error {
 	if err := validText("body.name", t.Name); err != nil {
 		return err
 	}
-	if _, err := time.LoadLocation(t.Zone); err != nil || t.Zone == "Local" || t.Zone == "" {
-		return Invalid("body.zone", "must be an IANA time zone such as Europe/Zurich")
+	if _, err := time.LoadLocation(t.Timezone); err != nil || t.Timezone == "Local" || t.Timezone == "" {
+		return Invalid("body.timezone", "must be an IANA time zone such as Europe/Zurich")
 	}
-	if t.EventsPerMinute < 0 || t.EventsPerMinute > math.MaxInt32 {
-		return Invalid("body.events_per_minute", "must be a whole number above 0")
+	if t.RequestsPerMinute < 0 || t.RequestsPerMinute > math.MaxInt32 {
+		return Invalid("body.requests_per_minute", "must be a whole number above 0")
 	}
 	return ValidCurrency("body.currency", t.Currency)
 }
 
 // Location is the tenant's time zone. An unknown one, which Validate does not
 // let in, reads as UTC.
-func (t Tenant) Location() *time.Location { return Location(t.Zone) }
+func (t Tenant) Location() *time.Location { return Location(t.Timezone) }
 
 // Location loads a zone that was validated when it was stored.
 func Location(zone string) *time.Location {

@@ -12,11 +12,11 @@ import (
 )
 
 func TestTenantValidate(t *testing.T) {
-	good := metering.Tenant{Name: "Acme", Zone: "Asia/Kathmandu", Currency: "USD"}
+	good := metering.Tenant{Name: "Acme", Timezone: "Asia/Kathmandu", Currency: "USD"}
 	require.NoError(t, good.Validate())
 	for _, zone := range []string{"", "Local", "Mars/Olympus", "../etc/passwd", "/etc/localtime", "UTC+2", "europe/zurich\x00"} {
 		bad := good
-		bad.Zone = zone
+		bad.Timezone = zone
 		require.Error(t, bad.Validate(), "%q", zone)
 	}
 	bad := good

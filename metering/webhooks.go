@@ -47,7 +47,7 @@ type Endpoint struct {
 	TenantID    TenantID
 	URL         string
 	Description string
-	Kinds       []MessageKind
+	EventTypes  []MessageKind
 
 	Sealed       []byte // what its messages are signed with
 	LastFour     string

@@ -4,11 +4,11 @@ create extension if not exists timescaledb;
 create table tenants (
   id                bigint generated always as identity primary key,
   name              text not null,
-  zone              text not null default 'UTC',
+  timezone          text not null default 'UTC',
   currency          text not null default 'USD',
   grace             interval not null default '72 hours',
   late_policy       text not null default 'adjust' check (late_policy in ('adjust', 'report')),
-  events_per_minute integer not null default 1000 check (events_per_minute > 0),
+  requests_per_minute integer not null default 1000 check (requests_per_minute > 0),
   -- Raised, under the tenant's exclusive lock, whenever the way of counting
   -- changes; every event carries the epoch it was ingested in.
   epoch             bigint not null default 1,
@@ -37,7 +37,7 @@ create table audit_log (
   at        timestamptz not null default now(),
   actor     text not null,
   action    text not null, -- meter.create, provider.save, …
-  subject   text not null, -- the internal id of what changed
+  resource   text not null, -- the internal id of what changed
   primary key (tenant_id, id)
 );
 

@@ -35,7 +35,7 @@ create table meter_versions (
   aggregation    text not null,
   value_property text not null default '',
   group_by       text[] not null default '{}',
-  zone           text not null,
+  timezone       text not null,
   epoch          bigint not null, -- events with a lower epoch are the backfill's to count
   status         text not null check (status in ('backfilling', 'complete', 'retired')),
   created_at     timestamptz not null default now(),

@@ -5,7 +5,7 @@
 create table auto_syncs (
   tenant_id  bigint primary key references tenants,
   enabled    boolean not null,
-  every      text not null, -- hourly, daily, or a cron expression in the tenant's zone
+  schedule   text not null, -- hourly, daily, or a cron expression in the tenant's zone
   paused     boolean not null default false,
   updated_at timestamptz not null,
   updated_by text not null,

@@ -6,7 +6,7 @@ create table webhook_endpoints (
   id               bigint generated always as identity unique,
   url              text not null,
   description      text not null,
-  kinds            text[] not null,
+  event_types          text[] not null,
   secret           bytea not null, -- sealed
   secret_last_four text not null,
   former_secret    bytea,          -- sealed; signs beside the other until former_until

@@ -47,7 +47,7 @@ func (s *system) useAll(customers int) {
 func (s *system) schedule() {
 	s.Helper()
 	settings, err := s.store.AutoSyncs.Save(s.Context(), s.tenant, metering.Operator,
-		metering.AutoSync{Enabled: true, Every: "0 0 29 2 *"}, time.Now())
+		metering.AutoSync{Enabled: true, Schedule: "0 0 29 2 *"}, time.Now())
 	require.NoError(s, err)
 	tenant, err := s.store.Tenants.Get(s.Context(), s.tenant)
 	require.NoError(s, err)

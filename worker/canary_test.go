@@ -309,7 +309,7 @@ func (c *canary) mistakes() {
 		c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": url, "secret": webhookSecret})
 	}
 	c.must(422, "PUT", "/v1/billing/provider", object{"type": "webhook", "url": c.far.url + "/canary", "secret": "whsec_canary"})
-	c.must(422, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "canary canary"})
+	c.must(422, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "schedule": "canary canary"})
 	c.secret("a key that Stripe refuses", "sk_test_canary_refused")
 	c.must(422, "PUT", "/v1/billing/provider", object{"type": "stripe", "secret_key": "sk_test_canary_refused", "webhook_secret": canaryHook})
 }
@@ -337,7 +337,7 @@ func (c *canary) autoSync() {
 	c.far.behave(`{"status":503,"times":1000}`)
 	c.use("canary-customer", "1")
 	c.use("canary-other", "1")
-	c.must(200, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "interval": "daily"})
+	c.must(200, "PUT", "/v1/billing/auto-sync", object{"enabled": true, "schedule": "daily"})
 	dbtest.Eventually(c, 30*time.Second, func() error {
 		if status, answer := c.call("POST", "/v1/billing/auto-sync/trigger", nil); status != 202 {
 			return fmt.Errorf("%v", answer)

@@ -86,5 +86,5 @@ func TestAWorkerRecordsTheEndOfAnOverlapThatNobodyStarted(t *testing.T) {
 	})
 	log, err := s.store.AuditLog.List(t.Context(), s.tenant, 0, 1)
 	require.NoError(t, err)
-	require.Equal(t, "schedule hmac_secret.revoke "+old.String(), string(log[0].Actor)+" "+log[0].Action+" "+log[0].Subject)
+	require.Equal(t, "schedule hmac_secret.revoke "+old.String(), string(log[0].Actor)+" "+log[0].Action+" "+log[0].Resource)
 }

@@ -55,7 +55,7 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret), RedirectBase: "https://odometer.example.com"})
 	require.NoError(t, err)
 	hook, err := store.Endpoints.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/", Kinds: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
+		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
 	_, err = store.Endpoints.RotateSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Now().Add(time.Hour))

@@ -15,7 +15,7 @@ import (
 func (s *stripeSystem) decimals(n int32, slugs ...string) {
 	s.Helper()
 	for _, slug := range slugs {
-		_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, slug, db.MeterChange{ProviderDecimals: &n})
+		_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, slug, db.MeterChange{UsageScale: &n})
 		require.NoError(s, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
 	refused := s.await(s.request())
 	require.Equal(t, metering.SyncFailed, refused.Status)
 	require.Equal(t, "Stripe refused a value with decimals with 400; if it takes whole units of this account, "+
-		"set the meter's provider_decimals to 0, else see its log", refused.Problem)
+		"set the meter's usage_scale to 0, else see its log", refused.Problem)
 	require.Equal(t, []string{"record usage_record 1/1 confirmed", "delta meter_delta 1.234/1.234 rejected"}, entriesOf(refused))
 
 	s.decimals(0, "delta")

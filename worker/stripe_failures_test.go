@@ -287,7 +287,7 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 	}
 	api.must(t, 201, http.MethodPost, "/v1/customers", map[string]any{"external_id": "acme", "billing_provider_id": "cus_canary"})
 	worker := system.Worker(t)
-	api.must(t, 200, http.MethodPut, "/v1/billing/auto-sync", map[string]any{"enabled": true, "interval": "hourly"})
+	api.must(t, 200, http.MethodPut, "/v1/billing/auto-sync", map[string]any{"enabled": true, "schedule": "hourly"})
 	var want metering.Decimal
 	use := func() {
 		for _, slug := range inAllWays {

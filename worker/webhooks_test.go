@@ -33,7 +33,7 @@ func (s *system) listen(kinds ...metering.MessageKind) *listener {
 	sealed, err := s.keyring.Seal(s.tenant, db.EndpointSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	l.hook, err = s.store.Endpoints.Create(s.Context(), s.tenant, metering.Operator, metering.Endpoint{
-		URL: l.farEnd.url + "/canary-hook", Kinds: kinds, Sealed: sealed, LastFour: "ZWY=",
+		URL: l.farEnd.url + "/canary-hook", EventTypes: kinds, Sealed: sealed, LastFour: "ZWY=",
 	}, time.Now())
 	require.NoError(s, err)
 	return l
@@ -210,12 +210,12 @@ func (c *canary) messages() {
 	server := httptest.NewServer(nil)
 	server.Close() // nobody answers there
 	kinds := []string{"billing.synced", "billing.sync_failed", "billing.period_closed", "usage.discrepancy"}
-	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "kinds": kinds, "description": "canary", "secret": webhookSecret})
+	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "event_types": kinds, "description": "canary", "secret": webhookSecret})
 	path := "/v1/webhooks/" + made["id"].(string)
 	c.secret("the secret of a webhook for messages", made["secret"].(string))
-	c.must(422, "POST", "/v1/webhooks", object{"url": "https://canary:canary-password-in-a-url@example.com/", "kinds": kinds})
-	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "kinds": []string{"canary"}})
-	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "kinds": kinds, "secret": "whsec_canary"})
+	c.must(422, "POST", "/v1/webhooks", object{"url": "https://canary:canary-password-in-a-url@example.com/", "event_types": kinds})
+	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "event_types": []string{"canary"}})
+	c.must(422, "POST", "/v1/webhooks", object{"url": far.url, "event_types": kinds, "secret": "whsec_canary"})
 	rotated := c.must(201, "POST", path+"/rotate-secret", nil)
 	c.secret("its next secret", rotated["secret"].(string))
 	far.behave(`{"status":503,"times":1}`)

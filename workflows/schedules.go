@@ -51,7 +51,7 @@ func autoSyncSchedule(tenant metering.Tenant, settings metering.AutoSync) client
 	return client.ScheduleOptions{
 		ID: AutoSyncID(tenant.ID),
 		Spec: client.ScheduleSpec{
-			CronExpressions: []string{settings.Every.Cron()}, TimeZoneName: tenant.Zone, Jitter: settings.Every.Jitter(),
+			CronExpressions: []string{settings.Schedule.Cron()}, TimeZoneName: tenant.Timezone, Jitter: settings.Schedule.Jitter(),
 		},
 		Action: &client.ScheduleWorkflowAction{
 			ID: AutoSyncID(tenant.ID), Workflow: AutoSync, TaskQueue: TaskQueue, Args: []any{AutoSyncInput{TenantID: tenant.ID}},

@@ -57,12 +57,12 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	t.Parallel()
 	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, nil, &out))
+	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--timezone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, nil, &out))
 	var made map[string]string
 	require.NoError(t, json.Unmarshal(out.Bytes(), &made))
 	require.Regexp(t, `^ten_\d+$`, made["tenant_id"])
 	require.Regexp(t, `^svc_adm_[0-9A-Za-z]{32}$`, made["admin_key"])
-	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--zone", "Mars/Olympus"}, env, nil, &out))
+	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--timezone", "Mars/Olympus"}, env, nil, &out))
 }
 
 func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {

@@ -39,7 +39,7 @@ func watch(t *testing.T, zone string, env ...string) *watched {
 	w.temporal, err = temporal.Dial(temporal.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet{}})
 	require.NoError(t, err)
 	t.Cleanup(w.temporal.Close)
-	w.exec(`update tenants set zone = $1`, zone)
+	w.exec(`update tenants set timezone = $1`, zone)
 	w.call(201, "POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
 	return w
 }

@@ -20,9 +20,9 @@ import (
 func createTenant(ctx context.Context, env *environment, args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("tenant create", flag.ContinueOnError)
 	name := flags.String("name", "", "the tenant's name (required)")
-	zone := flags.String("zone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
+	zone := flags.String("timezone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
 	currency := flags.String("currency", "USD", "the currency of its prices, ISO 4217")
-	perMinute := flags.Int("events-per-minute", metering.DefaultEventsPerMinute, "how many requests with events it may send in a minute")
+	perMinute := flags.Int("requests-per-minute", metering.DefaultRequestsPerMinute, "how many requests with events it may send in a minute")
 	ownerEmail := flags.String("owner-email", "", "the e-mail with which its owner signs in; without it the tenant has no members yet")
 	passwordStdin := flags.Bool("password-stdin", false, "read the owner's password from standard input; without it one is made and printed")
 	asJSON := flags.Bool("json", false, "print JSON")
@@ -43,7 +43,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	}
 	defer store.Close()
 	tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{
-		Name: *name, Zone: *zone, Currency: *currency, EventsPerMinute: *perMinute,
+		Name: *name, Timezone: *zone, Currency: *currency, RequestsPerMinute: *perMinute,
 	})
 	if err != nil {
 		return fmt.Errorf("create tenant: %w", err)

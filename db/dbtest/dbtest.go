@@ -120,12 +120,12 @@ func Conn(t testing.TB) *pgx.Conn {
 // Tenant makes a tenant of the test's own, in UTC unless a zone is given.
 func Tenant(t testing.TB, store *db.DB, zone ...string) metering.Tenant {
 	t.Helper()
-	tenant := metering.Tenant{Name: t.Name(), Zone: "UTC", Currency: "USD"}
+	tenant := metering.Tenant{Name: t.Name(), Timezone: "UTC", Currency: "USD"}
 	if len(tenant.Name) > 200 {
 		tenant.Name = tenant.Name[:200]
 	}
 	if len(zone) > 0 {
-		tenant.Zone = zone[0]
+		tenant.Timezone = zone[0]
 	}
 	tenant, err := store.Tenants.Create(t.Context(), metering.Operator, tenant)
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func (b *bench) startServers(ctx context.Context, database string) error {
 		return err
 	}
 	// The rate limit is not what is measured.
-	if _, err := b.pool.Exec(ctx, `update tenants set events_per_minute = 1000000000`); err != nil {
+	if _, err := b.pool.Exec(ctx, `update tenants set requests_per_minute = 1000000000`); err != nil {
 		return err
 	}
 	if b.coalesced, err = b.serve(ctx, binary, environment); err != nil {

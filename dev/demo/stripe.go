@@ -200,7 +200,7 @@ func autoSync(ctx context.Context, api *client.ClientWithResponses) error {
 		return err
 	}
 	if !found.JSON200.Enabled {
-		saved, err := api.SaveAutoSyncWithResponse(ctx, client.SaveAutoSync{Enabled: true, Interval: "hourly"})
+		saved, err := api.SaveAutoSyncWithResponse(ctx, client.SaveAutoSync{Enabled: true, Schedule: "hourly"})
 		if err := expect.Status("save Auto-Sync", saved, err, http.StatusOK); err != nil {
 			return err
 		}

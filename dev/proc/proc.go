@@ -112,7 +112,7 @@ func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 		ID  string `json:"tenant_id"`
 		Key string `json:"admin_key"`
 	}
-	if err := json.Unmarshal([]byte(s.Run(t, "tenant", "create", "--name", "Test", "--events-per-minute", strconv.Itoa(limit), "--json")), &made); err != nil {
+	if err := json.Unmarshal([]byte(s.Run(t, "tenant", "create", "--name", "Test", "--requests-per-minute", strconv.Itoa(limit), "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
 	return made.ID, made.Key

@@ -149,7 +149,7 @@ func (a *answered) verdict(message string) error {
 	case a.kind == string(stripego.ErrorTypeIdempotency):
 		return refuse("Stripe saw this idempotency key with another request")
 	case a.Status == http.StatusBadRequest && a.fraction:
-		return refuse("Stripe refused a value with decimals with %s; if it takes whole units of this account, set the meter's provider_decimals to 0, else see its log", a.words())
+		return refuse("Stripe refused a value with decimals with %s; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log", a.words())
 	default:
 		return refuse("Stripe refused with %s; its log says why", a.words())
 	}

@@ -48,7 +48,7 @@ func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 				defer stop()
 				l := &ledger{bundle: b, t: t, mechanism: mechanism}
 				if mechanism != metering.UsageRecord {
-					l.decimals = rapid.Int32Range(0, metering.MaxProviderDecimals).Draw(t, "decimals")
+					l.decimals = rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 				}
 				want := l.tellSomeTotals()
 				b.fake.Behave(stripetest.Behaviour{})

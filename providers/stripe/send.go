@@ -153,7 +153,7 @@ func (e Entry) checkEvent() error {
 		return metering.Invalid("entry.value", "must have at most %d decimals", maxEventDecimals)
 	case digits(e.Value) > maxEventDigits:
 		return metering.Errorf(metering.CodeProviderRefuse,
-			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's provider_decimals", maxEventDigits)
+			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's usage_scale", maxEventDigits)
 	}
 	return nil
 }

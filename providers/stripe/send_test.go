@@ -269,7 +269,7 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 		"13 decimals": {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
 			metering.CodeInvalid, "entry.value must have at most 12 decimals"},
 		"16 digits, some of them decimals": {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1234567890.123456") },
-			metering.CodeProviderRefuse, "entry.value must have at most 15 digits, as Stripe's meter events do; lower the meter's provider_decimals"},
+			metering.CodeProviderRefuse, "entry.value must have at most 15 digits, as Stripe's meter events do; lower the meter's usage_scale"},
 		"a fraction, legacy": {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
 		"16 digits":          {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
 		"-16 digits":         {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
@@ -304,7 +304,7 @@ func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
 	in := seed("acct_whole", "sk_test_whole", "cus_1")
 	in.Account.Decimals = false
 	require.NoError(t, b.fake.Seed(in))
-	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's provider_decimals to 0, else see its log"
+	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log"
 	for n, value := range []string{"0.5", "0.000001", "-1234567.125"} {
 		e := entry(metering.MeterDelta, n, decimal(value))
 		_, err := b.client.Send(t.Context(), key, e)

@@ -41,7 +41,7 @@ type eventSummary struct {
 type aggregate struct{ metering.Decimal }
 
 func (a *aggregate) UnmarshalJSON(literal []byte) error {
-	parsed, err := metering.ParseRounded(string(literal), metering.MaxProviderDecimals)
+	parsed, err := metering.ParseRounded(string(literal), metering.MaxUsageScale)
 	a.Decimal = parsed
 	return err
 }

@@ -39,7 +39,7 @@ type SendMessagesResult struct {
 // SendMessages sends the endpoint what is due, several messages at once.
 func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (SendMessagesResult, error) {
 	defer alive(ctx)()
-	endpoint, err := a.store.Endpoints.Get(ctx, in.TenantID, in.EndpointID)
+	endpoint, err := a.store.Webhooks.Get(ctx, in.TenantID, in.EndpointID)
 	if err != nil {
 		return SendMessagesResult{}, err
 	}

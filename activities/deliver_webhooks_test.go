@@ -16,7 +16,7 @@ import (
 // hook is a webhook of the bench's tenant for which a message waits.
 func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 	t.Helper()
-	hook, err := b.store.Endpoints.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: sealed, LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestAWebhookIsNotBlamedForASecretThatWeCannotOpen(t *testing.T) {
 	deliveries, err := b.store.Deliveries.List(t.Context(), b.tenant, hook, "", uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Zero(t, deliveries[0].Attempts)
-	endpoint, err := b.store.Endpoints.Get(t.Context(), b.tenant, hook)
+	endpoint, err := b.store.Webhooks.Get(t.Context(), b.tenant, hook)
 	require.NoError(t, err)
 	require.Nil(t, endpoint.FailingSince)
 }

@@ -71,7 +71,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 		URL: in.Body.URL, Description: in.Body.Description, EventTypes: in.Body.EventTypes, Sealed: sealed, LastFour: lastFour(*secret),
 	}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-webhook", in.Body, func(within db.Creators) (Webhook, error) {
-		made, err := within.Endpoints.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
+		made, err := within.Webhooks.Create(ctx, who.Tenant.ID, who.Actor, endpoint, s.Now())
 		return showWebhook(made), err
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *server) checkWebhook(url, description *string) error {
 type listWebhooksOutput struct{ Body List[Webhook] }
 
 func (s *server) listWebhooks(ctx context.Context, _ *struct{}) (*listWebhooksOutput, error) {
-	endpoints, err := s.Store.Endpoints.List(ctx, principalOf(ctx).Tenant.ID)
+	endpoints, err := s.Store.Webhooks.List(ctx, principalOf(ctx).Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *server) getWebhook(ctx context.Context, in *WebhookPath) (*webhookOutpu
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Endpoints.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	e, err := s.Store.Webhooks.Get(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 	if err := s.checkWebhook(in.Body.URL, in.Body.Description); err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Endpoints.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
+	e, err := s.Store.Webhooks.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Endpoints.Delete(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+	if err := s.Store.Webhooks.Delete(ctx, who.Tenant.ID, who.Actor, id); err != nil {
 		return nil, err
 	}
 	out := new(deleteWebhookOutput)
@@ -202,7 +202,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 		return nil, err
 	}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in.WebhookPath, func(within db.Creators) (Webhook, error) {
-		e, err := within.Endpoints.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
+		e, err := within.Webhooks.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
 		return showWebhook(e), err
 	})
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Store.Endpoints.Get(ctx, tenant, id); err != nil {
+	if _, err := s.Store.Webhooks.Get(ctx, tenant, id); err != nil {
 		return nil, err
 	}
 	var before uuid.UUID

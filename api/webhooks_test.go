@@ -52,7 +52,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 
 	id, ok := metering.ParseEndpointID(made.Id)
 	require.True(t, ok)
-	stored, err := b.store.Endpoints.Get(t.Context(), b.tenant.ID, id)
+	stored, err := b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
 	require.NoError(t, err)
 	plain, err := b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Sealed)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(a.body), &rotated))
 	require.NotEqual(t, made.Secret, rotated.Secret)
 	require.WithinDuration(t, b.now().Add(24*time.Hour), *rotated.FormerSecretUntil, time.Minute)
-	stored, err = b.store.Endpoints.Get(t.Context(), b.tenant.ID, id)
+	stored, err = b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
 	require.NoError(t, err)
 	for i, secret := range []string{rotated.Secret, made.Secret} {
 		plain, err = b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Signing(b.now())[i])

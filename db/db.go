@@ -54,7 +54,7 @@ type DB struct {
 	Discrepancies  Discrepancies
 	Maintenance    Maintenance
 	Secrets        Secrets
-	Endpoints      Endpoints
+	Webhooks       Webhooks
 	Deliveries     Deliveries
 }
 
@@ -132,7 +132,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Discrepancies:  Discrepancies{pool},
 		Maintenance:    Maintenance{pool},
 		Secrets:        Secrets{pool},
-		Endpoints:      Endpoints{pool},
+		Webhooks:       Webhooks{pool},
 		Deliveries:     Deliveries{pool},
 	}, nil
 }

@@ -37,7 +37,7 @@ func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 		h.happen("")
 		c := h.claim()
 		url := "https://example.com/other"
-		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
 		require.NoError(t, err)
 		h.settle(*c, status, 0)
 		require.Nil(t, h.read().DisabledAt)
@@ -123,7 +123,7 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	disabled := make(chan error, 1)
 	go func() {
 		off := false
-		_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
 		disabled <- err
 	}()
 	awaitBlocked(t, tx)

@@ -109,7 +109,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Webhooks", func(t *testing.T) {
-		made, err := store.Endpoints.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
+		made, err := store.Webhooks.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
 			URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
 		}, november)
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, store.Syncs.Record(ctx, ours.tenant, ours.customer.ID, db.Answer{}, november, november))
 
-		list, err := store.Endpoints.List(ctx, ours.tenant)
+		list, err := store.Webhooks.List(ctx, ours.tenant)
 		require.NoError(t, err)
 		require.Empty(t, list)
 		deliveries, err := store.Deliveries.List(ctx, ours.tenant, made.ID, "", uuid.Nil, 10)
@@ -127,14 +127,14 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, claimed)
 		for name, try := range map[string]func() error{
-			"get":    func() error { _, err := store.Endpoints.Get(ctx, ours.tenant, made.ID); return err },
-			"delete": func() error { return store.Endpoints.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
+			"get":    func() error { _, err := store.Webhooks.Get(ctx, ours.tenant, made.ID); return err },
+			"delete": func() error { return store.Webhooks.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
 			"update": func() error {
-				_, err := store.Endpoints.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
+				_, err := store.Webhooks.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
 				return err
 			},
 			"rotate": func() error {
-				_, err := store.Endpoints.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
+				_, err := store.Webhooks.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
 				return err
 			},
 			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Endpoints are where tenants are told of what happens.
-type Endpoints struct{ pool beginner }
+// Webhooks are where tenants are told of what happens.
+type Webhooks struct{ pool beginner }
 
 const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.event_types, e.secret, e.secret_last_four, e.former_secret, e.former_until,
 	e.created_at, e.disabled_at, coalesce(e.disabled_because, ''), e.failing_since`
@@ -28,7 +28,7 @@ var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such web
 
 // Create stores an endpoint whose secret the caller has sealed. CodeConflict
 // when the tenant has as many as it may.
-func (s Endpoints) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
+func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (s Endpoints) Create(ctx context.Context, tenant metering.TenantID, actor m
 }
 
 // Get returns an endpoint, its secrets still sealed, or CodeNotFound.
-func (s Endpoints) Get(ctx context.Context, tenant metering.TenantID, id metering.EndpointID) (e metering.Endpoint, err error) {
+func (s Webhooks) Get(ctx context.Context, tenant metering.TenantID, id metering.EndpointID) (e metering.Endpoint, err error) {
 	return getEndpoint(ctx, s.pool, tenant, id, "")
 }
 
@@ -82,7 +82,7 @@ func getEndpoint(ctx context.Context, q querier, tenant metering.TenantID, id me
 }
 
 // List returns the tenant's endpoints in the order they were made.
-func (s Endpoints) List(ctx context.Context, tenant metering.TenantID) ([]metering.Endpoint, error) {
+func (s Webhooks) List(ctx context.Context, tenant metering.TenantID) ([]metering.Endpoint, error) {
 	rows, err := s.pool.Query(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 order by e.id`, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", coded(err))
@@ -106,7 +106,7 @@ type EndpointChange struct {
 
 // Update changes an endpoint. Disabling it gives up what waits for it; another
 // URL, or enabling it, gives it a new start.
-func (s Endpoints) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
+func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := lockEndpoint(ctx, tx, tenant, id); err != nil {
 			return err
@@ -178,7 +178,7 @@ func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 }
 
 // Delete forgets an endpoint and what was sent to it.
-func (s Endpoints) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
+func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id)
 		if err != nil {
@@ -197,7 +197,7 @@ func (s Endpoints) Delete(ctx context.Context, tenant metering.TenantID, actor m
 
 // RotateSecret makes messages signed with another secret, which the caller has
 // sealed, and with the former one too until then.
-func (s Endpoints) RotateSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, until time.Time) (changed metering.Endpoint, err error) {
+func (s Webhooks) RotateSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, until time.Time) (changed metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			update webhook_endpoints e

@@ -42,7 +42,7 @@ func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 
 func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	h.Helper()
-	e, err := h.store.Endpoints.Create(h.Context(), h.tenant, metering.Operator, metering.Endpoint{
+	e, err := h.store.Webhooks.Create(h.Context(), h.tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/hook", EventTypes: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, h.now)
 	require.NoError(h, err)
@@ -116,7 +116,7 @@ func (h *hooked) wanted() bool {
 
 func (h *hooked) read() metering.Endpoint {
 	h.Helper()
-	e, err := h.store.Endpoints.Get(h.Context(), h.tenant, h.hook.ID)
+	e, err := h.store.Webhooks.Get(h.Context(), h.tenant, h.hook.ID)
 	require.NoError(h, err)
 	return e
 }
@@ -152,7 +152,7 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	h := newHooked(t, metering.PeriodClosed)
 	h.happen("")
 	disabled := false
-	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
+	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
 		db.EndpointChange{EventTypes: []metering.MessageKind{metering.BillingSynced}, Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	h.happen("")
@@ -239,7 +239,7 @@ func TestAnotherAddressIsToldAtOnceWhatTheFormerDidNotTake(t *testing.T) {
 	h.attempt(503, time.Hour)
 	require.Nil(t, h.claim())
 	url := "https://example.com/other"
-	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
 	require.NoError(t, err)
 	require.True(t, h.wanted())
 	require.Equal(t, url, h.claim().Endpoint.URL)
@@ -273,7 +273,7 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 		require.Len(t, h.deliveries(), 2, "nothing is kept for it")
 
 		enabled := true
-		e, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled}, h.now)
+		e, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled}, h.now)
 		require.NoError(t, err)
 		require.Nil(t, e.DisabledAt)
 		require.Nil(t, e.FailingSince)
@@ -358,7 +358,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	for i := range messages {
 		h.happen("")
 		if i%10 == 0 {
-			_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
+			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
 			require.NoError(t, err)
 			_ = h.waiting()
 			for _, d := range h.deliveries() {
@@ -385,15 +385,15 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	for range metering.MaxEndpoints - 1 {
 		h.add(metering.PeriodClosed)
 	}
-	_, err := h.store.Endpoints.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
+	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	h.happen("")
-	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
+	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
 	c := h.claim()
 	require.Nil(t, c)
-	_, err = h.store.Endpoints.Get(t.Context(), h.tenant, h.hook.ID)
+	_, err = h.store.Webhooks.Get(t.Context(), h.tenant, h.hook.ID)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-	list, err := h.store.Endpoints.List(t.Context(), h.tenant)
+	list, err := h.store.Webhooks.List(t.Context(), h.tenant)
 	require.NoError(t, err)
 	require.Len(t, list, metering.MaxEndpoints-1)
 }
@@ -404,7 +404,7 @@ func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
 	h.happen("")
 	c := h.claim()
 	disabled := false
-	_, err := h.store.Endpoints.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &disabled}, h.now)
+	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 	h.settle(*c, 200, 0)
@@ -416,7 +416,7 @@ func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
 	h := newHooked(t, metering.BillingSynced)
 	h.happen("")
 	c := h.claim()
-	require.NoError(t, h.store.Endpoints.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
+	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
 	h.settle(*c, 200, 0)
 }
 

@@ -54,11 +54,11 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
 		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret), RedirectBase: "https://odometer.example.com"})
 	require.NoError(t, err)
-	hook, err := store.Endpoints.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
+	hook, err := store.Webhooks.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
-	_, err = store.Endpoints.RotateSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Now().Add(time.Hour))
+	_, err = store.Webhooks.RotateSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	return tenant
 }

@@ -32,7 +32,7 @@ func (s *system) listen(kinds ...metering.MessageKind) *listener {
 	l := &listener{system: s, farEnd: newFarEnd(s)}
 	sealed, err := s.keyring.Seal(s.tenant, db.EndpointSecret, []byte(webhookSecret))
 	require.NoError(s, err)
-	l.hook, err = s.store.Endpoints.Create(s.Context(), s.tenant, metering.Operator, metering.Endpoint{
+	l.hook, err = s.store.Webhooks.Create(s.Context(), s.tenant, metering.Operator, metering.Endpoint{
 		URL: l.farEnd.url + "/canary-hook", EventTypes: kinds, Sealed: sealed, LastFour: "ZWY=",
 	}, time.Now())
 	require.NoError(s, err)
@@ -183,7 +183,7 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	l.farEnd.behave(`{"status":503,"times":1000}`)
 	test()
 	dbtest.Eventually(t, time.Minute, func() error {
-		e, err := s.store.Endpoints.Get(t.Context(), s.tenant, l.hook.ID)
+		e, err := s.store.Webhooks.Get(t.Context(), s.tenant, l.hook.ID)
 		if err == nil && e.FailingSince == nil {
 			err = errors.New("it has not failed yet")
 		}

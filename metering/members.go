@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/uuid"
 )
 
 // Role is what a member of a tenant may do.
@@ -31,20 +29,6 @@ type Member struct {
 	PasswordHash *string // argon2id; nil: signs in by OIDC only
 	CreatedAt    time.Time
 }
-
-// Session is one sign-in of a member, from which its token was made. Its id is
-// random: a token cannot be made by guessing one, even with the signing key.
-type Session struct {
-	ID        uuid.UUID
-	TenantID  TenantID
-	MemberID  MemberID
-	CreatedAt time.Time
-	ExpiresAt time.Time
-	EndedAt   *time.Time
-}
-
-// Live says whether the session is accepted at now.
-func (s Session) Live(now time.Time) bool { return s.EndedAt == nil && now.Before(s.ExpiresAt) }
 
 const (
 	maxEmailBytes    = 254 // RFC 5321, 4.5.3.1.3
@@ -87,22 +71,4 @@ func ValidMemberName(text string) error {
 		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
 	}
 	return nil
-}
-
-// OIDC is how a tenant's members sign in at an issuer of its own.
-type OIDC struct {
-	Issuer       string
-	ClientID     string
-	SealedSecret []byte // nil for a public client
-	RedirectBase string // where browsers reach the API; the callback's path is appended
-	UpdatedAt    time.Time
-}
-
-// SignIn is a sign-in at an issuer that has begun, and for a short time waits
-// for the browser to come back.
-type SignIn struct {
-	State     string // what names it in the browser
-	Nonce     string // what the ID token has to repeat
-	Verifier  string // PKCE: what proves that the code is ours
-	ExpiresAt time.Time
 }

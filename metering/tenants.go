@@ -1,12 +1,8 @@
 package metering
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // LatePolicy is what happens to usage that arrives for a closed period.
@@ -59,79 +55,3 @@ func Location(zone string) *time.Location {
 	}
 	return location
 }
-
-// Customer is a party whose usage is tracked, named by its tenant's ExternalID.
-type Customer struct {
-	ID                CustomerID
-	TenantID          TenantID
-	ExternalID        string
-	Name              string
-	BillingProviderID *string // the customer at the billing provider
-	Metadata          json.RawMessage
-	CreatedAt         time.Time
-}
-
-// MaxMetadataBytes bounds a customer's metadata.
-const MaxMetadataBytes = 16 << 10
-
-// Validate checks what a client may choose.
-func (c Customer) Validate() error {
-	if err := validText("body.external_id", c.ExternalID); err != nil {
-		return err
-	}
-	if len(c.Name) > maxTextBytes || strings.ContainsRune(c.Name, 0) || !utf8.ValidString(c.Name) {
-		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
-	}
-	if c.BillingProviderID != nil {
-		if err := validText("body.billing_provider_id", *c.BillingProviderID); err != nil {
-			return err
-		}
-	}
-	if len(c.Metadata) == 0 {
-		return nil
-	}
-	clean, rejection := judgeProperties(c.Metadata)
-	if rejection != nil {
-		return Invalid("body.metadata", "%s", rejection.Message)
-	}
-	if bytes.Count(clean, []byte(lostText)) > bytes.Count(c.Metadata, []byte(lostText)) {
-		return Invalid("body.metadata", "must be UTF-8") // a lone surrogate, which the database refuses
-	}
-	return nil
-}
-
-// Scope is what an API key was made for.
-type Scope string
-
-const (
-	ScopeAdmin      Scope = "admin"
-	ScopeReadWrite  Scope = "read_write"
-	ScopeReadOnly   Scope = "read_only"
-	ScopeIngestOnly Scope = "ingest_only"
-)
-
-// Actor is who asked for a change: "key_12", "sec_3", "member_12", or
-// "operator" at the command line.
-type Actor string
-
-// Operator is whoever runs the odometer command itself.
-const Operator Actor = "operator"
-
-// Scheduler is the service itself, when it is time.
-const Scheduler Actor = "schedule"
-
-// APIKey is a credential's record; the key itself is shown once and not kept.
-type APIKey struct {
-	ID         KeyID
-	TenantID   TenantID
-	Name       string
-	Scope      Scope
-	LastFour   string
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-	LastUsedAt *time.Time
-}
-
-// Live says whether the key is accepted at now.
-func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt, now) }

@@ -1,0 +1,58 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// AuditTenantsInput asks for a page of tenants.
+type AuditTenantsInput struct {
+	After metering.TenantID `json:"after"`
+}
+
+// AuditTenantsResult is what the audit of a page of tenants found. The next
+// page begins after Last; 0: there is none.
+type AuditTenantsResult struct {
+	Tenants       int               `json:"tenants"`
+	Discrepancies int               `json:"discrepancies"`
+	Last          metering.TenantID `json:"last"`
+}
+
+const (
+	tenantsPerAudit = 20
+	daysPerAudit    = 7
+)
+
+// AuditTenants compares the rollups of each tenant's last finished days with
+// their independent count and keeps the discrepancies that remain.
+func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
+	defer alive(ctx)()
+	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)
+	if err != nil {
+		return AuditTenantsResult{}, err
+	}
+	var result AuditTenantsResult
+	today := a.now().UTC().Truncate(24 * time.Hour)
+	for _, tenant := range tenants {
+		for back := 1; back <= daysPerAudit; back++ {
+			day := today.AddDate(0, 0, -back)
+			found, err := a.store.Discrepancies.Audit(ctx, tenant, day, a.now())
+			if err != nil {
+				return AuditTenantsResult{}, err
+			}
+			if found > 0 {
+				activity.GetLogger(ctx).Error("rollups and events differ", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
+			}
+			result.Discrepancies += found
+		}
+		result.Tenants++
+	}
+	if len(tenants) == tenantsPerAudit {
+		result.Last = tenants[len(tenants)-1]
+	}
+	return result, nil
+}

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type listDiscrepanciesOutput struct{ Body List[usageDiscrepancy] }
+
+type usageDiscrepancy struct {
+	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
+	CustomerExternalID *string          `json:"customer_external_id"`
+	MeterID            string           `json:"meter_id"`
+	MeterSlug          string           `json:"meter_slug"`
+	Day                string           `json:"day" format:"date" doc:"UTC"`
+	Total              metering.Decimal `json:"total" doc:"What totals are made of"`
+	TotalCount         int64            `json:"total_count"`
+	Events             metering.Decimal `json:"events" doc:"What the events add up to"`
+	EventCount         int64            `json:"event_count"`
+	FoundAt            time.Time        `json:"found_at"`
+}
+
+const maxDiscrepancies = 1000
+
+// listDiscrepancies shows where the daily audit found that totals and events
+// disagree. The list is empty unless something is wrong with the service.
+func (s *server) listDiscrepancies(ctx context.Context, _ *struct{}) (*listDiscrepanciesOutput, error) {
+	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, maxDiscrepancies)
+	if err != nil {
+		return nil, err
+	}
+	out := &listDiscrepanciesOutput{List[usageDiscrepancy]{Data: []usageDiscrepancy{}}}
+	for _, d := range found {
+		out.Body.Data = append(out.Body.Data, showDiscrepancy(d))
+	}
+	return out, nil
+}
+
+func showDiscrepancy(d db.Discrepancy) usageDiscrepancy {
+	shown := usageDiscrepancy{
+		MeterID: d.MeterID.String(), MeterSlug: d.MeterSlug, Day: d.Day.Format(time.DateOnly), Total: d.RollupSum, TotalCount: d.RollupCount,
+		Events: d.EventSum, EventCount: d.EventCount, FoundAt: d.FoundAt.UTC(),
+	}
+	if d.CustomerID != metering.WholeTenant {
+		id := d.CustomerID.String()
+		shown.CustomerID, shown.CustomerExternalID = &id, &d.ExternalID
+	}
+	return shown
+}

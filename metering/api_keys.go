@@ -1,0 +1,29 @@
+package metering
+
+import "time"
+
+// Scope is what an API key was made for.
+type Scope string
+
+const (
+	ScopeAdmin      Scope = "admin"
+	ScopeReadWrite  Scope = "read_write"
+	ScopeReadOnly   Scope = "read_only"
+	ScopeIngestOnly Scope = "ingest_only"
+)
+
+// APIKey is a credential's record; the key itself is shown once and not kept.
+type APIKey struct {
+	ID         KeyID
+	TenantID   TenantID
+	Name       string
+	Scope      Scope
+	LastFour   string
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+}
+
+// Live says whether the key is accepted at now.
+func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt, now) }

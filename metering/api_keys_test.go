@@ -1,0 +1,19 @@
+package metering_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestAKeyIsLiveUntilTheInstantItExpiresOrIsRevoked(t *testing.T) {
+	expires := now.Add(time.Hour)
+	key := metering.APIKey{ExpiresAt: &expires}
+	require.True(t, key.Live(expires.Add(-time.Nanosecond)))
+	require.False(t, key.Live(expires))
+	require.True(t, metering.APIKey{}.Live(now))
+	require.False(t, metering.APIKey{RevokedAt: &expires}.Live(now))
+}

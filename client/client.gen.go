@@ -135,24 +135,24 @@ func (e CreateMeterAggregation) Valid() bool {
 	}
 }
 
-// Defines values for CreateWebhookKinds.
+// Defines values for CreateWebhookEventTypes.
 const (
-	CreateWebhookKindsBillingPeriodClosed CreateWebhookKinds = "billing.period_closed"
-	CreateWebhookKindsBillingSyncFailed   CreateWebhookKinds = "billing.sync_failed"
-	CreateWebhookKindsBillingSynced       CreateWebhookKinds = "billing.synced"
-	CreateWebhookKindsUsageDiffers        CreateWebhookKinds = "usage.differs"
+	CreateWebhookEventTypesBillingPeriodClosed CreateWebhookEventTypes = "billing.period_closed"
+	CreateWebhookEventTypesBillingSyncFailed   CreateWebhookEventTypes = "billing.sync_failed"
+	CreateWebhookEventTypesBillingSynced       CreateWebhookEventTypes = "billing.synced"
+	CreateWebhookEventTypesUsageDiscrepancy    CreateWebhookEventTypes = "usage.discrepancy"
 )
 
-// Valid indicates whether the value is a known member of the CreateWebhookKinds enum.
-func (e CreateWebhookKinds) Valid() bool {
+// Valid indicates whether the value is a known member of the CreateWebhookEventTypes enum.
+func (e CreateWebhookEventTypes) Valid() bool {
 	switch e {
-	case CreateWebhookKindsBillingPeriodClosed:
+	case CreateWebhookEventTypesBillingPeriodClosed:
 		return true
-	case CreateWebhookKindsBillingSyncFailed:
+	case CreateWebhookEventTypesBillingSyncFailed:
 		return true
-	case CreateWebhookKindsBillingSynced:
+	case CreateWebhookEventTypesBillingSynced:
 		return true
-	case CreateWebhookKindsUsageDiffers:
+	case CreateWebhookEventTypesUsageDiscrepancy:
 		return true
 	default:
 		return false
@@ -228,51 +228,51 @@ func (e CreatedWebhookDisabledBecause) Valid() bool {
 	}
 }
 
-// Defines values for CreatedWebhookKinds.
+// Defines values for CreatedWebhookEventTypes.
 const (
-	CreatedWebhookKindsBillingPeriodClosed CreatedWebhookKinds = "billing.period_closed"
-	CreatedWebhookKindsBillingSyncFailed   CreatedWebhookKinds = "billing.sync_failed"
-	CreatedWebhookKindsBillingSynced       CreatedWebhookKinds = "billing.synced"
-	CreatedWebhookKindsUsageDiffers        CreatedWebhookKinds = "usage.differs"
+	CreatedWebhookEventTypesBillingPeriodClosed CreatedWebhookEventTypes = "billing.period_closed"
+	CreatedWebhookEventTypesBillingSyncFailed   CreatedWebhookEventTypes = "billing.sync_failed"
+	CreatedWebhookEventTypesBillingSynced       CreatedWebhookEventTypes = "billing.synced"
+	CreatedWebhookEventTypesUsageDiscrepancy    CreatedWebhookEventTypes = "usage.discrepancy"
 )
 
-// Valid indicates whether the value is a known member of the CreatedWebhookKinds enum.
-func (e CreatedWebhookKinds) Valid() bool {
+// Valid indicates whether the value is a known member of the CreatedWebhookEventTypes enum.
+func (e CreatedWebhookEventTypes) Valid() bool {
 	switch e {
-	case CreatedWebhookKindsBillingPeriodClosed:
+	case CreatedWebhookEventTypesBillingPeriodClosed:
 		return true
-	case CreatedWebhookKindsBillingSyncFailed:
+	case CreatedWebhookEventTypesBillingSyncFailed:
 		return true
-	case CreatedWebhookKindsBillingSynced:
+	case CreatedWebhookEventTypesBillingSynced:
 		return true
-	case CreatedWebhookKindsUsageDiffers:
+	case CreatedWebhookEventTypesUsageDiscrepancy:
 		return true
 	default:
 		return false
 	}
 }
 
-// Defines values for DeliveryKind.
+// Defines values for DeliveryEventType.
 const (
-	DeliveryKindBillingPeriodClosed DeliveryKind = "billing.period_closed"
-	DeliveryKindBillingSyncFailed   DeliveryKind = "billing.sync_failed"
-	DeliveryKindBillingSynced       DeliveryKind = "billing.synced"
-	DeliveryKindUsageDiffers        DeliveryKind = "usage.differs"
-	DeliveryKindWebhookTest         DeliveryKind = "webhook.test"
+	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
+	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
+	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
+	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
+	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryKind enum.
-func (e DeliveryKind) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryEventType enum.
+func (e DeliveryEventType) Valid() bool {
 	switch e {
-	case DeliveryKindBillingPeriodClosed:
+	case DeliveryEventTypeBillingPeriodClosed:
 		return true
-	case DeliveryKindBillingSyncFailed:
+	case DeliveryEventTypeBillingSyncFailed:
 		return true
-	case DeliveryKindBillingSynced:
+	case DeliveryEventTypeBillingSynced:
 		return true
-	case DeliveryKindUsageDiffers:
+	case DeliveryEventTypeUsageDiscrepancy:
 		return true
-	case DeliveryKindWebhookTest:
+	case DeliveryEventTypeWebhookTest:
 		return true
 	default:
 		return false
@@ -300,27 +300,27 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryDetailsKind.
+// Defines values for DeliveryDetailsEventType.
 const (
-	DeliveryDetailsKindBillingPeriodClosed DeliveryDetailsKind = "billing.period_closed"
-	DeliveryDetailsKindBillingSyncFailed   DeliveryDetailsKind = "billing.sync_failed"
-	DeliveryDetailsKindBillingSynced       DeliveryDetailsKind = "billing.synced"
-	DeliveryDetailsKindUsageDiffers        DeliveryDetailsKind = "usage.differs"
-	DeliveryDetailsKindWebhookTest         DeliveryDetailsKind = "webhook.test"
+	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
+	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
+	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
+	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
+	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryDetailsKind enum.
-func (e DeliveryDetailsKind) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
+func (e DeliveryDetailsEventType) Valid() bool {
 	switch e {
-	case DeliveryDetailsKindBillingPeriodClosed:
+	case DeliveryDetailsEventTypeBillingPeriodClosed:
 		return true
-	case DeliveryDetailsKindBillingSyncFailed:
+	case DeliveryDetailsEventTypeBillingSyncFailed:
 		return true
-	case DeliveryDetailsKindBillingSynced:
+	case DeliveryDetailsEventTypeBillingSynced:
 		return true
-	case DeliveryDetailsKindUsageDiffers:
+	case DeliveryDetailsEventTypeUsageDiscrepancy:
 		return true
-	case DeliveryDetailsKindWebhookTest:
+	case DeliveryDetailsEventTypeWebhookTest:
 		return true
 	default:
 		return false
@@ -434,16 +434,16 @@ func (e MeterAggregation) Valid() bool {
 
 // Defines values for MeterStatus.
 const (
-	Complete MeterStatus = "complete"
-	Filling  MeterStatus = "filling"
+	Backfilling MeterStatus = "backfilling"
+	Complete    MeterStatus = "complete"
 )
 
 // Valid indicates whether the value is a known member of the MeterStatus enum.
 func (e MeterStatus) Valid() bool {
 	switch e {
-	case Complete:
+	case Backfilling:
 		return true
-	case Filling:
+	case Complete:
 		return true
 	default:
 		return false
@@ -753,24 +753,24 @@ func (e UpdateTenantLatePolicy) Valid() bool {
 	}
 }
 
-// Defines values for UpdateWebhookKinds.
+// Defines values for UpdateWebhookEventTypes.
 const (
-	UpdateWebhookKindsBillingPeriodClosed UpdateWebhookKinds = "billing.period_closed"
-	UpdateWebhookKindsBillingSyncFailed   UpdateWebhookKinds = "billing.sync_failed"
-	UpdateWebhookKindsBillingSynced       UpdateWebhookKinds = "billing.synced"
-	UpdateWebhookKindsUsageDiffers        UpdateWebhookKinds = "usage.differs"
+	UpdateWebhookEventTypesBillingPeriodClosed UpdateWebhookEventTypes = "billing.period_closed"
+	UpdateWebhookEventTypesBillingSyncFailed   UpdateWebhookEventTypes = "billing.sync_failed"
+	UpdateWebhookEventTypesBillingSynced       UpdateWebhookEventTypes = "billing.synced"
+	UpdateWebhookEventTypesUsageDiscrepancy    UpdateWebhookEventTypes = "usage.discrepancy"
 )
 
-// Valid indicates whether the value is a known member of the UpdateWebhookKinds enum.
-func (e UpdateWebhookKinds) Valid() bool {
+// Valid indicates whether the value is a known member of the UpdateWebhookEventTypes enum.
+func (e UpdateWebhookEventTypes) Valid() bool {
 	switch e {
-	case UpdateWebhookKindsBillingPeriodClosed:
+	case UpdateWebhookEventTypesBillingPeriodClosed:
 		return true
-	case UpdateWebhookKindsBillingSyncFailed:
+	case UpdateWebhookEventTypesBillingSyncFailed:
 		return true
-	case UpdateWebhookKindsBillingSynced:
+	case UpdateWebhookEventTypesBillingSynced:
 		return true
-	case UpdateWebhookKindsUsageDiffers:
+	case UpdateWebhookEventTypesUsageDiscrepancy:
 		return true
 	default:
 		return false
@@ -819,24 +819,24 @@ func (e WebhookDisabledBecause) Valid() bool {
 	}
 }
 
-// Defines values for WebhookKinds.
+// Defines values for WebhookEventTypes.
 const (
-	WebhookKindsBillingPeriodClosed WebhookKinds = "billing.period_closed"
-	WebhookKindsBillingSyncFailed   WebhookKinds = "billing.sync_failed"
-	WebhookKindsBillingSynced       WebhookKinds = "billing.synced"
-	WebhookKindsUsageDiffers        WebhookKinds = "usage.differs"
+	WebhookEventTypesBillingPeriodClosed WebhookEventTypes = "billing.period_closed"
+	WebhookEventTypesBillingSyncFailed   WebhookEventTypes = "billing.sync_failed"
+	WebhookEventTypesBillingSynced       WebhookEventTypes = "billing.synced"
+	WebhookEventTypesUsageDiscrepancy    WebhookEventTypes = "usage.discrepancy"
 )
 
-// Valid indicates whether the value is a known member of the WebhookKinds enum.
-func (e WebhookKinds) Valid() bool {
+// Valid indicates whether the value is a known member of the WebhookEventTypes enum.
+func (e WebhookEventTypes) Valid() bool {
 	switch e {
-	case WebhookKindsBillingPeriodClosed:
+	case WebhookEventTypesBillingPeriodClosed:
 		return true
-	case WebhookKindsBillingSyncFailed:
+	case WebhookEventTypesBillingSyncFailed:
 		return true
-	case WebhookKindsBillingSynced:
+	case WebhookEventTypesBillingSynced:
 		return true
-	case WebhookKindsUsageDiffers:
+	case WebhookEventTypesUsageDiscrepancy:
 		return true
 	default:
 		return false
@@ -988,10 +988,10 @@ type AuditEntry struct {
 	// Id Examples: aud_99
 	Id string `json:"id"`
 
-	// Subject The id of what changed
+	// Resource The id of what changed
 	//
 	// Examples: mtr_7
-	Subject string `json:"subject"`
+	Resource string `json:"resource"`
 }
 
 // AutoSync defines model for AutoSync.
@@ -1000,15 +1000,15 @@ type AutoSync struct {
 	AppliedAt *time.Time `json:"applied_at"`
 	Enabled   bool       `json:"enabled"`
 
-	// Interval hourly, daily, or a cron expression in the tenant's time zone
-	Interval string `json:"interval"`
-
 	// LastRuns Newest first
 	LastRuns []AutoSyncRun `json:"last_runs"`
 	NextRuns []time.Time   `json:"next_runs"`
 
 	// Paused Also by an operator, in the Temporal UI
 	Paused bool `json:"paused"`
+
+	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	Schedule string `json:"schedule"`
 }
 
 // AutoSyncRun defines model for AutoSyncRun.
@@ -1019,14 +1019,14 @@ type AutoSyncRun struct {
 
 // BillingPeriod defines model for BillingPeriod.
 type BillingPeriod struct {
-	// DueAt When it is to be frozen: its end and the grace
-	DueAt time.Time `json:"due_at"`
-	End   time.Time `json:"end"`
+	// ClosedAt Since when its figures do not change any more; null: they do
+	ClosedAt *time.Time `json:"closed_at"`
 
-	// FrozenAt Since when its figures do not change any more; null: they do
-	FrozenAt *time.Time   `json:"frozen_at"`
-	Lines    []PeriodLine `json:"lines"`
-	Start    time.Time    `json:"start"`
+	// DueAt When it is to be closed: its end and the grace
+	DueAt time.Time    `json:"due_at"`
+	End   time.Time    `json:"end"`
+	Lines []PeriodLine `json:"lines"`
+	Start time.Time    `json:"start"`
 }
 
 // Comparison defines model for Comparison.
@@ -1108,10 +1108,10 @@ type CreateMeter struct {
 	// GroupBy The event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
 	Name    *string   `json:"name,omitempty"`
+	Slug    string    `json:"slug"`
 
-	// ProviderDecimals With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
-	ProviderDecimals *int32 `json:"provider_decimals,omitempty"`
-	Slug             string `json:"slug"`
+	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
 // CreateMeterAggregation sum adds the events' values, count counts the events
@@ -1127,16 +1127,16 @@ type CreateProduct struct {
 type CreateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// Kinds Of what it is told
-	Kinds []CreateWebhookKinds `json:"kinds"`
+	// EventTypes Of what it is told
+	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
 	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent
 	Secret *string `json:"secret,omitempty"`
 	Url    string  `json:"url"`
 }
 
-// CreateWebhookKinds defines model for CreateWebhook.Kinds.
-type CreateWebhookKinds string
+// CreateWebhookEventTypes defines model for CreateWebhook.EventTypes.
+type CreateWebhookEventTypes string
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
@@ -1195,6 +1195,9 @@ type CreatedWebhook struct {
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                           `json:"enabled"`
 
+	// EventTypes Of what it is told
+	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
+
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
@@ -1203,9 +1206,6 @@ type CreatedWebhook struct {
 
 	// Id Examples: whk_3
 	Id string `json:"id"`
-
-	// Kinds Of what it is told
-	Kinds []CreatedWebhookKinds `json:"kinds"`
 
 	// Secret What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again
 	Secret         string `json:"secret"`
@@ -1216,8 +1216,8 @@ type CreatedWebhook struct {
 // CreatedWebhookDisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
 type CreatedWebhookDisabledBecause string
 
-// CreatedWebhookKinds defines model for CreatedWebhook.Kinds.
-type CreatedWebhookKinds string
+// CreatedWebhookEventTypes defines model for CreatedWebhook.EventTypes.
+type CreatedWebhookEventTypes string
 
 // Customer defines model for Customer.
 type Customer struct {
@@ -1266,21 +1266,21 @@ type DeleteWebhook struct {
 // Delivery defines model for Delivery.
 type Delivery struct {
 	// Attempts Since it was last asked for
-	Attempts  int64     `json:"attempts"`
-	CreatedAt time.Time `json:"created_at"`
+	Attempts  int64             `json:"attempts"`
+	CreatedAt time.Time         `json:"created_at"`
+	EventType DeliveryEventType `json:"event_type"`
 
 	// Id Of the message: its webhook-id
-	Id            string       `json:"id"`
-	Kind          DeliveryKind `json:"kind"`
-	NextAttemptAt *time.Time   `json:"next_attempt_at"`
-	SettledAt     *time.Time   `json:"settled_at"`
+	Id            string     `json:"id"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	SettledAt     *time.Time `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryStatus `json:"status"`
 }
 
-// DeliveryKind defines model for Delivery.Kind.
-type DeliveryKind string
+// DeliveryEventType defines model for Delivery.EventType.
+type DeliveryEventType string
 
 // DeliveryStatus A failed one is tried again when asked for
 type DeliveryStatus string
@@ -1294,21 +1294,21 @@ type DeliveryDetails struct {
 	AttemptsMade []Attempt `json:"attempts_made"`
 
 	// Body What every attempt has sent
-	Body      string    `json:"body"`
-	CreatedAt time.Time `json:"created_at"`
+	Body      string                   `json:"body"`
+	CreatedAt time.Time                `json:"created_at"`
+	EventType DeliveryDetailsEventType `json:"event_type"`
 
 	// Id Of the message: its webhook-id
-	Id            string              `json:"id"`
-	Kind          DeliveryDetailsKind `json:"kind"`
-	NextAttemptAt *time.Time          `json:"next_attempt_at"`
-	SettledAt     *time.Time          `json:"settled_at"`
+	Id            string     `json:"id"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	SettledAt     *time.Time `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
-// DeliveryDetailsKind defines model for DeliveryDetails.Kind.
-type DeliveryDetailsKind string
+// DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
+type DeliveryDetailsEventType string
 
 // DeliveryDetailsStatus A failed one is tried again when asked for
 type DeliveryDetailsStatus string
@@ -1536,9 +1536,9 @@ type ListSyncRun struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
-// ListUsageDifference defines model for ListUsageDifference.
-type ListUsageDifference struct {
-	Data []UsageDifference `json:"data"`
+// ListUsageDiscrepancy defines model for ListUsageDiscrepancy.
+type ListUsageDiscrepancy struct {
+	Data []UsageDiscrepancy `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -1609,19 +1609,19 @@ type Meter struct {
 	// Id Examples: mtr_7
 	Id   string `json:"id"`
 	Name string `json:"name"`
+	Slug string `json:"slug"`
 
-	// ProviderDecimals With how many decimals of its usage, rounded half to even, a provider that adds up units is told
-	ProviderDecimals int32  `json:"provider_decimals"`
-	Slug             string `json:"slug"`
-
-	// Status filling while earlier events are being counted; usage answers 503 until then
+	// Status backfilling while earlier events are being counted; usage answers 503 until then
 	Status MeterStatus `json:"status"`
+
+	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+	UsageScale int32 `json:"usage_scale"`
 }
 
 // MeterAggregation defines model for Meter.Aggregation.
 type MeterAggregation string
 
-// MeterStatus filling while earlier events are being counted; usage answers 503 until then
+// MeterStatus backfilling while earlier events are being counted; usage answers 503 until then
 type MeterStatus string
 
 // MonthlyRevenue defines model for MonthlyRevenue.
@@ -1658,7 +1658,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider acknowledged it when it was frozen
+	// Billed Whether the provider acknowledged it when it was closed
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
@@ -1666,7 +1666,7 @@ type PeriodLine struct {
 	// LateAmount What the amount grows by because of it
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateUsage What arrived after the freeze
+	// LateUsage What arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
@@ -1674,7 +1674,7 @@ type PeriodLine struct {
 	// PriceVersion 0 where the meter has no price
 	PriceVersion int64 `json:"price_version"`
 
-	// Usage So far; of a frozen period, what it was frozen at
+	// Usage So far; of a closed period, what it was closed at
 	Usage json.Number `json:"usage"`
 }
 
@@ -1853,11 +1853,11 @@ type RotateHMACSecret struct {
 
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
-	Enabled bool `json:"enabled"`
+	Enabled bool  `json:"enabled"`
+	Paused  *bool `json:"paused,omitempty"`
 
-	// Interval hourly, daily, or a cron expression in the tenant's time zone
-	Interval string `json:"interval"`
-	Paused   *bool  `json:"paused,omitempty"`
+	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	Schedule string `json:"schedule"`
 }
 
 // SaveOIDC defines model for SaveOIDC.
@@ -1930,9 +1930,9 @@ type SessionTenant struct {
 	Currency string `json:"currency"`
 
 	// Id Examples: ten_1
-	Id   string `json:"id"`
-	Name string `json:"name"`
-	Zone string `json:"zone"`
+	Id       string `json:"id"`
+	Name     string `json:"name"`
+	Timezone string `json:"timezone"`
 }
 
 // SetPassword defines model for SetPassword.
@@ -2099,9 +2099,6 @@ type Tenant struct {
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// EventsPerMinute Requests with events
-	EventsPerMinute int64 `json:"events_per_minute"`
-
 	// GraceHours How long after its end a billing period still takes usage
 	GraceHours int64 `json:"grace_hours"`
 
@@ -2112,10 +2109,13 @@ type Tenant struct {
 	LatePolicy TenantLatePolicy `json:"late_policy"`
 	Name       string           `json:"name"`
 
-	// Zone Days, months and billing periods are its local ones
+	// RequestsPerMinute Requests with events
+	RequestsPerMinute int64 `json:"requests_per_minute"`
+
+	// Timezone Days, months and billing periods are its local ones
 	//
 	// Examples: Europe/Zurich
-	Zone string `json:"zone"`
+	Timezone string `json:"timezone"`
 }
 
 // TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
@@ -2144,8 +2144,8 @@ type UpdateMeter struct {
 	GroupBy     *[]string               `json:"group_by,omitempty"`
 	Name        *string                 `json:"name,omitempty"`
 
-	// ProviderDecimals Changes what the provider is told of open periods; nothing is counted anew
-	ProviderDecimals *int32 `json:"provider_decimals,omitempty"`
+	// UsageScale Changes what the provider is told of open periods; nothing is counted anew
+	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
 // UpdateMeterAggregation defines model for UpdateMeter.Aggregation.
@@ -2154,14 +2154,14 @@ type UpdateMeterAggregation string
 // UpdateTenant defines model for UpdateTenant.
 type UpdateTenant struct {
 	// Currency ISO 4217; of prices that do not name their own
-	Currency        *string                 `json:"currency,omitempty"`
-	EventsPerMinute *int64                  `json:"events_per_minute,omitempty"`
-	GraceHours      *int64                  `json:"grace_hours,omitempty"`
-	LatePolicy      *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
-	Name            *string                 `json:"name,omitempty"`
+	Currency          *string                 `json:"currency,omitempty"`
+	GraceHours        *int64                  `json:"grace_hours,omitempty"`
+	LatePolicy        *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
+	Name              *string                 `json:"name,omitempty"`
+	RequestsPerMinute *int64                  `json:"requests_per_minute,omitempty"`
 
-	// Zone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
-	Zone *string `json:"zone,omitempty"`
+	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
+	Timezone *string `json:"timezone,omitempty"`
 }
 
 // UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
@@ -2172,16 +2172,16 @@ type UpdateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
 	// Enabled false gives up what waits for it; true begins anew
-	Enabled *bool                 `json:"enabled,omitempty"`
-	Kinds   *[]UpdateWebhookKinds `json:"kinds,omitempty"`
-	Url     *string               `json:"url,omitempty"`
+	Enabled    *bool                      `json:"enabled,omitempty"`
+	EventTypes *[]UpdateWebhookEventTypes `json:"event_types,omitempty"`
+	Url        *string                    `json:"url,omitempty"`
 }
 
-// UpdateWebhookKinds defines model for UpdateWebhook.Kinds.
-type UpdateWebhookKinds string
+// UpdateWebhookEventTypes defines model for UpdateWebhook.EventTypes.
+type UpdateWebhookEventTypes string
 
-// UsageDifference defines model for UsageDifference.
-type UsageDifference struct {
+// UsageDiscrepancy defines model for UsageDiscrepancy.
+type UsageDiscrepancy struct {
 	CustomerExternalId *string `json:"customer_external_id"`
 
 	// CustomerId null: the sum of all customers
@@ -2273,6 +2273,9 @@ type Webhook struct {
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                    `json:"enabled"`
 
+	// EventTypes Of what it is told
+	EventTypes []WebhookEventTypes `json:"event_types"`
+
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
@@ -2280,19 +2283,16 @@ type Webhook struct {
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
-	Id string `json:"id"`
-
-	// Kinds Of what it is told
-	Kinds          []WebhookKinds `json:"kinds"`
-	SecretLastFour string         `json:"secret_last_four"`
-	Url            string         `json:"url"`
+	Id             string `json:"id"`
+	SecretLastFour string `json:"secret_last_four"`
+	Url            string `json:"url"`
 }
 
 // WebhookDisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
 type WebhookDisabledBecause string
 
-// WebhookKinds defines model for Webhook.Kinds.
-type WebhookKinds string
+// WebhookEventTypes defines model for Webhook.EventTypes.
+type WebhookEventTypes string
 
 // CreateApiKeyParams defines parameters for CreateApiKey.
 type CreateApiKeyParams struct {
@@ -3037,10 +3037,10 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDifferences Where the daily audit found totals and events to disagree
+	// ListDiscrepancies Where the daily audit found totals and events to disagree
 	//
-	// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
-	ListDifferences(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
+	ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListBillingPeriods A customer's billing periods and what they come to
 	//
@@ -3853,11 +3853,11 @@ func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEdito
 	return c.Client.Do(req)
 }
 
-// ListDifferences Where the daily audit found totals and events to disagree
+// ListDiscrepancies Where the daily audit found totals and events to disagree
 //
-// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
-func (c *Client) ListDifferences(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListDifferencesRequest(c.Server)
+// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
+func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDiscrepanciesRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -5801,8 +5801,8 @@ func NewTriggerAutoSyncRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewListDifferencesRequest constructs an http.Request for the ListDifferences method
-func NewListDifferencesRequest(server string) (*http.Request, error) {
+// NewListDiscrepanciesRequest constructs an http.Request for the ListDiscrepancies method
+func NewListDiscrepanciesRequest(server string) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -5810,7 +5810,7 @@ func NewListDifferencesRequest(server string) (*http.Request, error) {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/billing/differences")
+	operationPath := fmt.Sprintf("/v1/billing/discrepancies")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -8904,12 +8904,12 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TriggerAutoSyncResponse, error)
 
-	// ListDifferencesWithResponse Where the daily audit found totals and events to disagree
+	// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
-	ListDifferencesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDifferencesResponse, error)
+	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
+	ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
 	// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
 	//
@@ -10297,32 +10297,32 @@ func (r TriggerAutoSyncResponse) ContentType() string {
 	return ""
 }
 
-type ListDifferencesResponse struct {
+type ListDiscrepanciesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ListUsageDifference
+	JSON200 *ListUsageDiscrepancy
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListDifferencesResponse) GetJSON200() *ListUsageDifference {
+func (r ListDiscrepanciesResponse) GetJSON200() *ListUsageDiscrepancy {
 	return r.JSON200
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListDifferencesResponse) GetApplicationproblemJSONDefault() *Problem {
+func (r ListDiscrepanciesResponse) GetApplicationproblemJSONDefault() *Problem {
 	return r.ApplicationproblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r ListDifferencesResponse) GetBody() []byte {
+func (r ListDiscrepanciesResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r ListDifferencesResponse) Status() string {
+func (r ListDiscrepanciesResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -10330,7 +10330,7 @@ func (r ListDifferencesResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r ListDifferencesResponse) StatusCode() int {
+func (r ListDiscrepanciesResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -10338,7 +10338,7 @@ func (r ListDifferencesResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListDifferencesResponse) ContentType() string {
+func (r ListDiscrepanciesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13509,17 +13509,17 @@ func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, r
 	return ParseTriggerAutoSyncResponse(rsp)
 }
 
-// ListDifferencesWithResponse Where the daily audit found totals and events to disagree
+// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
 //
 // Returns a wrapper object for the known response body format(s).
 //
-// Corresponds with GET /v1/billing/differences (the `ListDifferences` operationId).
-func (c *ClientWithResponses) ListDifferencesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDifferencesResponse, error) {
-	rsp, err := c.ListDifferences(ctx, reqEditors...)
+// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
+func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error) {
+	rsp, err := c.ListDiscrepancies(ctx, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseListDifferencesResponse(rsp)
+	return ParseListDiscrepanciesResponse(rsp)
 }
 
 // ListBillingPeriodsWithResponse A customer's billing periods and what they come to
@@ -15177,22 +15177,22 @@ func ParseTriggerAutoSyncResponse(rsp *http.Response) (*TriggerAutoSyncResponse,
 	return response, nil
 }
 
-// ParseListDifferencesResponse parses an HTTP response from a ListDifferencesWithResponse call
-func ParseListDifferencesResponse(rsp *http.Response) (*ListDifferencesResponse, error) {
+// ParseListDiscrepanciesResponse parses an HTTP response from a ListDiscrepanciesWithResponse call
+func ParseListDiscrepanciesResponse(rsp *http.Response) (*ListDiscrepanciesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ListDifferencesResponse{
+	response := &ListDiscrepanciesResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ListUsageDifference
+		var dest ListUsageDiscrepancy
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

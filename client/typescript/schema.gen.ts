@@ -258,7 +258,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/billing/differences": {
+    "/v1/billing/discrepancies": {
         parameters: {
             query?: never;
             header?: never;
@@ -266,7 +266,7 @@ export interface paths {
             cookie?: never;
         };
         /** Where the daily audit found totals and events to disagree */
-        get: operations["list-differences"];
+        get: operations["list-discrepancies"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1054,7 +1054,7 @@ export interface components {
              * @description The id of what changed
              * @example mtr_7
              */
-            subject: string;
+            resource: string;
         };
         AutoSync: {
             /**
@@ -1063,13 +1063,13 @@ export interface components {
              */
             applied_at: string | null;
             enabled: boolean;
-            /** @description hourly, daily, or a cron expression in the tenant's time zone */
-            interval: string;
             /** @description Newest first */
             last_runs: components["schemas"]["AutoSyncRun"][];
             next_runs: string[];
             /** @description Also by an operator, in the Temporal UI */
             paused: boolean;
+            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            schedule: string;
         };
         AutoSyncRun: {
             /** Format: date-time */
@@ -1079,16 +1079,16 @@ export interface components {
         BillingPeriod: {
             /**
              * Format: date-time
-             * @description When it is to be frozen: its end and the grace
+             * @description Since when its figures do not change any more; null: they do
+             */
+            closed_at: string | null;
+            /**
+             * Format: date-time
+             * @description When it is to be closed: its end and the grace
              */
             due_at: string;
             /** Format: date-time */
             end: string;
-            /**
-             * Format: date-time
-             * @description Since when its figures do not change any more; null: they do
-             */
-            frozen_at: string | null;
             lines: components["schemas"]["PeriodLine"][];
             /** Format: date-time */
             start: string;
@@ -1175,13 +1175,13 @@ export interface components {
             /** @description The event properties to group usage by */
             group_by?: string[];
             name?: string;
+            slug: string;
             /**
              * Format: int32
              * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
              * @default 0
              */
-            provider_decimals?: number;
-            slug: string;
+            usage_scale?: number;
         };
         CreateProduct: {
             name?: string;
@@ -1190,7 +1190,7 @@ export interface components {
         CreateWebhook: {
             description?: string;
             /** @description Of what it is told */
-            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
             url: string;
@@ -1248,6 +1248,8 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
+            /** @description Of what it is told */
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -1260,8 +1262,6 @@ export interface components {
             former_secret_until: string | null;
             /** @example whk_3 */
             id: string;
-            /** @description Of what it is told */
-            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
             /** @description What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again */
             secret: string;
             secret_last_four: string;
@@ -1311,10 +1311,10 @@ export interface components {
             attempts: number;
             /** Format: date-time */
             created_at: string;
+            /** @enum {string} */
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
-            /** @enum {string} */
-            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1337,10 +1337,10 @@ export interface components {
             body: string;
             /** Format: date-time */
             created_at: string;
+            /** @enum {string} */
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
-            /** @enum {string} */
-            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1530,8 +1530,8 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
-        ListUsageDifference: {
-            data: components["schemas"]["UsageDifference"][];
+        ListUsageDiscrepancy: {
+            data: components["schemas"]["UsageDiscrepancy"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -1586,17 +1586,17 @@ export interface components {
             /** @example mtr_7 */
             id: string;
             name: string;
+            slug: string;
+            /**
+             * @description backfilling while earlier events are being counted; usage answers 503 until then
+             * @enum {string}
+             */
+            status: "backfilling" | "complete";
             /**
              * Format: int32
              * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told
              */
-            provider_decimals: number;
-            slug: string;
-            /**
-             * @description filling while earlier events are being counted; usage answers 503 until then
-             * @enum {string}
-             */
-            status: "filling" | "complete";
+            usage_scale: number;
         };
         MonthlyRevenue: {
             /**
@@ -1633,7 +1633,7 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider acknowledged it when it was frozen */
+            /** @description Whether the provider acknowledged it when it was closed */
             billed: boolean;
             currency: string;
             /** Format: int64 */
@@ -1645,7 +1645,7 @@ export interface components {
             late_amount: string;
             /**
              * Format: decimal
-             * @description What arrived after the freeze
+             * @description What arrived after the closing
              */
             late_usage: string;
             meter_id: string;
@@ -1657,7 +1657,7 @@ export interface components {
             price_version: number;
             /**
              * Format: decimal
-             * @description So far; of a frozen period, what it was frozen at
+             * @description So far; of a closed period, what it was closed at
              */
             usage: string;
         };
@@ -1821,9 +1821,9 @@ export interface components {
         };
         SaveAutoSync: {
             enabled: boolean;
-            /** @description hourly, daily, or a cron expression in the tenant's time zone */
-            interval: string;
             paused?: boolean;
+            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            schedule: string;
         };
         SaveOIDC: {
             client_id: string;
@@ -1879,7 +1879,7 @@ export interface components {
             /** @example ten_1 */
             id: string;
             name: string;
-            zone: string;
+            timezone: string;
         };
         SetPassword: {
             current: string;
@@ -2046,11 +2046,6 @@ export interface components {
             currency: string;
             /**
              * Format: int64
-             * @description Requests with events
-             */
-            events_per_minute: number;
-            /**
-             * Format: int64
              * @description How long after its end a billing period still takes usage
              */
             grace_hours: number;
@@ -2063,10 +2058,15 @@ export interface components {
             late_policy: "adjust" | "report";
             name: string;
             /**
+             * Format: int64
+             * @description Requests with events
+             */
+            requests_per_minute: number;
+            /**
              * @description Days, months and billing periods are its local ones
              * @example Europe/Zurich
              */
-            zone: string;
+            timezone: string;
         };
         Total: {
             /**
@@ -2092,29 +2092,29 @@ export interface components {
              * Format: int32
              * @description Changes what the provider is told of open periods; nothing is counted anew
              */
-            provider_decimals?: number;
+            usage_scale?: number;
         };
         UpdateTenant: {
             /** @description ISO 4217; of prices that do not name their own */
             currency?: string;
             /** Format: int64 */
-            events_per_minute?: number;
-            /** Format: int64 */
             grace_hours?: number;
             /** @enum {string} */
             late_policy?: "adjust" | "report";
             name?: string;
+            /** Format: int64 */
+            requests_per_minute?: number;
             /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
-            zone?: string;
+            timezone?: string;
         };
         UpdateWebhook: {
             description?: string;
             /** @description false gives up what waits for it; true begins anew */
             enabled?: boolean;
-            kinds?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
+            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             url?: string;
         };
-        UsageDifference: {
+        UsageDiscrepancy: {
             customer_external_id: string | null;
             /** @description null: the sum of all customers */
             customer_id: string | null;
@@ -2216,6 +2216,8 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
+            /** @description Of what it is told */
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -2228,8 +2230,6 @@ export interface components {
             former_secret_until: string | null;
             /** @example whk_3 */
             id: string;
-            /** @description Of what it is told */
-            kinds: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.differs")[];
             secret_last_four: string;
             url: string;
         };
@@ -2775,7 +2775,7 @@ export interface operations {
             };
         };
     };
-    "list-differences": {
+    "list-discrepancies": {
         parameters: {
             query?: never;
             header?: never;
@@ -2790,7 +2790,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListUsageDifference"];
+                    "application/json": components["schemas"]["ListUsageDiscrepancy"];
                 };
             };
             /** @description Error */

@@ -39,6 +39,9 @@ test: ## all tests, against servers of their own
 test-go:
 	$(call each,go test $(RACE) -timeout 30m ./...)
 
+test-dates: ## the tests of the rules on twelve other days: each weekday, and where months, years and offsets change
+	dev/up test dev/test-dates
+
 stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test mode key
 	$(if $(STRIPE_SECRET_KEY),,$(error Set STRIPE_SECRET_KEY to a test mode key of Stripe, which begins with sk_test_ or rk_test_))
 	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -timeout 1h
@@ -74,4 +77,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage pictures build test test-go stripe-live bench generate breaking lint check
+.PHONY: help run up down clean-dev outage pictures build test test-go test-dates stripe-live bench generate breaking lint check

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
@@ -24,7 +25,7 @@ func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
 	t.Cleanup(writer.Close)
 	s, stop := newSubscriber(t, store, writer, dbtest.Conn(t))
 	t.Cleanup(stop)
-	other, err := store.Customers.Create(t.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "other"})
+	other, err := store.Customers.Create(t.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "other"}, clock.Now())
 	require.NoError(t, err)
 	var relink sync.Once
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -48,7 +48,8 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 		return DropEventsResult{}, nil
 	}
 	defer alive(ctx)()
-	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(a.now()))
+	now := a.now()
+	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(now), now)
 	return DropEventsResult{dropped}, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -63,9 +64,9 @@ type subscriber struct {
 }
 
 func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
-	began := time.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
+	began := clock.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
 	s = &subscriber{
-		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},
+		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{Now: clock.Now}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},
 		used: [2]map[string]metering.Decimal{{}, {}}, decimals: [2]map[string]int32{{}, {}},
 	}
 	s.fake.Advance(-74 * 24 * time.Hour)
@@ -102,7 +103,7 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 // settle gives the fake's customer its tenant.
 func (s *subscriber) settle(ring db.Keyring) {
 	s.tenant = dbtest.Tenant(s, s.store).ID
-	c, err := s.store.Customers.Create(s.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: new("cus_1")})
+	c, err := s.store.Customers.Create(s.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: new("cus_1")}, clock.Now())
 	require.NoError(s, err)
 	s.customer = c.ID
 	_, err = s.conn.Exec(s.Context(), `update customers set created_at = $2 where tenant_id = $1`, s.tenant, s.first.Start.Add(time.Hour))

@@ -69,7 +69,7 @@ type createCustomerInput struct {
 func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
 	shown, _, err := once(ctx, s, in.Repeatable, "create-customer", in.Body, func(within db.Creators) (customer, error) {
-		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID))
+		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID), s.Now())
 		return showCustomer(c), err
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ type upsertCustomerInput struct {
 
 func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
-	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.ExternalID))
+	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.ExternalID), s.Now())
 	if err != nil {
 		return nil, err
 	}

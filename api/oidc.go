@@ -205,8 +205,9 @@ func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*redirectOu
 	if err != nil {
 		return nil, err
 	}
-	begun := metering.SignIn{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), ExpiresAt: s.Now().Add(signInLasts)}
-	if err := s.Store.OIDC.Begin(ctx, tenant, begun); err != nil {
+	now := s.Now()
+	begun := metering.SignIn{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), ExpiresAt: now.Add(signInLasts)}
+	if err := s.Store.OIDC.Begin(ctx, tenant, begun, now); err != nil {
 		return nil, err
 	}
 	location := at.code.AuthCodeURL(begun.State, oidc.Nonce(begun.Nonce), oauth2.S256ChallengeOption(begun.Verifier))

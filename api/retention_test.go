@@ -53,7 +53,7 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 	for _, event := range []string{stamped(noon(100), "old"), stamped(noon(3), "young")} {
 		require.Equal(t, 200, b.send(t, "POST", "/v1/events", event).status)
 	}
-	dropped, err := store.Maintenance.Retain(t.Context(), time.Now().Add(-fiftyDays))
+	dropped, err := store.Maintenance.Retain(t.Context(), time.Now().Add(-fiftyDays), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, 1, dropped)
 

@@ -146,7 +146,8 @@ func (s *server) candidates(ctx context.Context, email, tenant string) ([]meteri
 }
 
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
-	session, err := s.Store.Sessions.Begin(ctx, m, s.Now().Add(sessionLength))
+	now := s.Now()
+	session, err := s.Store.Sessions.Begin(ctx, m, now.Add(sessionLength), now)
 	if err != nil {
 		return session, "", err
 	}

@@ -3,12 +3,12 @@ package db_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +17,7 @@ func TestAScheduleThatWasGivenFormerSettingsLastIsCorrected(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	save := func(enabled bool) metering.AutoSync {
-		saved, err := store.AutoSyncs.Save(t.Context(), tenant, metering.Operator, metering.AutoSync{Enabled: enabled, Schedule: metering.Hourly}, time.Now())
+		saved, err := store.AutoSyncs.Save(t.Context(), tenant, metering.Operator, metering.AutoSync{Enabled: enabled, Schedule: metering.Hourly}, clock.Now())
 		require.NoError(t, err)
 		return saved
 	}

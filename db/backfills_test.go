@@ -133,7 +133,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	day, acme := k.daysAgo(40).Truncate(24*time.Hour), k.customer("acme")
 	k.exec(`
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
-		select $1, $2, $3::timestamptz + i * interval '0.8 seconds', gen_random_uuid(), 'call', i % 7, '{"model":"b"}', now(), 1
+		select $1, $2, $3::timestamptz + i * interval '0.8 seconds', gen_random_uuid(), 'call', i % 7, '{"model":"b"}', $3, 1
 		from generate_series(0, 107999) i`, k.tenant, acme, day)
 	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
 	require.Equal(t, metering.Backfilling, m.Version.Status)

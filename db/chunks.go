@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type chunks struct {
 	pool  *pgxpool.Pool
 	mu    sync.Mutex
 	known map[chunk]bool
+	edge  time.Time // from when on events were kept when it was last read; it only rises
 }
 
 type chunk struct {
@@ -31,40 +33,69 @@ type chunk struct {
 	number     int64
 }
 
+// need is why a chunk is to be made. An event with a key is rejected behind the
+// edge of retention, and then needs none; one without is stored at any age.
+type need struct {
+	keyless  bool
+	youngest time.Time // of the events with a key
+}
+
+func (n need) and(e *metering.Event) need {
+	if e.IdempotencyKey == "" {
+		n.keyless = true
+	} else if e.At.After(n.youngest) {
+		n.youngest = e.At
+	}
+	return n
+}
+
+func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Before(edge) }
+
 func newChunks(pool *pgxpool.Pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
-// ensure makes the chunks that events at these instants fall into.
-func (c *chunks) ensure(ctx context.Context, instants []time.Time) error {
-	for _, missing := range c.missing(instants) {
-		if err := c.make(ctx, missing); err != nil {
+// ensure makes the chunks that these events fall into, but none that only
+// events need that will be rejected as too old.
+func (c *chunks) ensure(ctx context.Context, events []metering.Event) error {
+	for missing, need := range c.missing(events) {
+		edge, err := c.make(ctx, missing, need)
+		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		c.known[missing] = true
-		c.mu.Unlock()
+		c.learn(missing, need, edge)
 	}
 	return nil
 }
 
-func (c *chunks) missing(instants []time.Time) []chunk {
+func (c *chunks) learn(k chunk, n need, edge time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var missing []chunk
-	seen := make(map[chunk]bool)
-	for _, at := range instants {
-		needed := []chunk{
-			{"events", number(at, eventsChunk)},
+	if edge.After(c.edge) {
+		c.edge = edge
+	}
+	if !n.behind(edge) {
+		c.known[k] = true
+	}
+}
+
+func (c *chunks) missing(events []metering.Event) map[chunk]need {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := make(map[chunk]need)
+	for i := range events {
+		e := &events[i]
+		needed := [...]chunk{
+			{"events", number(e.At, eventsChunk)},
 			// A local hour may begin in the chunk before its events.
-			{"usage_hourly", number(at.Add(-time.Hour), hourlyChunk)},
-			{"usage_hourly", number(at, hourlyChunk)},
+			{"usage_hourly", number(e.At.Add(-time.Hour), hourlyChunk)},
+			{"usage_hourly", number(e.At, hourlyChunk)},
 		}
 		for _, k := range needed {
-			if !c.known[k] && !seen[k] {
-				seen[k] = true
-				missing = append(missing, k)
+			if !c.known[k] {
+				missing[k] = missing[k].and(e)
 			}
 		}
 	}
+	maps.DeleteFunc(missing, func(_ chunk, n need) bool { return n.behind(c.edge) })
 	return missing
 }
 
@@ -72,8 +103,10 @@ func number(at time.Time, width time.Duration) int64 {
 	return at.Unix() / int64(width/time.Second)
 }
 
-// make uses tenant 0, which does not exist, and leaves no row behind.
-func (c *chunks) make(ctx context.Context, k chunk) error {
+// make uses tenant 0, which does not exist, and leaves no row behind. The edge
+// is locked, so that what it makes in front of it is there when the edge rises
+// and the chunks behind it are listed to be dropped.
+func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err error) {
 	insert, remove, width := `
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, ingested_at, epoch)
 		values (0, 0, $1, '00000000-0000-0000-0000-000000000000', '', 0, $1, 0)`,
@@ -86,11 +119,15 @@ func (c *chunks) make(ctx context.Context, k chunk) error {
 			`delete from usage_hourly where tenant_id = 0 and hour = $1`, hourlyChunk
 	}
 	start := metering.Instant(time.Unix(k.number*int64(width/time.Second), 0))
-	return inTx(ctx, c.pool, func(tx pgx.Tx) error {
+	err = inTx(ctx, c.pool, func(tx pgx.Tx) error {
+		if edge, err = lockEdge(ctx, tx); err != nil || n.behind(edge) {
+			return err
+		}
 		if _, err := tx.Exec(ctx, insert, start); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, remove, start)
 		return err
 	})
+	return edge, err
 }

@@ -3,7 +3,9 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,17 +22,17 @@ func customerFields(c *metering.Customer) []any {
 }
 
 // Create makes a customer, or answers CodeConflict where its external_id is taken.
-func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer) (created metering.Customer, err error) {
+func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer, now time.Time) (created metering.Customer, err error) {
 	c = withMetadata(c)
 	if err := c.Validate(); err != nil {
 		return metering.Customer{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata)
-			values ($1, $2, $3, $4, $5)
+			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
+			values ($1, $2, $3, $4, $5, $6)
 			returning `+customerColumns,
-			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata).Scan(customerFields(&created)...)
+			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(customerFields(&created)...)
 		if sqlState(err) == stateUniqueViolation {
 			return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
 		}
@@ -44,19 +46,21 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 
 // Upsert makes the customer or replaces its name, billing_provider_id and
 // metadata, and says which of the two it did.
-func (s Customers) Upsert(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer) (saved metering.Customer, created bool, err error) {
+func (s Customers) Upsert(
+	ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer, now time.Time,
+) (saved metering.Customer, created bool, err error) {
 	c = withMetadata(c)
 	if err := c.Validate(); err != nil {
 		return metering.Customer{}, false, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata)
-			values ($1, $2, $3, $4, $5)
+			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
+			values ($1, $2, $3, $4, $5, $6)
 			on conflict (tenant_id, external_id) do update
 			set name = excluded.name, billing_provider_id = excluded.billing_provider_id, metadata = excluded.metadata
 			returning `+customerColumns+`, xmax = 0`,
-			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata).Scan(append(customerFields(&saved), &created)...)
+			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(append(customerFields(&saved), &created)...)
 		if err != nil {
 			return err
 		}
@@ -99,19 +103,24 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 }
 
 // resolve returns the ids of the external ids, making the customers that do
-// not exist yet. It is a statement of its own, sorted, so that ingest never
+// not exist yet, from the instant each was first heard of on. It is a statement of its own, sorted, so that ingest never
 // holds a lock on a customer.
-func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, externalIDs []string) (map[string]metering.CustomerID, error) {
-	slices.Sort(externalIDs)
+func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]metering.CustomerID, error) {
+	externalIDs := slices.Sorted(maps.Keys(heardOf))
 	ids := make(map[string]metering.CustomerID, len(externalIDs))
 	if err := s.find(ctx, tenant, externalIDs, ids); err != nil || len(ids) == len(externalIDs) {
 		return ids, err
 	}
 	missing := slices.DeleteFunc(externalIDs, func(id string) bool { _, ok := ids[id]; return ok })
+	since := make([]time.Time, len(missing))
+	for i, id := range missing {
+		since[i] = heardOf[id]
+	}
 	_, err := s.pool.Exec(ctx, `
-		insert into customers (tenant_id, external_id)
-		select $1, external_id from unnest($2::text[]) as external_id order by external_id collate "C"
-		on conflict do nothing`, tenant, missing)
+		insert into customers (tenant_id, external_id, created_at)
+		select $1, external_id, since from unnest($2::text[], $3::timestamptz[]) as unknown (external_id, since)
+		order by external_id collate "C"
+		on conflict do nothing`, tenant, missing, since)
 	if err != nil {
 		return nil, coded(err)
 	}

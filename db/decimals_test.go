@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ import (
 func newSubscriber(t *testing.T, mechanism metering.Mechanism) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("0", "0", "100")
 	b.useStripe("acct_1")

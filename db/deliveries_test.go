@@ -112,7 +112,8 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.BillingSynced)
 	tx := h.begin()
-	_, err := tx.Exec(t.Context(), `insert into outbox (tenant_id, id, kind, payload) values ($1, $2, 'billing.synced', '{}')`, h.tenant, uuid.New())
+	_, err := tx.Exec(t.Context(), `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, 'billing.synced', '{}', $3)`,
+		h.tenant, uuid.New(), h.now)
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `
 		insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at)

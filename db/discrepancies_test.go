@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,7 +24,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			tenant, other := dbtest.Tenant(t, store, zone), dbtest.Tenant(t, store, zone)
 			meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "region")
 			dbtest.Meter(t, store, other.ID, "calls", "call")
-			day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
+			day := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
 			var events []metering.Event
 			for _, at := range []time.Duration{0, time.Minute, 14 * time.Minute, 16 * time.Minute, 12 * time.Hour, 23*time.Hour + 50*time.Minute} {
 				events = append(events, dbtest.Event(t, "call", "acme", day.Add(at), "2.5", "", `{"region":"eu"}`),
@@ -34,7 +35,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 				require.NoError(t, err)
 			}
 			audit := func(id metering.TenantID) int {
-				found, err := store.Discrepancies.Audit(t.Context(), id, day, time.Now())
+				found, err := store.Discrepancies.Audit(t.Context(), id, day, clock.Now())
 				require.NoError(t, err)
 				return found
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ import (
 func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("10", "100", "0.005")
 	return b, month
@@ -194,7 +195,7 @@ func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
 func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
-	b.exec(`update billing_providers set retired_at = now() where tenant_id = $1`, b.tenant)
+	b.exec(`update billing_providers set retired_at = validated_at where tenant_id = $1`, b.tenant)
 	b.use("100")
 	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)

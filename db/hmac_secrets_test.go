@@ -12,12 +12,13 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	t.Parallel()
-	store, ctx, now := dbtest.Open(t), t.Context(), time.Now()
+	store, ctx, now := dbtest.Open(t), t.Context(), clock.Now()
 	ours, theirs, none := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	made := make(map[metering.TenantID]metering.HMACSecret)
 	for _, tenant := range []metering.TenantID{ours, theirs} {
@@ -64,7 +65,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
-	ctx, now := t.Context(), time.Now()
+	ctx, now := t.Context(), clock.Now()
 	for i, expires := range []time.Duration{-3 * time.Hour, -2 * time.Hour, -time.Hour, time.Hour} {
 		_, err := store.RequestIDs.Claim(ctx, 1, string(rune('a'+i)), now.Add(expires), now)
 		require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 	for range makers {
 		all.Go(func() {
 			secret := metering.HMACSecret{Name: "s", Scope: metering.ScopeAdmin, Sealed: []byte("sealed"), LastFour: "abcd"}
-			if _, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator, secret, time.Now()); err == nil {
+			if _, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator, secret, clock.Now()); err == nil {
 				made.Add(1)
 			}
 		})
@@ -121,7 +122,7 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 func TestAReplacedSecretIsItsTenantsAndEndsOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
-	ctx, now := t.Context(), metering.Instant(time.Now())
+	ctx, now := t.Context(), metering.Instant(clock.Now())
 	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	replace := func(tenant metering.TenantID, until time.Time) metering.HMACSecret {
 		old, err := store.HMACSecrets.Create(ctx, tenant, metering.Operator,

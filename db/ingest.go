@@ -53,38 +53,33 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 
 // prepare gives each event its id and its customer, and makes missing chunks.
 func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
-	instants := make([]time.Time, len(events))
 	for i := range events {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("make event id: %w", err)
 		}
 		events[i].ID = id
-		instants[i] = events[i].At
 	}
 	if err := w.resolveCustomers(ctx, tenant, events); err != nil {
 		return err
 	}
-	return w.chunks.ensure(ctx, instants)
+	return w.chunks.ensure(ctx, events)
 }
 
 func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
-	unknown := make(map[string]bool)
+	unknown := make(map[string]time.Time) // since when
 	for i := range events {
-		id, ok := w.customers.Get(customerName{tenant, events[i].ExternalID})
-		if !ok {
-			unknown[events[i].ExternalID] = true
+		e := &events[i]
+		id, ok := w.customers.Get(customerName{tenant, e.ExternalID})
+		if since, seen := unknown[e.ExternalID]; !ok && (!seen || e.ReceivedAt.Before(since)) {
+			unknown[e.ExternalID] = e.ReceivedAt
 		}
-		events[i].CustomerID = id
+		e.CustomerID = id
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(unknown))
-	for name := range unknown {
-		names = append(names, name)
-	}
-	ids, err := w.store.Customers.resolve(ctx, tenant, names)
+	ids, err := w.store.Customers.resolve(ctx, tenant, unknown)
 	if err != nil {
 		return err
 	}
@@ -367,9 +362,9 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 
 const insertEvents = `
 	insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, idempotency_key, ingested_at, epoch)
-	select $1, customer, ts, id, type, value::numeric, properties::jsonb, key, now(), $2
-	from unnest($3::bigint[], $4::timestamptz[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[])
-	  as fresh (customer, ts, id, type, value, properties, key)`
+	select $1, customer, ts, id, type, value::numeric, properties::jsonb, key, received, $2
+	from unnest($3::bigint[], $4::timestamptz[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])
+	  as fresh (customer, ts, id, type, value, properties, key, received)`
 
 // finish writes everything and commits, in one round trip.
 func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
@@ -404,9 +399,10 @@ func (a *attempt) eventArrays() []any {
 	n := len(a.fresh)
 	customers, instants, ids := make([]int64, n), make([]time.Time, n), make([][16]byte, n)
 	types, values := make([]string, n), make([]string, n)
-	properties, keys := make([]*string, n), make([]*string, n)
+	properties, keys, received := make([]*string, n), make([]*string, n), make([]time.Time, n)
 	for i, e := range a.fresh {
 		customers[i], instants[i], ids[i], types[i], values[i] = int64(e.CustomerID), e.At, e.ID, e.EventType, e.Value.String()
+		received[i] = e.ReceivedAt
 		if e.Properties != nil {
 			text := string(e.Properties)
 			properties[i] = &text
@@ -415,7 +411,7 @@ func (a *attempt) eventArrays() []any {
 			keys[i] = &e.IdempotencyKey
 		}
 	}
-	return []any{a.tenant, a.meters.epoch, customers, instants, ids, types, values, properties, keys}
+	return []any{a.tenant, a.meters.epoch, customers, instants, ids, types, values, properties, keys, received}
 }
 
 // remember fills the caches with what COMMIT has made true.

@@ -36,6 +36,20 @@ func TestIngest(t *testing.T) {
 	store := dbtest.Open(t)
 	month := billing.CalendarPeriod(november, time.UTC)
 
+	t.Run("ACustomerBeginsWhenItsFirstEventIsReceived", func(t *testing.T) {
+		tenant := dbtest.Tenant(t, store).ID
+		event := func(received time.Time) metering.Event {
+			e, rejection := metering.SentEvent{EventType: "call", CustomerID: "acme"}.Judge(received)
+			require.Nil(t, rejection)
+			return e
+		}
+		ingest(t, store, tenant, event(november.Add(time.Second)), event(november), event(november.Add(time.Hour)))
+		ingest(t, store, tenant, event(november.Add(-time.Hour)))
+		acme, err := store.Customers.Get(t.Context(), tenant, "acme")
+		require.NoError(t, err)
+		require.Equal(t, november, acme.CreatedAt.UTC())
+	})
+
 	t.Run("AnEventIsInTheTotalsWhenItIsAnswered", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")

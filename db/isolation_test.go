@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -60,7 +61,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.customer.ID, list[0].ID)
-		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, metering.Customer{ExternalID: "acme", Name: "Acme"})
+		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, metering.Customer{ExternalID: "acme", Name: "Acme"}, clock.Now())
 		require.NoError(t, err)
 		require.False(t, created)
 		require.Equal(t, ours.customer.ID, saved.ID)

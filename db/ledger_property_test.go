@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -348,7 +349,7 @@ func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
 		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, closed: map[string]billing.Price{},
 	}
-	m.created(time.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
+	m.created(clock.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
 	m.count("0")
 	for _, account := range accounts {
 		m.accounts[account] = newFar()

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,7 +41,7 @@ func newBillerAt(t testing.TB, store *db.DB, address string) *biller {
 	writer := db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store)
-	b := &biller{TB: t, store: store, address: address, writer: writer, tenant: tenant.ID, now: time.Now()}
+	b := &biller{TB: t, store: store, address: address, writer: writer, tenant: tenant.ID, now: clock.Now()}
 	b.customer = dbtest.Customer(t, store, tenant.ID, "acme")
 	b.meter = dbtest.Meter(t, store, tenant.ID, "api-calls", "api_call")
 	b.useProvider("https://billing.example.com/usage")
@@ -389,7 +390,7 @@ func TestWithoutAProviderNothingIsPrepared(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, tenant, "acme")
-	_, err := store.Ledger.PrepareSnapshot(t.Context(), tenant, customer.ID, 0, time.Now())
+	_, err := store.Ledger.PrepareSnapshot(t.Context(), tenant, customer.ID, 0, clock.Now())
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 	require.ErrorContains(t, err, "PUT /v1/billing/provider first")
 	_, err = store.Providers.Active(t.Context(), tenant)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Maintenance is what has to be done to the database now and then, for all tenants.
@@ -15,7 +17,7 @@ type Maintenance struct{ pool *pgxpool.Pool }
 // MakeChunks makes the chunks of this week and the next two, so that no
 // request has to.
 func (u Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
-	ahead := []time.Time{now, now.Add(eventsChunk), now.Add(2 * eventsChunk)}
+	ahead := []metering.Event{{At: now}, {At: now.Add(eventsChunk)}, {At: now.Add(2 * eventsChunk)}}
 	if err := newChunks(u.pool).ensure(ctx, ahead); err != nil {
 		return fmt.Errorf("make chunks: %w", err)
 	}

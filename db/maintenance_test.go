@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -57,7 +58,7 @@ func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 
 func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 	t.Parallel()
-	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
+	old := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
 	month := metering.Range{Start: old, End: old.AddDate(0, 0, 30)}
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
 		tenant := dbtest.Tenant(t, store).ID
@@ -73,14 +74,14 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 			return events
 		}
 		audit := func(day time.Time) int {
-			found, err := store.Discrepancies.Audit(t.Context(), tenant, day, time.Now())
+			found, err := store.Discrepancies.Audit(t.Context(), tenant, day, clock.Now())
 			require.NoError(t, err)
 			return found
 		}
 		before := read()
 		require.Len(t, before, 300, "one of the 301 lies before the day")
 
-		refresh(t, store, time.Now(), community)
+		refresh(t, store, clock.Now(), community)
 		chunks := compressedChunks(t, conn)
 		require.Equal(t, community, chunks > 0)
 		require.Equal(t, before, read())
@@ -94,8 +95,8 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 			require.Len(t, read(), len(before)+round+1)
 			requireRollupsEqualARecount(t, conn, tenant)
 			require.Zero(t, audit(old), "before a refresh")
-			refresh(t, store, time.Now(), community)
-			refresh(t, store, time.Now(), community)
+			refresh(t, store, clock.Now(), community)
+			refresh(t, store, clock.Now(), community)
 			require.Equal(t, chunks, compressedChunks(t, conn))
 			require.Len(t, read(), len(before)+round+1)
 			requireRollupsEqualARecount(t, conn, tenant)
@@ -119,7 +120,7 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 
 func TestEventsComeInWhileTheirChunkIsCompressed(t *testing.T) {
 	t.Parallel()
-	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
+	old := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call", "model")
@@ -149,11 +150,11 @@ func TestEventsComeInWhileTheirChunkIsCompressed(t *testing.T) {
 				require.NoError(t, err)
 				senders--
 			default:
-				refresh(t, store, time.Now(), community)
+				refresh(t, store, clock.Now(), community)
 			}
 		}
 		requireRollupsEqualARecount(t, conn, tenant)
-		refresh(t, store, time.Now(), community)
+		refresh(t, store, clock.Now(), community)
 		requireDailyEqualsARecount(t, conn, tenant)
 		var stored int
 		require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from events where tenant_id = $1`, tenant).Scan(&stored))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ func member(t *testing.T, store *db.DB, tenant metering.TenantID, email string, 
 
 func session(t *testing.T, store *db.DB, m metering.Member) db.SessionName {
 	t.Helper()
-	s, err := store.Sessions.Begin(t.Context(), m, time.Now().Add(time.Hour))
+	s, err := store.Sessions.Begin(t.Context(), m, clock.Now().Add(time.Hour), clock.Now())
 	require.NoError(t, err)
 	return db.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
 }
@@ -37,7 +38,7 @@ func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
 	require.NoError(t, err)
 	for _, name := range names {
 		in := found[name]
-		live = append(live, in != nil && in.Session.Live(time.Now()))
+		live = append(live, in != nil && in.Session.Live(clock.Now()))
 	}
 	return live
 }
@@ -143,7 +144,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	before, kept := session(t, store, ada), session(t, store, ada)
 	require.NoError(t, store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "next", kept.Session))
 	require.Equal(t, []bool{false, true}, live(t, store, before, kept))
-	_, err := store.Sessions.Begin(t.Context(), ada, time.Now().Add(time.Hour))
+	_, err := store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 	err = store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "another", kept.Session)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
@@ -152,7 +153,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	require.NoError(t, err)
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID))
 	require.Equal(t, []bool{false}, live(t, store, kept))
-	_, err = store.Sessions.Begin(t.Context(), ada, time.Now().Add(time.Hour))
+	_, err = store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 }
 
@@ -174,8 +175,8 @@ func TestASignInComesBackOnce(t *testing.T) {
 		_, err := store.OIDC.Save(t.Context(), tenant, metering.Operator, metering.OIDC{Issuer: "https://issuer.example.com", ClientID: tenant.String()})
 		require.NoError(t, err)
 	}
-	in := metering.SignIn{State: uuid.NewString(), Nonce: "n", Verifier: "v", ExpiresAt: metering.Instant(time.Now().Add(time.Minute))}
-	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in))
+	in := metering.SignIn{State: uuid.NewString(), Nonce: "n", Verifier: "v", ExpiresAt: metering.Instant(clock.Now().Add(time.Minute))}
+	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in, clock.Now()))
 	tenant, taken, err := store.OIDC.Take(t.Context(), in.State)
 	require.NoError(t, err)
 	require.Equal(t, ours.ID, tenant)
@@ -183,7 +184,7 @@ func TestASignInComesBackOnce(t *testing.T) {
 	_, _, err = store.OIDC.Take(t.Context(), in.State)
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 
-	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in))
+	require.NoError(t, store.OIDC.Begin(t.Context(), ours.ID, in, clock.Now()))
 	require.NoError(t, store.OIDC.Delete(t.Context(), ours.ID, metering.Operator))
 	_, _, err = store.OIDC.Take(t.Context(), in.State)
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err), "the issuer is gone, and with it the sign-in")

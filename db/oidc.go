@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -70,9 +71,9 @@ func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor meteri
 
 // Begin keeps a sign-in until its browser comes back, and forgets those whose
 // browsers did not. Nobody has signed in yet, so nothing is audited.
-func (s OIDC) Begin(ctx context.Context, tenant metering.TenantID, in metering.SignIn) error {
+func (s OIDC) Begin(ctx context.Context, tenant metering.TenantID, in metering.SignIn, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < now()`, tenant); err != nil {
+		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < $2`, tenant, now); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `

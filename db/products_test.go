@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -61,7 +62,7 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 func newLongAgo(t *testing.T) (b *biller, product metering.Product, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
-	month = billing.CalendarPeriod(time.Now().AddDate(0, -5, 0), time.UTC)
+	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	return b, b.product(), month
 }

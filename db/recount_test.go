@@ -192,7 +192,7 @@ func closePeriods(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, custom
 		for _, p := range periods {
 			batch.Queue(`
 				insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at, closed_epoch)
-				select $1, $2, $3, $4, now(), epoch from tenants where id = $1`, tenant, customer, p.Start, p.End)
+				select $1, $2, $3, $4::timestamptz, $4, epoch from tenants where id = $1`, tenant, customer, p.Start, p.End)
 			batch.Queue(`
 				update customers set closed_from = least(closed_from, $3), closed_until = greatest(closed_until, $4)
 				where tenant_id = $1 and id = $2`, tenant, customer, p.Start, p.End)

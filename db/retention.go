@@ -15,8 +15,8 @@ import (
 // of theirs whose repeat would show its age. Events stay as long as a billing
 // period that is not closed, or a meter that is still counting its past, may
 // need them. Totals stay for ever. It returns how many chunks it has dropped.
-func (u Maintenance) Retain(ctx context.Context, cutoff time.Time) (dropped int, err error) {
-	edge, err := u.raiseEdge(ctx, cutoff)
+func (u Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped int, err error) {
+	edge, err := u.raiseEdge(ctx, cutoff, now)
 	if err != nil || edge.IsZero() {
 		return 0, err
 	}
@@ -50,7 +50,7 @@ const neededFrom = `
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	    c.billing_starts_at,
 	    earliest.month),
-	  case when c.created_at > now() - t.grace - interval '32 days' then earliest.month end))
+	  case when c.created_at > $1::timestamptz - t.grace - interval '32 days' then earliest.month end))
 	from customers c
 	join tenants t on t.id = c.tenant_id,
 	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.timezone) at time zone t.timezone) earliest (month)`
@@ -58,7 +58,7 @@ const neededFrom = `
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that
 // a new meter version takes keep a past from being dropped that is to be counted.
-func (u Maintenance) raiseEdge(ctx context.Context, cutoff time.Time) (edge time.Time, err error) {
+func (u Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
 	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
 		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
@@ -73,7 +73,7 @@ func (u Maintenance) raiseEdge(ctx context.Context, cutoff time.Time) (edge time
 		}
 		var backfilling bool
 		var needed *time.Time
-		err := tx.QueryRow(ctx, `select exists (select from meter_versions where status = 'backfilling'), (`+neededFrom+`)`).Scan(&backfilling, &needed)
+		err := tx.QueryRow(ctx, `select exists (select from meter_versions where status = 'backfilling'), (`+neededFrom+`)`, now).Scan(&backfilling, &needed)
 		if err != nil || backfilling {
 			return err
 		}
@@ -260,6 +260,16 @@ func keptFrom(ctx context.Context, q querier) (time.Time, error) {
 	err := q.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept)
 	if err != nil || kept == nil {
 		return time.Time{}, coded(err)
+	}
+	return kept.UTC(), nil
+}
+
+// lockEdge is keptFrom, which does not rise before the transaction ends.
+func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
+	var kept *time.Time
+	err := tx.QueryRow(ctx, `select kept_from from event_retention for share`).Scan(&kept)
+	if err != nil || kept == nil {
+		return time.Time{}, err
 	}
 	return kept.UTC(), nil
 }

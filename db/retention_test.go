@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +28,7 @@ type keeper struct {
 }
 
 func newKeeper(t *testing.T, store *db.DB, conn *pgx.Conn, zone string) *keeper {
-	return &keeper{T: t, store: store, conn: conn, tenant: dbtest.Tenant(t, store, zone).ID, now: time.Now()}
+	return &keeper{T: t, store: store, conn: conn, tenant: dbtest.Tenant(t, store, zone).ID, now: clock.Now()}
 }
 
 func newKeeperAt(t *testing.T, store *db.DB, address string) *keeper {
@@ -44,7 +45,7 @@ func (k *keeper) daysAgo(days int) time.Time {
 
 func (k *keeper) retain(days int) (dropped int) {
 	k.Helper()
-	dropped, err := k.store.Maintenance.Retain(k.Context(), k.now.AddDate(0, 0, -days))
+	dropped, err := k.store.Maintenance.Retain(k.Context(), k.now.AddDate(0, 0, -days), k.now)
 	require.NoError(k, err)
 	return dropped
 }
@@ -204,6 +205,7 @@ func TestAKeyBehindTheEdgeIsRejectedRatherThanCountedTwice(t *testing.T) {
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
 	dbtest.Meter(t, store, k.tenant, "calls", "call")
+	dbtest.Customer(t, store, k.tenant, "acme")
 	dated := dbtest.Event(t, "call", "acme", k.daysAgo(100), "5", "dated", "")
 	undated := func(now time.Time) metering.Event {
 		key := "undated"
@@ -247,7 +249,7 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	edgeAfter(created.Start) // nobody has looked at its periods yet
 
 	period := func(start, end time.Time, closed bool) {
-		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at) values ($1, $2, $3, $4, case when $5 then now() end)`,
+		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at) values ($1, $2, $3, $4, case when $5 then $4::timestamptz end)`,
 			k.tenant, acme, start, end, closed)
 	}
 	period(k.daysAgo(250), k.daysAgo(200), true)
@@ -255,9 +257,9 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	period(k.daysAgo(200), k.daysAgo(130), false)
 	period(k.daysAgo(130), k.daysAgo(10), false)
 	edgeAfter(k.daysAgo(200))
-	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(129))
+	k.exec(`update billing_periods set closed_at = ends_at where ends_at < $1`, k.daysAgo(129))
 	edgeAfter(k.daysAgo(130))
-	k.exec(`update billing_periods set closed_at = now() where ends_at < $1`, k.daysAgo(9))
+	k.exec(`update billing_periods set closed_at = ends_at where ends_at < $1`, k.daysAgo(9))
 
 	held := *k.edge()
 	m := dbtest.Meter(t, store, k.tenant, "late", "call")
@@ -278,6 +280,22 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 		}
 	}
 	require.Equal(t, fmt.Sprint(kept), totals[1].Usage.String(), "from the edge on")
+}
+
+func TestHowYoungACustomerIsIsAskedOfTheTimeGiven(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	k := newKeeperAt(t, store, address)
+	ingest(t, store, k.tenant, dbtest.Event(t, "call", "acme", k.daysAgo(300), "1", "", ""))
+	k.exec(`update customers set created_at = $1, billing_starts_at = $2`, k.daysAgo(250), k.daysAgo(10))
+	cutoff := k.daysAgo(50)
+
+	_, err := store.Maintenance.Retain(t.Context(), cutoff, k.daysAgo(240))
+	require.NoError(t, err)
+	require.True(t, k.edge().Before(k.daysAgo(250)), "its first month is kept")
+	_, err = store.Maintenance.Retain(t.Context(), cutoff, k.now)
+	require.NoError(t, err)
+	require.True(t, k.edge().After(k.daysAgo(60)))
 }
 
 func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
@@ -326,7 +344,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 				senders--
 			default:
 				days = max(45, days-7)
-				_, err := store.Maintenance.Retain(t.Context(), k.now.AddDate(0, 0, -days))
+				_, err := store.Maintenance.Retain(t.Context(), k.now.AddDate(0, 0, -days), k.now)
 				if metering.CodeOf(err) != metering.CodeOverloaded { // somebody is making the chunk anew; it goes next time
 					require.NoError(t, err)
 				}
@@ -380,7 +398,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	before := statement()
 
 	retain := func() {
-		dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40))
+		dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40), now)
 		require.NoError(t, err)
 		require.Positive(t, dropped)
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,13 +37,13 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		sealed, err := ring.Seal(tenant, db.ProviderSecret, []byte(secret))
 		require.NoError(t, err)
 		_, err = store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
-			Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: time.Now(),
+			Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: clock.Now(),
 		})
 		require.NoError(t, err)
 		sealed, err = ring.Seal(tenant, db.SigningSecret, []byte(secret))
 		require.NoError(t, err)
 		_, err = store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
-			metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, time.Now())
+			metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, clock.Now())
 		require.NoError(t, err)
 	}
 	for i := range tenants {

@@ -39,7 +39,7 @@ func sessionFields(s *metering.Session) []any {
 // Begin makes a session of a member who has signed in, and forgets those of
 // theirs that are long over. It answers CodeUnauthorized where the member was
 // removed, or the password changed, since the sign-in was checked.
-func (s Sessions) Begin(ctx context.Context, m metering.Member, expires time.Time) (begun metering.Session, err error) {
+func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var unchanged bool
@@ -55,7 +55,7 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, expires time.Tim
 		}
 		_, err = tx.Exec(ctx, `
 			delete from sessions
-			where tenant_id = $1 and member_id = $2 and expires_at < now() - interval '30 days'`, m.TenantID, m.ID)
+			where tenant_id = $1 and member_id = $2 and expires_at < $3::timestamptz - interval '30 days'`, m.TenantID, m.ID, now)
 		if err != nil {
 			return err
 		}

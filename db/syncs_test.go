@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -101,7 +102,7 @@ func TestASyncNeedsAProvider(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, tenant, "acme")
-	_, err := store.Syncs.Request(t.Context(), tenant, "key_1", customer.ID, metering.Manual, time.Now())
+	_, err := store.Syncs.Request(t.Context(), tenant, "key_1", customer.ID, metering.Manual, clock.Now())
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }
 

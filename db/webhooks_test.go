@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -329,7 +330,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 		all.Go(func() {
 			for {
 				h := *h
-				h.now = time.Now().Add(time.Hour) // whatever backs off has done so
+				h.now = clock.Now().Add(time.Hour) // whatever backs off has done so
 				c, err := h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, 0)
 				switch {
 				case err != nil:

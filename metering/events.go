@@ -45,7 +45,8 @@ type Event struct {
 	Properties     json.RawMessage // a JSON object, or nil
 	IdempotencyKey string          // "" when none was sent
 	Dated          bool            // sent with a timestamp
-	Hash           [32]byte        // of the event as it was sent; zero without a key
+	ReceivedAt     time.Time
+	Hash           [32]byte // of the event as it was sent; zero without a key
 }
 
 // Rejection says why one event of a request was not accepted.
@@ -65,7 +66,7 @@ func reject(code, field, format string, args ...any) *Rejection {
 // Judge turns a sent event into one that can be stored, or says which rule it
 // breaks. An absent timestamp becomes now, an absent value 1.
 func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
-	event := Event{EventType: s.EventType, ExternalID: s.CustomerID, At: Instant(now), Value: Whole(1)}
+	event := Event{EventType: s.EventType, ExternalID: s.CustomerID, At: Instant(now), Value: Whole(1), ReceivedAt: Instant(now)}
 	if rule := textRule(s.EventType); rule != "" {
 		return Event{}, reject("invalid_event_type", "event_type", "%s", rule)
 	}

@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 		} {
 			require.Equal(t, metering.Event{
 				EventType: "call", ExternalID: "acme", Value: metering.Whole(1),
-				At: time.Date(2026, 11, 20, 12, 34, 56, 789_123_000, time.UTC),
+				At: time.Date(2026, 11, 20, 12, 34, 56, 789_123_000, time.UTC), ReceivedAt: time.Date(2026, 11, 20, 12, 34, 56, 789_123_000, time.UTC),
 			}, judged(t, text))
 		}
 	})
@@ -54,6 +54,7 @@ func TestJudge(t *testing.T) {
 			EventType: "call", ExternalID: "acme", Value: metering.MustDecimal("-0.5"), IdempotencyKey: "k", Dated: true,
 			At:         time.Date(2026, 11, 20, 12, 0, 0, 123_456_000, time.UTC),
 			Properties: json.RawMessage(`{"b": [1, {"c": null}], "a": 1e2}`),
+			ReceivedAt: time.Date(2026, 11, 20, 12, 34, 56, 789_123_000, time.UTC),
 		}, event)
 	})
 

@@ -78,7 +78,7 @@ func (s *stripeSystem) link(customer string) {
 		named = &customer
 	}
 	_, _, err := s.store.Customers.Upsert(s.Context(), s.tenant, metering.Operator,
-		metering.Customer{ExternalID: s.customer.ExternalID, BillingProviderID: named})
+		metering.Customer{ExternalID: s.customer.ExternalID, BillingProviderID: named}, time.Now())
 	require.NoError(s, err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -135,7 +136,7 @@ func Tenant(t testing.TB, store *db.DB, zone ...string) metering.Tenant {
 // Customer makes a customer.
 func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID string) metering.Customer {
 	t.Helper()
-	c, err := store.Customers.Create(t.Context(), tenant, metering.Operator, metering.Customer{ExternalID: externalID})
+	c, err := store.Customers.Create(t.Context(), tenant, metering.Operator, metering.Customer{ExternalID: externalID}, clock.Now())
 	require.NoError(t, err)
 	return c
 }
@@ -161,7 +162,7 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 	if properties != "" {
 		sent.Properties = json.RawMessage(properties)
 	}
-	event, rejection := sent.Judge(time.Now())
+	event, rejection := sent.Judge(clock.Now())
 	if rejection != nil {
 		t.Fatalf("event was rejected: %v", rejection)
 	}

@@ -1,0 +1,133 @@
+package odometer_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Rules take the time as a parameter, so that they can be asked on any day.
+// In the folders that hold rules nobody reads a clock, and make test-dates
+// runs the tests of the first ones on other days.
+var (
+	testedOnDates = []string{"metering", "billing", "db", "activities"}
+	withoutClocks = append([]string{"workflows"}, testedOnDates...)
+)
+
+// clocksAllowed are the lines that read a clock where no rule depends on it.
+var clocksAllowed = map[string]string{
+	"began := time.Now()":                      "how long something takes is measured, not judged",
+	"time.Since(began)":                        "the same",
+	"time.Now().UnixNano()":                    "a name or a seed that is not used twice",
+	"select epoch, clock_timestamp() from ten": "compared with when the server's own process started",
+
+	// When a row was changed, for people to read: rules ask only whether it is null.
+	"revoked_at = coalesce(revoked_at, now())":       "API keys, HMAC secrets",
+	"set ended_at = now()":                           "sessions",
+	"set removed_at = now()":                         "members",
+	"set retired_at = now()":                         "billing providers",
+	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
+	"completed_at = now()":                           "a meter whose past is counted",
+	"case when past.found then null else now() end,": "the same, without a past",
+	"timestamptz not null default now()":             "a migration's column; 00032 takes the default from those that rules read",
+	"set default now();":                             "how that migration goes back",
+}
+
+var (
+	goClock  = regexp.MustCompile(`\btime\.(Now|Since|Until)\b`)
+	sqlClock = regexp.MustCompile(`(?i)\b(now|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday)\(\)|` +
+		`\b(current_(timestamp|date|time)|localtimestamp)\b|(^|[^/])\blocaltime\b|'(now|today|yesterday|tomorrow)'`)
+)
+
+func TestRulesTakeTheTimeAsAParameter(t *testing.T) {
+	t.Parallel()
+	used := make(map[string]bool)
+	check := func(path, line string) {
+		for allowed := range clocksAllowed {
+			if strings.Contains(line, allowed) {
+				used[allowed] = true
+				return
+			}
+		}
+		t.Errorf("%s reads a clock: %s\nPass the time as a parameter; a test takes it from dev/clock.", path, strings.TrimSpace(line))
+	}
+	for _, folder := range withoutClocks {
+		for _, path := range glob(t, folder+"/*.go", folder+"/dbtest/*.go") {
+			for _, line := range clocksIn(t, path) {
+				check(path, line)
+			}
+		}
+	}
+	for _, path := range glob(t, "migrations/*.sql") {
+		for _, line := range lines(t, path) {
+			code, _, _ := strings.Cut(line, "--")
+			if sqlClock.MatchString(code) {
+				check(path, code)
+			}
+		}
+	}
+	for allowed := range clocksAllowed {
+		require.True(t, used[allowed], "nothing needs %q to be allowed any longer", allowed)
+	}
+}
+
+// clocksIn are the lines of a Go file that name one of the process's clocks, or
+// one of the database's in a string.
+func clocksIn(t *testing.T, path string) (found []string) {
+	t.Helper()
+	files, all := token.NewFileSet(), lines(t, path)
+	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.SelectorExpr:
+			if name, ok := node.X.(*ast.Ident); ok && goClock.MatchString(name.Name+"."+node.Sel.Name) {
+				found = append(found, all[files.Position(node.Pos()).Line-1])
+			}
+		case *ast.BasicLit:
+			first := files.Position(node.Pos()).Line - 1
+			for i, line := range strings.Split(node.Value, "\n") {
+				if node.Kind == token.STRING && sqlClock.MatchString(line) {
+					found = append(found, all[first+i])
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestEveryFolderOfRulesIsTestedOnOtherDays(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("dev/test-dates")
+	require.NoError(t, err)
+	for _, folder := range testedOnDates {
+		require.Contains(t, string(script), " "+folder)
+	}
+}
+
+func glob(t *testing.T, patterns ...string) (paths []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		paths = append(paths, found...)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func lines(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return strings.Split(string(text), "\n")
+}

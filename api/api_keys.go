@@ -14,7 +14,7 @@ import (
 type APIKey struct {
 	ID         string         `json:"id" example:"key_12"`
 	Prefix     string         `json:"prefix" example:"svc_adm_"`
-	Scope      metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
+	Scope      metering.Scope `json:"scope"`
 	Name       string         `json:"name"`
 	LastFour   string         `json:"last_four"`
 	CreatedAt  time.Time      `json:"created_at"`
@@ -33,7 +33,7 @@ func (s *server) showAPIKey(k metering.APIKey) APIKey {
 // NewCredential is what a client may say about a credential that it makes.
 type NewCredential struct {
 	Name      string         `json:"name" minLength:"1" maxLength:"255"`
-	Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only" doc:"Nobody makes a credential that may do more than themselves"`
+	Scope     metering.Scope `json:"scope" doc:"Nobody makes a credential that may do more than themselves"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty" doc:"From then on it is not valid; without it, it never expires"`
 }
 

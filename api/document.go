@@ -26,6 +26,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Decimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[SentDecimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
+	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
 		"hmac":    {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},

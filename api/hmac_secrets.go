@@ -19,7 +19,7 @@ const (
 type HMACSecret struct {
 	ID        string         `json:"id" example:"sec_3"`
 	Name      string         `json:"name"`
-	Scope     metering.Scope `json:"scope" enum:"admin,read_write,read_only,ingest_only"`
+	Scope     metering.Scope `json:"scope"`
 	LastFour  string         `json:"last_four"`
 	CreatedAt time.Time      `json:"created_at"`
 	ExpiresAt *time.Time     `json:"expires_at"`

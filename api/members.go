@@ -13,7 +13,7 @@ type member struct {
 	TenantID    string        `json:"tenant_id" example:"ten_1"`
 	Email       string        `json:"email"`
 	Name        string        `json:"name"`
-	Role        metering.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
+	Role        metering.Role `json:"role"`
 	HasPassword bool          `json:"has_password" doc:"Whether the member can sign in with a password; if not, only at the tenant's OIDC issuer"`
 	CreatedAt   time.Time     `json:"created_at"`
 }
@@ -47,7 +47,7 @@ type createMemberInput struct {
 	Body struct {
 		Email    string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case"`
 		Name     string        `json:"name,omitempty" maxLength:"255"`
-		Role     metering.Role `json:"role" enum:"owner,admin,developer,billing,viewer" doc:"owner only while the tenant has none"`
+		Role     metering.Role `json:"role" doc:"owner only while the tenant has none"`
 		Password *string       `json:"password,omitempty" minLength:"12" maxLength:"256" doc:"Without one, the member signs in at the tenant's OIDC issuer"`
 	}
 }
@@ -108,8 +108,8 @@ func (in MemberPath) member() (metering.MemberID, error) {
 type updateMemberInput struct {
 	MemberPath
 	Body struct {
-		Name *string        `json:"name,omitempty" maxLength:"255"`
-		Role *metering.Role `json:"role,omitempty" enum:"admin,developer,billing,viewer" doc:"The owner's changes only by make-owner"`
+		Name *string    `json:"name,omitempty" maxLength:"255"`
+		Role *givenRole `json:"role,omitempty" doc:"The owner's changes only by make-owner"`
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memb
 		return nil, err
 	}
 	if in.Body.Role != nil {
-		if err := mayGive(who, *in.Body.Role); err != nil {
+		if err := mayGive(who, metering.Role(*in.Body.Role)); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +129,7 @@ func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memb
 			return nil, err
 		}
 	}
-	m, err := s.Store.Members.Update(ctx, who.Tenant.ID, who.Actor, id, db.MemberChange{Name: in.Body.Name, Role: in.Body.Role})
+	m, err := s.Store.Members.Update(ctx, who.Tenant.ID, who.Actor, id, db.MemberChange{Name: in.Body.Name, Role: (*metering.Role)(in.Body.Role)})
 	if err != nil {
 		return nil, err
 	}

@@ -19,14 +19,11 @@ import (
 // roleMatrix is the other half of matrix: permission → roles.
 var roleMatrix = map[string]string{
 	"events:write":    "owner admin developer",
-	"events:read":     "owner admin developer billing",
 	"usage:read":      "owner admin developer billing viewer",
 	"customers:read":  "owner admin developer billing viewer",
 	"customers:write": "owner admin developer",
 	"meters:read":     "owner admin developer billing viewer",
 	"meters:write":    "owner admin developer",
-	"quotas:read":     "owner admin developer billing",
-	"quotas:write":    "owner admin",
 	"pricing:read":    "owner admin developer billing",
 	"pricing:write":   "owner admin billing",
 	"billing:read":    "owner admin billing",

@@ -12,23 +12,23 @@ import (
 )
 
 type meter struct {
-	ID          string                      `json:"id" example:"mtr_7"`
-	Slug        string                      `json:"slug"`
-	EventType   string                      `json:"event_type"`
-	Name        string                      `json:"name"`
-	Aggregation metering.Aggregation        `json:"aggregation" enum:"sum,count"`
-	GroupBy     []string                    `json:"group_by" doc:"The event properties that usage is grouped by"`
-	UsageScale  int32                       `json:"usage_scale" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
-	Status      metering.MeterVersionStatus `json:"status" enum:"backfilling,complete" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
-	CountedFrom *time.Time                  `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
-	CreatedAt   time.Time                   `json:"created_at"`
+	ID          string               `json:"id" example:"mtr_7"`
+	Slug        string               `json:"slug"`
+	EventType   string               `json:"event_type"`
+	Name        string               `json:"name"`
+	Aggregation metering.Aggregation `json:"aggregation"`
+	GroupBy     []string             `json:"group_by" doc:"The event properties that usage is grouped by"`
+	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
+	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
+	CountedFrom *time.Time           `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
+	CreatedAt   time.Time            `json:"created_at"`
 }
 
 func showMeter(m metering.Meter) meter {
 	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
 		Aggregation: m.Version.Aggregation, GroupBy: append([]string{}, m.Version.GroupBy...),
-		Status: m.Version.Status, CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale,
+		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale,
 	}
 	if from := m.Version.CountedFrom; from != nil {
 		shown.CountedFrom = new(from.UTC())
@@ -59,7 +59,7 @@ type createMeterInput struct {
 		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
 		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
 		Name        string               `json:"name,omitempty" maxLength:"255"`
-		Aggregation metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count" default:"sum" doc:"sum adds the events' values, count counts the events"`
+		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the events' values, count counts the events"`
 		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
 		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is"`
 	}
@@ -118,7 +118,7 @@ type updateMeterInput struct {
 	Slug string `path:"slug" maxLength:"64"`
 	Body struct {
 		Name        *string               `json:"name,omitempty" maxLength:"255"`
-		Aggregation *metering.Aggregation `json:"aggregation,omitempty" enum:"sum,count"`
+		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5"`
 		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what the provider is told of open periods; nothing is counted anew"`
 	}

@@ -3,24 +3,18 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
-	"encoding/base64"
-	"fmt"
 	"time"
 
-	"golang.org/x/crypto/argon2"
+	"github.com/alexedwards/argon2id"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What a new hash costs (OWASP's Password Storage Cheat Sheet). Old ones say
-// themselves what they cost, within the bounds.
+// argonParams is what a new hash costs (OWASP's Password Storage Cheat Sheet).
+// Old ones say themselves what they cost, within the bounds.
+var argonParams = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
 const (
-	argonMemory    = 19 << 10 // KiB
-	argonTime      = 2
-	argonLanes     = 1
-	argonSalt      = 16
-	argonKey       = 32
 	argonMaxMemory = 64 << 10 // KiB
 	argonMaxTime   = 10
 )
@@ -43,11 +37,8 @@ func newPasswords() *passwords {
 
 // HashPassword returns the argon2id hash of a password, as a PHC string.
 func HashPassword(password string) string {
-	salt := make([]byte, argonSalt)
-	rand.Read(salt) // never fails, or ends the program
-	key := argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonLanes, argonKey)
-	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonTime, argonLanes, encode(salt), encode(key))
+	hash, _ := argon2id.CreateHash(password, argonParams) // fails only where crypto/rand does, which ends the program
+	return hash
 }
 
 // hash is HashPassword in its turn.
@@ -81,16 +72,11 @@ func (p *passwords) inTurn(ctx context.Context, work func()) error {
 }
 
 func isPassword(hash, password string) bool {
-	var version, memory, rounds, lanes uint32
-	var encodedSalt, encodedKey string
-	_, err := fmt.Sscanf(hash, "$argon2id$v=%d$m=%d,t=%d,p=%d$%22s$%43s", &version, &memory, &rounds, &lanes, &encodedSalt, &encodedKey)
-	if err != nil || version != argon2.Version || memory > argonMaxMemory || rounds == 0 || rounds > argonMaxTime || lanes != argonLanes {
+	cost, _, _, err := argon2id.DecodeHash(hash)
+	if err != nil || cost.Memory > argonMaxMemory || cost.Iterations == 0 || cost.Iterations > argonMaxTime ||
+		cost.Parallelism != argonParams.Parallelism || cost.KeyLength != argonParams.KeyLength {
 		return false
 	}
-	salt, badSalt := base64.RawStdEncoding.DecodeString(encodedSalt)
-	key, badKey := base64.RawStdEncoding.DecodeString(encodedKey)
-	if badSalt != nil || badKey != nil || len(key) != argonKey {
-		return false
-	}
-	return subtle.ConstantTimeCompare(argon2.IDKey([]byte(password), salt, rounds, memory, argonLanes, argonKey), key) == 1
+	matches, err := argon2id.ComparePasswordAndHash(password, hash)
+	return err == nil && matches
 }

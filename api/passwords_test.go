@@ -21,9 +21,17 @@ func TestAHashIsOfOnePasswordAndNeverTheSameTwice(t *testing.T) {
 	for _, broken := range []string{
 		"", "correct horse", hash[:len(hash)-1], strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1),
 		strings.Replace(hash, "m=19456", "m=4000000", 1), strings.Replace(hash, "t=2", "t=0", 1), strings.Replace(hash, "p=1", "p=200", 1),
+		strings.Replace(hash, "p=1", "p=257", 1), strings.Replace(hash, "t=2", "t=11", 1), hash[:strings.LastIndex(hash, "$")+1],
 	} {
 		require.False(t, isPassword(broken, "correct horse"), broken)
 	}
+}
+
+func TestAStoredHashStaysThePasswords(t *testing.T) {
+	t.Parallel()
+	const stored = "$argon2id$v=19$m=19456,t=2,p=1$p3RUaO0GBA+hX4qDTCJ2jQ$IJURkALQS4rcft4Dsy6OiT0pJgDfFWxQu7+Nv7IsbPk"
+	require.True(t, isPassword(stored, "correct horse"))
+	require.False(t, isPassword(stored, "correct horsE"))
 }
 
 // TestEveryCheckHashesInItsTurn also says that one without a member behind it

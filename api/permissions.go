@@ -13,14 +13,11 @@ const (
 	Public Permission = "public" // no credentials
 
 	EventsWrite    Permission = "events:write"
-	EventsRead     Permission = "events:read"
 	UsageRead      Permission = "usage:read"
 	CustomersRead  Permission = "customers:read"
 	CustomersWrite Permission = "customers:write"
 	MetersRead     Permission = "meters:read"
 	MetersWrite    Permission = "meters:write"
-	QuotasRead     Permission = "quotas:read"
-	QuotasWrite    Permission = "quotas:write"
 	PricingRead    Permission = "pricing:read"
 	PricingWrite   Permission = "pricing:write"
 	BillingRead    Permission = "billing:read"
@@ -53,14 +50,11 @@ type grant struct {
 // permissions is the one table of who may do what.
 var permissions = map[Permission]grant{
 	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []metering.Role{owner, admin, developer}},
-	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
 	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersWrite: {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
 	MetersRead:     {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	MetersWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
-	QuotasRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
-	QuotasWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin}},
 	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
 	PricingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
 	BillingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},

@@ -23,12 +23,17 @@ func operations(t *testing.T) []*huma.Operation {
 
 func TestEveryOperationNamesAPermissionOfTheTable(t *testing.T) {
 	t.Parallel()
+	named := map[Permission]bool{}
 	for _, op := range operations(t) {
 		permission, ok := op.Metadata["permission"].(Permission)
 		require.True(t, ok, op.OperationID)
 		_, listed := permissions[permission]
 		require.True(t, listed || permission == Public, "%s asks for %q", op.OperationID, permission)
 		require.Equal(t, permission == Public, len(op.Security) == 0, op.OperationID)
+		named[permission] = true
+	}
+	for permission := range permissions {
+		require.True(t, named[permission], "no operation asks for %q", permission)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 type provider struct {
 	ID             string                `json:"id" example:"prv_3"`
-	Type           metering.ProviderKind `json:"type" enum:"webhook,stripe"`
+	Type           metering.ProviderKind `json:"type"`
 	URL            string                `json:"url,omitempty" doc:"Of a webhook"`
 	Account        string                `json:"account,omitempty" doc:"Of Stripe: the account that the key belongs to" example:"acct_1PQ2"`
 	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret, or of Stripe's API key, that is ever shown again"`
@@ -58,7 +58,7 @@ func (s *server) getProvider(ctx context.Context, _ *struct{}) (*providerOutput,
 
 type saveProviderInput struct {
 	Body struct {
-		Type metering.ProviderKind `json:"type" enum:"webhook,stripe"`
+		Type metering.ProviderKind `json:"type"`
 
 		URL    string  `json:"url,omitempty" maxLength:"2048" doc:"Of a webhook: gets signed usage snapshots (Standard Webhooks)"`
 		Secret *string `json:"secret,omitempty" maxLength:"128" doc:"Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent"`

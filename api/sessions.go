@@ -276,7 +276,7 @@ type sessionOutput struct{ Body session }
 type session struct {
 	Tenant      sessionTenant   `json:"tenant"`
 	Permissions []Permission    `json:"permissions" doc:"What x-permission of the operations may say"`
-	Scope       *metering.Scope `json:"scope,omitempty" enum:"admin,read_write,read_only,ingest_only" doc:"Of a program"`
+	Scope       *metering.Scope `json:"scope,omitempty" doc:"Of a program"`
 	Member      *member         `json:"member,omitempty"`
 	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"When the member has to sign in again"`
 	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Of the member's session"`

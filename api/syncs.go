@@ -19,17 +19,17 @@ const (
 )
 
 type syncEntry struct {
-	MeterID   string           `json:"meter_id"`
-	MeterSlug string           `json:"meter_slug"`
-	Period    usagePeriod      `json:"period"`
-	Usage     metering.Decimal `json:"usage" doc:"Of the whole period so far"`
-	UnitPrice metering.Decimal `json:"unit_price"`
-	Amount    metering.Decimal `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by"`
-	Currency  string           `json:"currency"`
-	Status    string           `json:"status" enum:"prepared,sent,acknowledged,confirmed,rejected,ambiguous"`
-	Sequence  int64            `json:"sequence" doc:"Of the snapshot that carried it; 0 where the provider is told meter by meter"`
+	MeterID   string               `json:"meter_id"`
+	MeterSlug string               `json:"meter_slug"`
+	Period    usagePeriod          `json:"period"`
+	Usage     metering.Decimal     `json:"usage" doc:"Of the whole period so far"`
+	UnitPrice metering.Decimal     `json:"unit_price"`
+	Amount    metering.Decimal     `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by"`
+	Currency  string               `json:"currency"`
+	Status    metering.EntryStatus `json:"status"`
+	Sequence  int64                `json:"sequence" doc:"Of the snapshot that carried it; 0 where the provider is told meter by meter"`
 
-	Mechanism metering.Mechanism `json:"mechanism" enum:"snapshot,adjustment,usage_record,meter_window,meter_delta,meter_last,invoice_item" doc:"How it is told"`
+	Mechanism metering.Mechanism `json:"mechanism" doc:"How it is told"`
 	Item      string             `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
 	Window    usagePeriod        `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
 	Value     metering.Decimal   `json:"value" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere"`
@@ -45,8 +45,8 @@ type skippedMeter struct {
 
 type syncRun struct {
 	ID          string              `json:"id"`
-	Status      metering.SyncStatus `json:"status" enum:"requested,running,succeeded,failed"`
-	Trigger     metering.Trigger    `json:"trigger" enum:"manual,schedule,provider"`
+	Status      metering.SyncStatus `json:"status"`
+	Trigger     metering.Trigger    `json:"trigger"`
 	CustomerID  string              `json:"customer_id" example:"cus_42"`
 	Problem     string              `json:"problem" doc:"Of a failed run: what to do"`
 	RequestedAt time.Time           `json:"requested_at"`
@@ -66,7 +66,7 @@ func showSync(run metering.Sync) syncRun {
 	for _, e := range run.Entries {
 		shown.Entries = append(shown.Entries, syncEntry{
 			MeterID: e.MeterID.String(), MeterSlug: e.MeterSlug, Period: usagePeriod{e.Period.Start.UTC(), e.Period.End.UTC()},
-			Usage: e.Usage, UnitPrice: e.UnitPrice, Amount: e.Amount, Currency: e.Currency, Status: e.Status, Sequence: e.Sequence,
+			Usage: e.Usage, UnitPrice: e.UnitPrice, Amount: e.Amount, Currency: e.Currency, Status: metering.EntryStatus(e.Status), Sequence: e.Sequence,
 			Mechanism: e.Mechanism, Item: e.Item, Window: usagePeriod{e.Window.Start.UTC(), e.Window.End.UTC()},
 			Value: e.Value, ValueSent: e.Quantity, Answer: e.Answer,
 		})
@@ -156,7 +156,7 @@ func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, er
 type listSyncsInput struct {
 	Paging
 	Customer string              `query:"customer" maxLength:"255" doc:"The customer's external ID"`
-	Status   metering.SyncStatus `query:"status" enum:"requested,running,succeeded,failed"`
+	Status   metering.SyncStatus `query:"status"`
 }
 
 type listSyncsOutput struct{ Body List[syncRun] }

@@ -14,7 +14,7 @@ type tenant struct {
 	Timezone          string              `json:"timezone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
 	Currency          string              `json:"currency" example:"USD"`
 	GraceHours        int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
-	LatePolicy        metering.LatePolicy `json:"late_policy" enum:"adjust,report" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
+	LatePolicy        metering.LatePolicy `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
 	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
 	CreatedAt         time.Time           `json:"created_at"`
 }
@@ -38,7 +38,7 @@ type updateTenantInput struct {
 		Timezone          *string              `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
 		Currency          *string              `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
 		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
-		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty" enum:"adjust,report"`
+		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
 	}
 }

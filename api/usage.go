@@ -75,7 +75,7 @@ type usageResult struct {
 	Meter         usageMeter           `json:"meter"`
 	CustomerID    string               `json:"customer_id" doc:"The customer's external ID"`
 	Period        usagePeriod          `json:"period"`
-	Granularity   metering.Granularity `json:"granularity" enum:"hour,day,month"`
+	Granularity   metering.Granularity `json:"granularity"`
 	Groups        []usageGroup         `json:"groups" doc:"The groups with windows on this page"`
 	Total         metering.Decimal     `json:"total" doc:"Of the whole period and all groups, whatever the page"`
 	HasMore       bool                 `json:"has_more"`
@@ -85,7 +85,7 @@ type usageResult struct {
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Granularity metering.Granularity `query:"granularity" enum:"hour,day,month" default:"hour" doc:"Days and months are those of the tenant's time zone"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days and months are those of the tenant's time zone"`
 	Span
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`

@@ -17,13 +17,13 @@ type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	EventTypes     []metering.MessageKind   `json:"event_types" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
+	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Of what it is told"`
 	SecretLastFour string                   `json:"secret_last_four"`
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
 	DisabledAt     *time.Time               `json:"disabled_at" doc:"Nothing is kept for it since"`
-	Because        metering.DisabledBecause `json:"disabled_because,omitempty" enum:"tenant,gone,failing" doc:"gone: it has answered 410; failing: it has taken nothing for five days"`
+	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"gone: it has answered 410; failing: it has taken nothing for five days"`
 	FailingSince   *time.Time               `json:"failing_since" doc:"It has taken nothing since"`
 }
 
@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy" doc:"Of what it is told"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Of what it is told"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }
@@ -141,7 +141,7 @@ type updateWebhookInput struct {
 	Body struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy"`
+		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true"`
 		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
 	}
 }
@@ -217,22 +217,22 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
-	EventType metering.MessageKind    `json:"event_type" enum:"billing.synced,billing.sync_failed,billing.period_closed,usage.discrepancy,webhook.test"`
+	Kind      deliveredKind           `json:"kind"`
 	CreatedAt time.Time               `json:"created_at"`
-	Status    metering.DeliveryStatus `json:"status" enum:"pending,delivered,failed" doc:"A failed one is tried again when asked for"`
+	Status    metering.DeliveryStatus `json:"status" doc:"A failed one is tried again when asked for"`
 	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`
 	NextTry   *time.Time              `json:"next_attempt_at"`
 	SettledAt *time.Time              `json:"settled_at"`
 }
 
 func showDelivery(d metering.Delivery) Delivery {
-	return Delivery{d.ID.String(), d.Kind, d.At.UTC(), d.Status, d.Attempts, d.DueAt, d.SettledAt}
+	return Delivery{d.ID.String(), deliveredKind(d.Kind), d.At.UTC(), d.Status, d.Attempts, d.DueAt, d.SettledAt}
 }
 
 type listDeliveriesInput struct {
 	WebhookPath
 	Paging
-	Status metering.DeliveryStatus `query:"status" enum:"pending,delivered,failed"`
+	Status metering.DeliveryStatus `query:"status"`
 }
 
 type listDeliveriesOutput struct{ Body List[Delivery] }

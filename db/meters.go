@@ -12,7 +12,7 @@ import (
 type Meters struct{ pool beginner }
 
 const (
-	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
+	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 	selectMeters        = `
 		select m.id, m.slug, m.event_type, m.name, m.usage_scale, m.created_at, ` + meterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
@@ -20,7 +20,7 @@ const (
 )
 
 func meterVersionFields(g *metering.MeterVersion) []any {
-	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
+	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
@@ -123,8 +123,8 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	var published metering.MeterVersion
 	err = tx.QueryRow(ctx, `
 		insert into meter_versions as g
-		  (tenant_id, meter_id, event_type, aggregation, value_property, group_by, timezone, epoch, status, completed_at, counted_from)
-		select t.id, @meter, @event_type, @aggregation, @value_property, @group_by, t.timezone, @epoch,
+		  (tenant_id, meter_id, event_type, aggregation, group_by, timezone, epoch, status, completed_at, counted_from)
+		select t.id, @meter, @event_type, @aggregation, @group_by, t.timezone, @epoch,
 		  case when past.found then 'backfilling' else 'complete' end,
 		  case when past.found then null else now() end,
 		  case when past.found then kept.kept_from end
@@ -135,7 +135,7 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 		returning `+meterVersionColumns,
 		pgx.NamedArgs{
 			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
-			"value_property": g.ValueProperty, "group_by": textArray(g.GroupBy), "epoch": epoch,
+			"group_by": textArray(g.GroupBy), "epoch": epoch,
 		}).Scan(meterVersionFields(&published)...)
 	return published, err
 }

@@ -1,9 +1,10 @@
 package metering
 
 import (
-	"strconv"
-	"strings"
+	"regexp"
 	"time"
+
+	"github.com/robfig/cron/v3"
 )
 
 // AutoSync says when a tenant's customers are synced without being asked.
@@ -48,43 +49,23 @@ func (i Schedule) Jitter() time.Duration {
 	return time.Minute
 }
 
-// cronFields are the bounds of a cron expression's fields.
-var cronFields = []struct{ least, most int }{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
+// Both the parser and Temporal take more than what is here, and not the same:
+// names, time zones, @every, empty parts of lists.
+const cronPart = `(\*|\d+(-\d+)?)(/\d{1,2})?`
+
+var (
+	cronSyntax = regexp.MustCompile(`^(\s*` + cronPart + `(,` + cronPart + `)*(\s+|$))+$`)
+	cronParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+)
 
 // Validate checks what a client may choose.
 func (i Schedule) Validate(location string) error {
-	fields := strings.Fields(i.Cron())
 	wrong := Invalid(location, "must be hourly, daily, or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
-	if len(fields) != len(cronFields) || len(i) > maxTextBytes {
+	if len(i) > maxTextBytes || !cronSyntax.MatchString(i.Cron()) {
 		return wrong
 	}
-	for n, field := range fields {
-		for part := range strings.SplitSeq(field, ",") {
-			if !validCronPart(part, cronFields[n].least, cronFields[n].most) {
-				return wrong
-			}
-		}
+	if _, err := cronParser.Parse(i.Cron()); err != nil {
+		return wrong
 	}
 	return nil
-}
-
-// validCronPart takes *, 5, 5-10, and each with a step such as */15.
-func validCronPart(part string, least, most int) bool {
-	span, step, stepped := strings.Cut(part, "/")
-	if n, err := strconv.Atoi(step); stepped && (err != nil || n < 1 || n > most) {
-		return false
-	}
-	if span == "*" {
-		return true
-	}
-	from, until, ranged := strings.Cut(span, "-")
-	a, err := strconv.Atoi(from)
-	if err != nil || a < least || a > most {
-		return false
-	}
-	if !ranged {
-		return true
-	}
-	b, err := strconv.Atoi(until)
-	return err == nil && b >= a && b <= most
 }

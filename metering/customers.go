@@ -19,9 +19,6 @@ type Customer struct {
 	CreatedAt         time.Time
 }
 
-// MaxMetadataBytes bounds a customer's metadata.
-const MaxMetadataBytes = 16 << 10
-
 // Validate checks what a client may choose.
 func (c Customer) Validate() error {
 	if err := validText("body.external_id", c.ExternalID); err != nil {

@@ -3,6 +3,7 @@ package metering
 import (
 	"bytes"
 	"database/sql/driver"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -72,40 +73,14 @@ func parse(literal string) (decimal.Decimal, error) {
 }
 
 // isJSONNumber is the grammar of RFC 8259 §6, which is stricter than the
-// decimal library: no leading plus, no bare point, no leading zeros.
+// decimal library: no leading plus, no bare point, no leading zeros. Of all
+// JSON a number alone begins with a minus or a digit, and ends with a digit
+// where no space follows it.
 func isJSONNumber(s string) bool {
-	s = strings.TrimPrefix(s, "-")
-	digits := func() int {
-		n := 0
-		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-			n++
-		}
-		return n
-	}
-	n := digits()
-	if n == 0 || (n > 1 && s[0] == '0') {
-		return false
-	}
-	s = s[n:]
-	if strings.HasPrefix(s, ".") {
-		s = s[1:]
-		if n = digits(); n == 0 {
-			return false
-		}
-		s = s[n:]
-	}
-	if s == "" {
-		return true
-	}
-	if s[0] != 'e' && s[0] != 'E' {
-		return false
-	}
-	s = s[1:]
-	if s != "" && (s[0] == '+' || s[0] == '-') {
-		s = s[1:]
-	}
-	return digits() == len(s) && s != ""
+	return s != "" && (s[0] == '-' || isDigit(s[0])) && isDigit(s[len(s)-1]) && json.Valid([]byte(s))
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // Whole returns n as a Decimal.
 func Whole(n int64) Decimal { return Decimal{decimal.NewFromInt(n)} }

@@ -59,7 +59,7 @@ func TestParseDecimal(t *testing.T) {
 
 	for rule, literals := range map[string][]string{
 		"must be a JSON number": {
-			"", " ", "-", "+1", "01", "-01", ".5", "5.", "1e", "1e+", "1e1.5", "1_000", "1,5", "0x10", "1 ", " 1", "١",
+			"", " ", "-", "+1", "01", "-01", ".5", "5.", "1e", "1e+", "1e1.5", "1_000", "1,5", "0x10", "1 ", " 1", "1\n", "\t-1", "1 2", "١",
 			"NaN", "Infinity", "-Infinity", "null", "true", `"1"`, "[1]", "{}", "1\x00", "--1", "1e--1", "1ee1", "1/2",
 		},
 		"must be smaller than 10^18 in absolute value": {

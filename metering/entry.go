@@ -17,6 +17,11 @@ const (
 	InvoiceItem Mechanism = "invoice_item" // money on the next invoice, for usage of a period that is invoiced
 )
 
+// Values are all mechanisms.
+func (Mechanism) Values() []Mechanism {
+	return []Mechanism{InSnapshot, Adjusted, UsageRecord, MeterWindow, MeterDelta, MeterLast, InvoiceItem}
+}
+
 // Overwrites says whether an entry replaces what was told before it, so that
 // it may be told under a new idempotency key.
 func (m Mechanism) Overwrites() bool { return m != MeterDelta && m != InvoiceItem }
@@ -32,6 +37,11 @@ const (
 	EntryRejected     EntryStatus = "rejected"
 	EntryAmbiguous    EntryStatus = "ambiguous" // what the provider counted does not tell whether it arrived
 )
+
+// Values are all that an entry may be.
+func (EntryStatus) Values() []EntryStatus {
+	return []EntryStatus{EntryPrepared, EntrySent, EntryAcknowledged, EntryConfirmed, EntryRejected, EntryAmbiguous}
+}
 
 // Item is where one meter's usage goes at a provider.
 type Item struct {

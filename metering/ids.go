@@ -45,12 +45,6 @@ func ParseTenantID(s string) (TenantID, bool) {
 	return TenantID(n), ok
 }
 
-// ParseCustomerID reads the outside form, "cus_42".
-func ParseCustomerID(s string) (CustomerID, bool) {
-	n, ok := parseID(s, "cus_")
-	return CustomerID(n), ok
-}
-
 // ParseHMACSecretID reads the outside form, "sec_42".
 func ParseHMACSecretID(s string) (HMACSecretID, bool) {
 	n, ok := parseID(s, "sec_")

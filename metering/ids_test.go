@@ -13,9 +13,9 @@ import (
 func TestIdentifiers(t *testing.T) {
 	t.Run("WhatIsWrittenIsReadBack", rapid.MakeCheck(func(t *rapid.T) {
 		n := rapid.Int64Range(1, math.MaxInt64).Draw(t, "n")
-		customer, ok := metering.ParseCustomerID(metering.CustomerID(n).String())
+		member, ok := metering.ParseMemberID(metering.MemberID(n).String())
 		require.True(t, ok)
-		require.EqualValues(t, n, customer)
+		require.EqualValues(t, n, member)
 		tenant, ok := metering.ParseTenantID(metering.TenantID(n).String())
 		require.True(t, ok)
 		require.EqualValues(t, n, tenant)
@@ -23,10 +23,10 @@ func TestIdentifiers(t *testing.T) {
 
 	t.Run("AnIdentifierHasOneFormAndOneKind", func(t *testing.T) {
 		for _, text := range []string{
-			"", "cus_", "42", "ten_42", "CUS_42", "cus_0", "cus_-1", "cus_+1", "cus_042", "cus_42 ", " cus_42", "cus_4_2", "cus_0x2a", "cus_1e3",
-			"cus_9223372036854775808", "cus_٤٢",
+			"", "ten_", "42", "cus_42", "TEN_42", "ten_0", "ten_-1", "ten_+1", "ten_042", "ten_42 ", " ten_42", "ten_4_2", "ten_0x2a", "ten_1e3",
+			"ten_9223372036854775808", "ten_٤٢",
 		} {
-			_, ok := metering.ParseCustomerID(text)
+			_, ok := metering.ParseTenantID(text)
 			require.False(t, ok, "%q", text)
 		}
 	})

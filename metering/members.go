@@ -18,6 +18,11 @@ const (
 	RoleViewer    Role = "viewer"
 )
 
+// Values are all roles.
+func (Role) Values() []Role {
+	return []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleBilling, RoleViewer}
+}
+
 // Member is a person in one tenant. The same e-mail may be a member of several
 // tenants, each with a password and a role of its own.
 type Member struct {

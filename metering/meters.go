@@ -29,6 +29,11 @@ const (
 	Count Aggregation = "count" // the number of events
 )
 
+// Values are all aggregations.
+func (Aggregation) Values() []Aggregation {
+	return []Aggregation{Sum, Count}
+}
+
 // Meter names something that is counted. How it is counted is its Version.
 type Meter struct {
 	ID        MeterID
@@ -83,28 +88,29 @@ const (
 	Retired     MeterVersionStatus = "retired"     // another took its place; nothing feeds it
 )
 
+// Values are all that a meter version may be.
+func (MeterVersionStatus) Values() []MeterVersionStatus {
+	return []MeterVersionStatus{Backfilling, Complete, Retired}
+}
+
 // MeterVersion is one way of counting a meter. Any change to it makes a new
 // one; totals never mix two ways of counting.
 type MeterVersion struct {
-	ID            MeterVersionID
-	MeterID       MeterID
-	EventType     string
-	Aggregation   Aggregation
-	ValueProperty string   // the property that holds the value; "" means the event's own value
-	GroupBy       []string // property names, in the client's order
-	Timezone      string   // IANA name; its local hours and months are the buckets
-	Epoch         int64    // events with a lower epoch are the backfill's to count
-	Status        MeterVersionStatus
-	CountedFrom   *time.Time // where its past begins; nil: with the first event
+	ID          MeterVersionID
+	MeterID     MeterID
+	EventType   string
+	Aggregation Aggregation
+	GroupBy     []string // property names, in the client's order
+	Timezone    string   // IANA name; its local hours and months are the buckets
+	Epoch       int64    // events with a lower epoch are the backfill's to count
+	Status      MeterVersionStatus
+	CountedFrom *time.Time // where its past begins; nil: with the first event
 }
 
 // Validate checks what a client may choose.
 func (g MeterVersion) Validate() error {
-	if g.Aggregation != Sum && g.Aggregation != Count {
+	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not built yet")
-	}
-	if g.ValueProperty != "" {
-		return Invalid("body.value_property", "is not built yet: the event's value is what a meter counts")
 	}
 	if len(g.GroupBy) > MaxGroupByKeys {
 		return Invalid("body.group_by", "must name at most %d properties", MaxGroupByKeys)
@@ -127,7 +133,7 @@ func (g MeterVersion) Validate() error {
 // SameCounting says whether two meter versions would count every event alike.
 func (g MeterVersion) SameCounting(o MeterVersion) bool {
 	return g.EventType == o.EventType && g.Aggregation == o.Aggregation &&
-		g.ValueProperty == o.ValueProperty && slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone
+		slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone
 }
 
 // Usage picks the figure of a bucket that the meter's aggregation asks for.

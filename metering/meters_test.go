@@ -155,15 +155,14 @@ func TestMeterValidate(t *testing.T) {
 	}
 	require.NoError(t, good().Validate())
 	for location, change := range map[string]func(*metering.Meter){
-		"body.slug":           func(m *metering.Meter) { m.Slug = "Calls" },
-		"body.event_type":     func(m *metering.Meter) { m.EventType = "" },
-		"body.name":           func(m *metering.Meter) { m.Name = strings.Repeat("x", 256) },
-		"body.aggregation":    func(m *metering.Meter) { m.Version.Aggregation = "max" },
-		"body.value_property": func(m *metering.Meter) { m.Version.ValueProperty = "tokens" },
-		"body.group_by":       func(m *metering.Meter) { m.Version.GroupBy = strings.Split("a b c d e f", " ") },
-		"body.group_by[0]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"$other"} },
-		"body.group_by[1]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "a"} },
-		"body.group_by[2]":    func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "b", "\x00"} },
+		"body.slug":        func(m *metering.Meter) { m.Slug = "Calls" },
+		"body.event_type":  func(m *metering.Meter) { m.EventType = "" },
+		"body.name":        func(m *metering.Meter) { m.Name = strings.Repeat("x", 256) },
+		"body.aggregation": func(m *metering.Meter) { m.Version.Aggregation = "max" },
+		"body.group_by":    func(m *metering.Meter) { m.Version.GroupBy = strings.Split("a b c d e f", " ") },
+		"body.group_by[0]": func(m *metering.Meter) { m.Version.GroupBy = []string{"$other"} },
+		"body.group_by[1]": func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "a"} },
+		"body.group_by[2]": func(m *metering.Meter) { m.Version.GroupBy = []string{"a", "b", "\x00"} },
 	} {
 		t.Run("ABad "+location+" is refused by name", func(t *testing.T) {
 			m := good()
@@ -191,7 +190,6 @@ func TestSameCounting(t *testing.T) {
 		"aggregation": func(g *metering.MeterVersion) { g.Aggregation = metering.Count },
 		"groups":      func(g *metering.MeterVersion) { g.GroupBy = nil },
 		"zone":        func(g *metering.MeterVersion) { g.Timezone = "Asia/Kathmandu" },
-		"value":       func(g *metering.MeterVersion) { g.ValueProperty = "tokens" },
 	} {
 		other := g
 		change(&other)

@@ -10,6 +10,11 @@ const (
 	Stripe  ProviderKind = "stripe"  // usage records and meter events
 )
 
+// Values are all kinds.
+func (ProviderKind) Values() []ProviderKind {
+	return []ProviderKind{Webhook, Stripe}
+}
+
 // Provider is where a tenant's usage is billed.
 type Provider struct {
 	ID           ProviderID

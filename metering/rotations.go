@@ -15,6 +15,11 @@ const (
 	RotationRefused   RotationStatus = "refused"   // the old key was not valid any more
 )
 
+// Values are all that a rotation may be.
+func (RotationStatus) Values() []RotationStatus {
+	return []RotationStatus{RotationPending, RotationActivated, RotationWithdrawn, RotationRefused}
+}
+
 // Rotation is the exchange of an API key for a new one of the same name, scope
 // and expiry. The new key is in nobody's hands but those of who asked for it.
 type Rotation struct {

@@ -15,6 +15,11 @@ const (
 	ByProvider Trigger = "provider"
 )
 
+// Values are all triggers.
+func (Trigger) Values() []Trigger {
+	return []Trigger{Manual, Scheduled, ByProvider}
+}
+
 // SyncStatus is where a sync stands in its life.
 type SyncStatus string
 
@@ -24,6 +29,11 @@ const (
 	SyncSucceeded SyncStatus = "succeeded"
 	SyncFailed    SyncStatus = "failed"
 )
+
+// Values are all that a sync may be.
+func (SyncStatus) Values() []SyncStatus {
+	return []SyncStatus{SyncRequested, SyncRunning, SyncSucceeded, SyncFailed}
+}
 
 // Done says whether nothing more will happen to the sync.
 func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }

@@ -13,6 +13,11 @@ const (
 	ReportLate LatePolicy = "report" // shown, never billed
 )
 
+// Values are all policies.
+func (LatePolicy) Values() []LatePolicy {
+	return []LatePolicy{AdjustLate, ReportLate}
+}
+
 // DefaultRequestsPerMinute is how many requests a tenant may send to the Events
 // API in a minute where nothing else was said.
 const DefaultRequestsPerMinute = 1000
@@ -54,4 +59,9 @@ func Location(zone string) *time.Location {
 		return time.UTC
 	}
 	return location
+}
+
+// Values are all scopes.
+func (Scope) Values() []Scope {
+	return []Scope{ScopeAdmin, ScopeReadWrite, ScopeReadOnly, ScopeIngestOnly}
 }

@@ -23,6 +23,11 @@ const (
 	WebhookTest       MessageKind = "webhook.test"
 )
 
+// Values are the kinds that an endpoint may choose.
+func (MessageKind) Values() []MessageKind {
+	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, UsageDiscrepancy}
+}
+
 // Message tells other systems that something happened. Data is JSON.
 type Message struct {
 	ID   uuid.UUID
@@ -77,5 +82,15 @@ const (
 	DisabledFailing  DisabledBecause = "failing" // nothing has arrived for FailingAtMost
 )
 
+// Values are all reasons.
+func (DisabledBecause) Values() []DisabledBecause {
+	return []DisabledBecause{DisabledByTenant, DisabledGone, DisabledFailing}
+}
+
 // SecretOverlap is how long a replaced signing secret signs beside the new one.
 const SecretOverlap = 24 * time.Hour
+
+// Values are all that a delivery may be.
+func (DeliveryStatus) Values() []DeliveryStatus {
+	return []DeliveryStatus{DeliveryPending, DeliveryDelivered, DeliveryFailed}
+}

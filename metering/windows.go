@@ -14,6 +14,11 @@ const (
 	Month Granularity = "month"
 )
 
+// Values are all granularities.
+func (Granularity) Values() []Granularity {
+	return []Granularity{Hour, Day, Month}
+}
+
 // Range is a half-open span of time, [Start, End).
 type Range struct{ Start, End time.Time }
 

@@ -33,7 +33,6 @@ create table meter_versions (
   meter_id       bigint not null,
   event_type     text collate "C" not null,
   aggregation    text not null,
-  value_property text not null default '',
   group_by       text[] not null default '{}',
   timezone       text not null,
   epoch          bigint not null, -- events with a lower epoch are the backfill's to count

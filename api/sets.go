@@ -1,0 +1,81 @@
+package api
+
+import (
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// set is a type of a few words.
+type set[T any] interface {
+	~string
+	Values() []T
+}
+
+// oneOf is the schema of a set: a string, and which ones.
+type oneOf[T set[T]] struct{}
+
+func (oneOf[T]) Schema(huma.Registry) *huma.Schema {
+	schema := &huma.Schema{Type: huma.TypeString}
+	for _, value := range T("").Values() {
+		schema.Enum = append(schema.Enum, string(value))
+	}
+	return schema
+}
+
+func describe[T set[T]](schemas huma.Registry) {
+	schemas.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[oneOf[T]]())
+}
+
+// describeSets gives every field of these types its values in the document,
+// which is also what requests are checked against.
+func describeSets(schemas huma.Registry) {
+	describe[metering.Aggregation](schemas)
+	describe[metering.DeliveryStatus](schemas)
+	describe[metering.DisabledBecause](schemas)
+	describe[metering.EntryStatus](schemas)
+	describe[metering.Granularity](schemas)
+	describe[metering.LatePolicy](schemas)
+	describe[metering.Mechanism](schemas)
+	describe[metering.MessageKind](schemas)
+	describe[metering.ProviderKind](schemas)
+	describe[metering.Role](schemas)
+	describe[metering.Scope](schemas)
+	describe[metering.SyncStatus](schemas)
+	describe[metering.Trigger](schemas)
+	describe[deliveredKind](schemas)
+	describe[givenRole](schemas)
+	describe[meterStatus](schemas)
+}
+
+// deliveredKind is also of a test.
+type deliveredKind metering.MessageKind
+
+func (deliveredKind) Values() (kinds []deliveredKind) {
+	for _, kind := range metering.MessageKind("").Values() {
+		kinds = append(kinds, deliveredKind(kind))
+	}
+	return append(kinds, deliveredKind(metering.WebhookTest))
+}
+
+// givenRole is of a member who is not the owner: that role changes hands only
+// by make-owner.
+type givenRole metering.Role
+
+func (givenRole) Values() (roles []givenRole) {
+	for _, role := range metering.Role("").Values() {
+		if role != metering.RoleOwner {
+			roles = append(roles, givenRole(role))
+		}
+	}
+	return roles
+}
+
+// meterStatus is of a meter version that is somebody's meter: none is retired.
+type meterStatus metering.MeterVersionStatus
+
+func (meterStatus) Values() []meterStatus {
+	return []meterStatus{meterStatus(metering.Backfilling), meterStatus(metering.Complete)}
+}

@@ -1,0 +1,71 @@
+package db_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
+	t.Parallel()
+	scopes := words(metering.Scope("").Values())
+	require.Equal(t, map[string][]string{
+		"tenants late_policy":                words(metering.LatePolicy("").Values()),
+		"api_keys scope":                     scopes,
+		"hmac_secrets scope":                 scopes,
+		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),
+		"billing_providers kind":             words(metering.ProviderKind("").Values()),
+		"billing_series mechanism":           words(metering.Mechanism("").Values()),
+		"billing_entries status":             words(metering.EntryStatus("").Values()),
+		"billing_snapshots status":           words([]db.SnapshotStatus{db.SnapshotPrepared, db.SnapshotSent, db.Acknowledged, db.Rejected}),
+		"billing_syncs trigger":              words(metering.Trigger("").Values()),
+		"billing_syncs status":               words(metering.SyncStatus("").Values()),
+		"members role":                       words(metering.Role("").Values()),
+		"api_key_rotations status":           words(metering.RotationStatus("").Values()),
+		"webhook_endpoints disabled_because": words(metering.DisabledBecause("").Values()),
+		"webhook_deliveries status":          words(metering.DeliveryStatus("").Values()),
+	}, checkedSets(t))
+}
+
+func words[T ~string](values []T) (words []string) {
+	for _, v := range values {
+		words = append(words, string(v))
+	}
+	return words
+}
+
+var (
+	checkedSet = regexp.MustCompile(`^CHECK \(\((\w+) = ANY \(ARRAY\[(.*)\]\)\)\)$`)
+	checkedOne = regexp.MustCompile(`'([^']*)'::text`)
+)
+
+// checkedSets returns the values of every check that lists some.
+func checkedSets(t *testing.T) map[string][]string {
+	t.Helper()
+	rows, err := dbtest.Conn(t).Query(t.Context(), `
+		select conrelid::regclass::text, pg_get_constraintdef(oid)
+		from pg_constraint
+		where contype = 'c' and connamespace = 'public'::regnamespace`)
+	require.NoError(t, err)
+	found := map[string][]string{}
+	var table, check string
+	_, err = pgx.ForEachRow(rows, []any{&table, &check}, func() error {
+		list := checkedSet.FindStringSubmatch(check)
+		if list == nil {
+			return nil
+		}
+		column := table + " " + list[1]
+		for _, value := range checkedOne.FindAllStringSubmatch(list[2], -1) {
+			found[column] = append(found[column], value[1])
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return found
+}

@@ -21,13 +21,21 @@ type APIKey struct {
 	ExpiresAt  *time.Time     `json:"expires_at"`
 	RevokedAt  *time.Time     `json:"revoked_at"`
 	LastUsedAt *time.Time     `json:"last_used_at"`
+
+	Successor     *string    `json:"successor_id" doc:"The key that replaces this one, which is valid beside it until expires_at"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the key that this one replaces was last used, while both are valid"`
 }
 
 func (s *server) showAPIKey(k metering.APIKey) APIKey {
-	return APIKey{
+	shown := APIKey{
 		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		OldLastUsedAt: k.OldLastUsedAt,
 	}
+	if k.SuccessorID != nil {
+		shown.Successor = new(k.SuccessorID.String())
+	}
+	return shown
 }
 
 // NewCredential is what a client may say about a credential that it makes.

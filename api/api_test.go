@@ -104,7 +104,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	guard := providers.Guard{AllowLoopback: true}
 	b.deps = api.Deps{
 		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(""), Keyring: ring,
-		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second, RotationWait: time.Second,
+		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
 		FailuresPerMinute: 1_000_000,
 		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
 	}

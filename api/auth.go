@@ -146,6 +146,15 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 	return nil, err
 }
 
+// noteSecretUses notes which HMAC secrets are in use.
+func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[db.SecretUse]struct{}, error) {
+	err := s.Store.HMACSecrets.Used(ctx, uses, s.Now())
+	if err != nil {
+		s.Log.WarnContext(ctx, "when HMAC secrets were last used is not noted for now", "error", err)
+	}
+	return nil, err
+}
+
 // authenticate tells the kinds of credentials apart by their form.
 func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	scheme, credential, _ := strings.Cut(ctx.Header("Authorization"), " ")

@@ -125,6 +125,9 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if s.claims.Add(1)%claimsPerSweep == 0 {
 		s.sweeps.board(ctx, struct{}{}) // nobody waits for it
 	}
+	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
+		s.secretUses.board(ctx, db.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // nobody waits for it
+	}
 	return Principal{Tenant: signers.Tenant, Actor: metering.Actor(secret.ID.String()), Scope: secret.Scope}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/workflows"
 )
 
 // Secrets are as hard to guess as 32 random bytes.
@@ -24,13 +23,17 @@ type HMACSecret struct {
 	CreatedAt time.Time      `json:"created_at"`
 	ExpiresAt *time.Time     `json:"expires_at"`
 	RevokedAt *time.Time     `json:"revoked_at"`
-	Successor *string        `json:"successor_id" doc:"The secret that replaces this one, which is valid beside it until expires_at"`
+
+	LastUsedAt    *time.Time `json:"last_used_at"`
+	Successor     *string    `json:"successor_id" doc:"The secret that replaces this one, which is valid beside it until expires_at"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the secret that this one replaces was last used, while both are valid"`
 }
 
 func showHMACSecret(h metering.HMACSecret) HMACSecret {
 	shown := HMACSecret{
 		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, LastFour: h.LastFour,
 		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
+		LastUsedAt: h.LastUsedAt, OldLastUsedAt: h.OldLastUsedAt,
 	}
 	if h.SuccessorID != nil {
 		shown.Successor = new(h.SuccessorID.String())
@@ -92,61 +95,6 @@ func (s *server) listHMACSecrets(ctx context.Context, _ *struct{}) (*listHMACSec
 		out.Body.Data = append(out.Body.Data, showHMACSecret(h))
 	}
 	return out, nil
-}
-
-type rotateHMACSecretInput struct {
-	ID string `path:"id" example:"sec_3"`
-	Repeatable
-	Body *struct {
-		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret is valid beside the new one"`
-	}
-}
-
-// rotateHMACSecret makes a secret that replaces another and shows it. The old
-// one ends in time by its row; the workflow that records it can wait.
-func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput) (*createHMACSecretOutput, error) {
-	who := principalOf(ctx)
-	old, err := s.rotatableSecret(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	secret, record, err := s.newSecret(who.Tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	overlap := metering.DefaultOverlap
-	if in.Body != nil && in.Body.OverlapSeconds != nil {
-		overlap = time.Duration(*in.Body.OverlapSeconds) * time.Second
-	}
-	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-hmac-secret", in, func(within db.Creators) (HMACSecret, error) {
-		now := s.Now()
-		made, err := within.HMACSecrets.Rotate(ctx, who.Tenant.ID, who.Actor, old.ID, record, now.Add(overlap), now)
-		return showHMACSecret(made), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if repeated {
-		return nil, alreadyMade(shown.ID, shown.LastFour)
-	}
-	if err := workflows.StartRotateHMACSecret(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, old.ID); err != nil {
-		s.Log.WarnContext(ctx, "the end of a secret's overlap will be recorded later", "error", err)
-	}
-	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
-}
-
-// rotatableSecret is one that may do no more than who asks.
-func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMACSecret, error) {
-	who := principalOf(ctx)
-	id, ok := metering.ParseHMACSecretID(text)
-	if !ok {
-		return metering.HMACSecret{}, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
-	}
-	secret, err := s.Store.HMACSecrets.Get(ctx, who.Tenant.ID, id)
-	if err == nil && !within(Principal{Scope: secret.Scope}, who) {
-		err = metering.Errorf(metering.CodeForbidden, "nobody can rotate a secret that may do more than themselves")
-	}
-	return secret, err
 }
 
 type revokeHMACSecretInput struct {

@@ -1,122 +1,174 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-const (
-	defaultRotationWait = 10 * time.Second
-	rotationPoll        = 50 * time.Millisecond
-	// rotationMargin is how much longer than its request a rotation may be
-	// activated: the request's own withdrawal comes first.
-	rotationMargin = 5 * time.Second
-)
+// runWait is how long an answer waits for the start of the run that watches
+// over a rotation. A worker begins it where Temporal does not answer.
+const runWait = time.Second
+
+// watch begins the run of a rotation that is committed.
+func (s *server) watch(ctx context.Context, r metering.Rotation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runWait)
+	defer cancel()
+	if err := workflows.StartRotateCredential(ctx, s.Temporal, r.TenantID, r.ID); err != nil {
+		s.Log.WarnContext(ctx, "the run of a rotation begins later", "error", err)
+	}
+}
+
+// overlap is how long the old credential is valid beside the new one.
+func overlap(seconds *int, otherwise time.Duration) time.Duration {
+	if seconds == nil {
+		return otherwise
+	}
+	return time.Duration(*seconds) * time.Second
+}
 
 type rotateAPIKeyInput struct {
-	ID             string `path:"id" example:"key_12"`
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeat is 409 and says what was made: the key itself is shown once"`
+	ID string `path:"id" example:"key_12"`
+	Repeatable
+	Body *struct {
+		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"How long the old key is valid beside the new one; unless it says, the old one ends at once"`
+	}
 }
 
-// rotateAPIKey makes a key and shows it once it has taken the old one's place.
-// Until then the key is in this request's memory and nowhere else.
+// rotateAPIKey makes a key that takes an old one's place, and shows it.
 func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*createAPIKeyOutput, error) {
 	who := principalOf(ctx)
-	old, err := s.rotatable(ctx, in.ID)
+	old, err := s.rotatableKey(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !storable(in.IdempotencyKey) {
-		return nil, metering.Invalid("header.Idempotency-Key", "must be UTF-8 without NUL")
-	}
-	now := s.Now()
-	if !old.Live(now) {
-		return nil, cmp.Or[error](s.Store.Rotations.Repeated(ctx, who.Tenant.ID, old.ID, in.IdempotencyKey), errNotRotatable)
+	var seconds *int
+	if in.Body != nil {
+		seconds = in.Body.OverlapSeconds
 	}
 	key, hash, lastFour := s.Keys.Make(old.Scope)
-	rotation, err := s.Store.Rotations.Begin(ctx, who.Tenant.ID, who.Actor, metering.Rotation{
-		OldKeyID: old.ID, LastFour: lastFour, IdempotencyKey: in.IdempotencyKey,
-		PendingUntil: now.Add(s.rotationWait() + rotationMargin),
-	}, hash, now)
+	var begun metering.Rotation
+	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-api-key", in, func(within db.Creators) (APIKey, error) {
+		made, r, err := within.Rotations.APIKey(ctx, who.Tenant.ID, who.Actor, old.ID, metering.APIKey{LastFour: lastFour}, hash, overlap(seconds, 0), s.Now())
+		begun = r
+		return s.showAPIKey(made), err
+	})
 	if err != nil {
 		return nil, err
 	}
-	rotation, err = s.carryOut(ctx, rotation)
-	if err != nil {
-		return nil, err
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.LastFour)
 	}
-	record, err := s.Store.APIKeys.Get(context.WithoutCancel(ctx), who.Tenant.ID, *rotation.NewKeyID)
-	if err != nil {
-		return nil, err
-	}
-	return &createAPIKeyOutput{createdAPIKey{key, s.showAPIKey(record)}}, nil
+	s.watch(ctx, begun)
+	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
-func (s *server) rotationWait() time.Duration { return cmp.Or(s.RotationWait, defaultRotationWait) }
-
-// rotatable is a key that may do no more than who asks.
-func (s *server) rotatable(ctx context.Context, text string) (metering.APIKey, error) {
+// rotatableKey is one that may do no more than who asks.
+func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey, error) {
 	who := principalOf(ctx)
 	id, ok := parseKeyID(text)
 	if !ok {
 		return metering.APIKey{}, metering.Errorf(metering.CodeNotFound, "there is no such API key")
 	}
 	key, err := s.Store.APIKeys.Get(ctx, who.Tenant.ID, id)
+	if err == nil && !within(Principal{Scope: key.Scope}, who) {
+		err = metering.Errorf(metering.CodeForbidden, "nobody can rotate a key that may do more than themselves")
+	}
+	return key, err
+}
+
+type rotateHMACSecretInput struct {
+	ID string `path:"id" example:"sec_3"`
+	Repeatable
+	Body *struct {
+		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret is valid beside the new one"`
+	}
+}
+
+// rotateHMACSecret makes a secret that takes an old one's place, and shows it.
+func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput) (*createHMACSecretOutput, error) {
+	who := principalOf(ctx)
+	old, err := s.rotatableSecret(ctx, in.ID)
 	if err != nil {
-		return metering.APIKey{}, err
+		return nil, err
 	}
-	if !within(Principal{Scope: key.Scope}, who) {
-		return metering.APIKey{}, metering.Errorf(metering.CodeForbidden, "nobody can rotate a key that may do more than themselves")
+	var seconds *int
+	if in.Body != nil {
+		seconds = in.Body.OverlapSeconds
 	}
-	return key, nil
+	secret, record, err := s.newSecret(who.Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	var begun metering.Rotation
+	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-hmac-secret", in, func(within db.Creators) (HMACSecret, error) {
+		made, r, err := within.Rotations.HMACSecret(ctx, who.Tenant.ID, who.Actor, old.ID, record, overlap(seconds, metering.DefaultOverlap), s.Now())
+		begun = r
+		return showHMACSecret(made), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.LastFour)
+	}
+	s.watch(ctx, begun)
+	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
-var errNotRotatable = metering.Errorf(metering.CodeConflict, "the key is revoked or expired; create a new one")
-
-// carryOut starts the rotation and waits for its end; what does not end in
-// time, or cannot be started, is withdrawn, unless it was activated before.
-func (s *server) carryOut(ctx context.Context, rotation metering.Rotation) (metering.Rotation, error) {
-	tenant := principalOf(ctx).Tenant.ID
-	failure := workflows.StartRotateAPIKey(ctx, s.Temporal, tenant, rotation.ID)
-	if failure == nil {
-		failure = s.awaitRotation(ctx, rotation.ID)
+// rotatableSecret is one that may do no more than who asks.
+func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMACSecret, error) {
+	who := principalOf(ctx)
+	id, ok := metering.ParseHMACSecretID(text)
+	if !ok {
+		return metering.HMACSecret{}, metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 	}
-	ended, err := s.Store.Rotations.Withdraw(context.WithoutCancel(ctx), tenant, rotation.ID, s.Now())
-	switch {
-	case err != nil:
-		return ended, err
-	case ended.Status == metering.RotationActivated:
-		return ended, nil
-	case ended.Status == metering.RotationRefused:
-		return ended, errNotRotatable
+	secret, err := s.Store.HMACSecrets.Get(ctx, who.Tenant.ID, id)
+	if err == nil && !within(Principal{Scope: secret.Scope}, who) {
+		err = metering.Errorf(metering.CodeForbidden, "nobody can rotate a secret that may do more than themselves")
 	}
-	return ended, failure
+	return secret, err
 }
 
-// awaitRotation returns nil once the rotation has ended.
-func (s *server) awaitRotation(ctx context.Context, id metering.RotationID) error {
-	late := metering.Errorf(metering.CodeUnavailable, "the rotation was not carried out in time; the old key is still valid, try again")
-	deadline := time.After(s.rotationWait())
-	for {
-		rotation, err := s.Store.Rotations.Get(ctx, principalOf(ctx).Tenant.ID, id)
-		if err != nil {
-			return err
-		}
-		if rotation.Status != metering.RotationPending {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return late
-		case <-s.Stopping:
-			return late
-		case <-time.After(rotationPoll):
-		}
+type rotateWebhookSecretInput struct {
+	WebhookPath
+	Repeatable
+	Body *struct {
+		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long messages are signed with the old secret too"`
 	}
+}
+
+// rotateWebhookSecret makes a secret and shows it. It signs at once.
+func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecretInput) (*createWebhookOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	var seconds *int
+	if in.Body != nil {
+		seconds = in.Body.OverlapSeconds
+	}
+	secret := newWebhookSecret()
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
+	if err != nil {
+		return nil, err
+	}
+	var begun metering.Rotation
+	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in, func(within db.Creators) (Webhook, error) {
+		e, r, err := within.Rotations.WebhookSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), overlap(seconds, metering.DefaultOverlap), s.Now())
+		begun = r
+		return showWebhook(e), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if repeated {
+		return nil, alreadyMade("a secret of "+shown.ID, shown.SecretLastFour)
+	}
+	s.watch(ctx, begun)
+	return &createWebhookOutput{createdWebhook{secret, shown}}, nil
 }

@@ -5,28 +5,19 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
 
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
-
-// activate does what the workflow would, for every rotation that is started.
-func (b *bundle) activate(t *testing.T) {
-	go func() {
-		for id := range b.temporal.started {
-			var tenant metering.TenantID
-			var rotation metering.RotationID
-			if _, err := fmt.Sscanf(id, "rotate-key/%d/%d", &tenant, &rotation); err == nil {
-				_, _ = b.store.Rotations.Activate(t.Context(), tenant, rotation, b.now())
-			}
-		}
-	}()
-	t.Cleanup(func() { close(b.temporal.started) })
-}
 
 type shownKey struct {
 	ID, Key, Scope, Name string
@@ -45,24 +36,46 @@ func (a answer) key(t *testing.T) (k shownKey) {
 	return k
 }
 
+func (b *bundle) rotateKey(t *testing.T, id, body string, headers ...string) shownKey {
+	t.Helper()
+	a := b.send(t, http.MethodPost, "/v1/api-keys/"+id+"/rotate", body, headers...)
+	require.Equal(t, 201, a.status, a.body)
+	return a.key(t)
+}
+
 func (b *bundle) accepts(t *testing.T, key string) bool {
 	t.Helper()
 	return b.send(t, http.MethodGet, "/v1/customers", "", "Authorization: Bearer "+key).status == 200
 }
 
+// listed is a key's record.
+func (b *bundle) listed(t *testing.T, id string) client.APIKey {
+	t.Helper()
+	var list client.ListAPIKey
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, "/v1/api-keys", "").body), &list))
+	for _, k := range list.Data {
+		if k.Id == id {
+			return k
+		}
+	}
+	t.Fatalf("%s is not listed", id)
+	return client.APIKey{}
+}
+
 func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.activate(t)
 	old := b.rotatableKey(t, metering.ScopeReadOnly)
-	a := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: once")
-	require.Equal(t, 201, a.status, a.body)
-	fresh := a.key(t)
+	fresh := b.rotateKey(t, old.ID, "", "Idempotency-Key: once")
 	require.True(t, strings.HasPrefix(fresh.Key, "svc_ro_"))
 	require.Equal(t, "to rotate", fresh.Name)
 	require.NotEqual(t, old.ID, fresh.ID)
 	require.True(t, b.accepts(t, fresh.Key))
 	require.False(t, b.accepts(t, old.Key))
+	require.NotNil(t, b.listed(t, old.ID).RevokedAt)
+	require.Equal(t, fresh.ID, *b.listed(t, old.ID).SuccessorId)
+	require.Regexp(t, fmt.Sprintf("^rotate-credential/%d/[0-9]+$", b.tenant.ID), <-b.temporal.started, "people see it")
+	require.Equal(t, []string{"api_key.revoke " + old.ID, "api_key.rotate " + old.ID, "api_key.create " + fresh.ID}, withoutActors(b.auditActions(t)[:3]))
 
 	again := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: again").problem(t, 409, "conflict")
 	require.Contains(t, again.Detail, "revoked or expired")
@@ -75,35 +88,131 @@ func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {
 	require.True(t, b.accepts(t, fresh.Key))
 }
 
-func TestWithoutTemporalTheOldKeyStaysValid(t *testing.T) {
+// TestEveryCredentialIsRotatedWithoutTemporal has each of them end in time too.
+func TestEveryCredentialIsRotatedWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old := b.rotatableKey(t, metering.ScopeAdmin)
 	b.temporal.down.Store(true)
-	b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: once").problem(t, 503, "unavailable")
-	require.True(t, b.accepts(t, old.Key))
-
-	b.temporal.down.Store(false)
-	b.activate(t)
-	a := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "", "Idempotency-Key: once")
-	require.Equal(t, 201, a.status, "what made nothing may be repeated: %s", a.body)
+	old := b.rotatableKey(t, metering.ScopeAdmin)
+	fresh := b.rotateKey(t, old.ID, "")
 	require.False(t, b.accepts(t, old.Key))
+	require.True(t, b.accepts(t, fresh.Key))
+	overlapping := b.rotateKey(t, fresh.ID, `{"overlap_seconds":60}`)
+	secret := b.newSigner(t, metering.ScopeAdmin)
+	freshSecret, _ := secret.rotate(t, b, `{"overlap_seconds":60}`)
+	hook := b.makeHook(t, someHook)
+	a := b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/rotate-secret", `{"overlap_seconds":60}`)
+	require.Equal(t, 201, a.status, a.body)
+
+	require.True(t, b.accepts(t, fresh.Key))
+	require.True(t, secret.accepted(t, b))
+	require.Len(t, b.signing(t, hook.Id), 2)
+	b.ahead.Store(int64(61 * time.Second))
+	require.False(t, b.accepts(t, fresh.Key))
+	require.True(t, b.accepts(t, overlapping.Key))
+	require.False(t, secret.accepted(t, b))
+	require.True(t, freshSecret.accepted(t, b))
+	require.Len(t, b.signing(t, hook.Id), 1)
 }
 
-func TestARotationThatNobodyCarriesOutIsWithdrawn(t *testing.T) {
+// A Temporal that hangs does not keep a client from the key that it will never
+// be shown again.
+func TestARotationDoesNotWaitForATemporalThatHangs(t *testing.T) {
+	t.Parallel()
+	nowhere, err := temporal.NewLazyClient(temporal.Options{HostPort: "127.0.0.1:1"})
+	require.NoError(t, err)
+	t.Cleanup(nowhere.Close)
+	b := setup(t).replica(t, func(d *api.Deps) { d.Temporal = nowhere })
+	old := b.rotatableKey(t, metering.ScopeAdmin)
+	began := time.Now()
+	fresh := b.rotateKey(t, old.ID, "")
+	require.Less(t, time.Since(began), 4*time.Second)
+	require.True(t, b.accepts(t, fresh.Key))
+}
+
+// signing returns the sealed secrets that sign messages to the webhook now.
+func (b *bundle) signing(t *testing.T, hook string) [][]byte {
+	t.Helper()
+	id, ok := metering.ParseEndpointID(hook)
+	require.True(t, ok)
+	e, err := b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
+	require.NoError(t, err)
+	return e.Signing(b.now())
+}
+
+func TestAnOverlapLetsBothKeysInAndSaysWhetherTheOldOneIsUsed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old := b.rotatableKey(t, metering.ScopeAdmin)
-	p := b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "").problem(t, 503, "unavailable")
-	require.Contains(t, p.Detail, "the old key is still valid")
+	old := b.rotatableKey(t, metering.ScopeReadOnly)
+	fresh := b.rotateKey(t, old.ID, `{"overlap_seconds":3600}`)
+	require.True(t, b.accepts(t, fresh.Key))
 	require.True(t, b.accepts(t, old.Key))
-	var rotation metering.RotationID
-	_, err := fmt.Sscanf(<-b.temporal.started, fmt.Sprintf("rotate-key/%d/%%d", b.tenant.ID), &rotation)
-	require.NoError(t, err)
-	status, err := b.store.Rotations.Activate(t.Context(), b.tenant.ID, rotation, b.now())
-	require.NoError(t, err)
-	require.Equal(t, metering.RotationWithdrawn, status, "a worker that comes too late makes no key")
-	require.True(t, b.accepts(t, old.Key))
+	record := b.listed(t, old.ID)
+	require.Nil(t, record.RevokedAt)
+	require.Equal(t, fresh.ID, *record.SuccessorId)
+	require.WithinDuration(t, b.now().Add(time.Hour), *record.ExpiresAt, time.Minute)
+	dbtest.Eventually(t, 10*time.Second, func() error { // nobody waits for the note
+		if b.listed(t, fresh.ID).OldLastUsedAt == nil {
+			return fmt.Errorf("the old key's use is not shown")
+		}
+		return nil
+	})
+	require.Nil(t, b.listed(t, fresh.ID).ExpiresAt)
+
+	b.ahead.Store(int64(time.Hour + time.Second))
+	require.False(t, b.accepts(t, old.Key))
+	require.True(t, b.accepts(t, fresh.Key))
+	for _, body := range []string{`{"overlap_seconds":-1}`, `{"overlap_seconds":604801}`, `{"overlap_seconds":1.5}`, `{"overlap":1}`} {
+		b.send(t, http.MethodPost, "/v1/api-keys/"+fresh.ID+"/rotate", body).problem(t, 422, "invalid")
+	}
+}
+
+func TestTheUseOfAReplacedSecretIsShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := b.newSigner(t, metering.ScopeReadOnly)
+	fresh, _ := old.rotate(t, b, "")
+	require.True(t, old.accepted(t, b))
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		var list client.ListHMACSecret
+		require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, "/v1/hmac-secrets", "").body), &list))
+		if list.Data[0].OldLastUsedAt == nil || list.Data[1].LastUsedAt == nil {
+			return fmt.Errorf("the old secret's use is not shown")
+		}
+		require.Equal(t, fresh.id, list.Data[0].Id)
+		require.Nil(t, list.Data[0].LastUsedAt)
+		return nil
+	})
+}
+
+func TestRevokingTheOldKeyEndsItsOverlap(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.temporal.down.Store(true)
+	old := b.rotatableKey(t, metering.ScopeReadOnly)
+	fresh := b.rotateKey(t, old.ID, `{"overlap_seconds":3600}`)
+	require.Equal(t, 200, b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/revoke", "").status)
+	require.False(t, b.accepts(t, old.Key))
+	require.True(t, b.accepts(t, fresh.Key))
+	require.Nil(t, b.listed(t, fresh.ID).OldLastUsedAt)
+}
+
+func TestOfRotationsAtOnceOneShowsAKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := b.rotatableKey(t, metering.ScopeReadOnly)
+	const clients = 4
+	statuses := make([]int, clients)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() { statuses[i] = b.send(t, http.MethodPost, "/v1/api-keys/"+old.ID+"/rotate", "").status })
+	}
+	all.Wait()
+	counts := map[int]int{}
+	for _, status := range statuses {
+		counts[status]++
+	}
+	require.Equal(t, map[int]int{201: 1, 409: clients - 1}, counts)
 }
 
 func TestNobodyRotatesAStrongerKeyNorAnothersOne(t *testing.T) {
@@ -118,29 +227,20 @@ func TestNobodyRotatesAStrongerKeyNorAnothersOne(t *testing.T) {
 	}
 }
 
-func TestAPendingKeyIsNoKey(t *testing.T) {
+func TestAWebhooksSecretIsReplacedForGood(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old := b.rotatableKey(t, metering.ScopeAdmin)
-	record, err := b.store.APIKeys.List(t.Context(), b.tenant.ID)
+	hook := b.makeHook(t, someHook)
+	a := b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/rotate-secret", `{"overlap_seconds":0}`)
+	require.Equal(t, 201, a.status, a.body)
+	var rotated client.CreatedWebhook
+	require.NoError(t, json.Unmarshal([]byte(a.body), &rotated))
+	require.Nil(t, rotated.FormerSecretUntil)
+	signing := b.signing(t, hook.Id)
+	require.Len(t, signing, 1)
+	plain, err := b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, signing[0])
 	require.NoError(t, err)
-	key, hash, lastFour := b.keys.Make(metering.ScopeAdmin)
-	rotation, err := b.store.Rotations.Begin(t.Context(), b.tenant.ID, metering.Operator, metering.Rotation{
-		OldKeyID: record[0].ID, LastFour: lastFour, PendingUntil: time.Now().Add(time.Minute),
-	}, hash, time.Now())
-	require.NoError(t, err)
-	require.False(t, b.accepts(t, key))
-	other := dbtest.Tenant(t, b.store)
-	_, err = b.store.Rotations.Withdraw(t.Context(), other.ID, rotation.ID, time.Now())
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-	for range 2 {
-		status, err := b.store.Rotations.Activate(t.Context(), b.tenant.ID, rotation.ID, time.Now())
-		require.NoError(t, err)
-		require.Equal(t, metering.RotationActivated, status)
-	}
-	require.True(t, b.accepts(t, key))
-	require.False(t, b.accepts(t, old.Key))
-	ended, err := b.store.Rotations.Withdraw(t.Context(), b.tenant.ID, rotation.ID, time.Now())
-	require.NoError(t, err)
-	require.Equal(t, metering.RotationActivated, ended.Status, "what was committed first wins")
+	require.Equal(t, rotated.Secret, string(plain))
+	require.NotEqual(t, hook.Secret, rotated.Secret)
+	b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/rotate-secret", `{"overlap_seconds":604801}`).problem(t, 422, "invalid")
 }

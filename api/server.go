@@ -43,7 +43,6 @@ type Deps struct {
 	BaseURL       string          // where browsers reach the API
 	ErrorDocsBase string          // the URL whose children explain the error codes
 	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
-	RotationWait  time.Duration   // how long an answer waits for a key's rotation; 0: 10 s
 	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
 	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
@@ -62,6 +61,7 @@ type server struct {
 	apiKeys       *coalescer[string, *db.Credential] // by their hash
 	signers       *coalescer[metering.TenantID, db.Signers]
 	uses          *coalescer[db.KeyUse, struct{}]
+	secretUses    *coalescer[db.SecretUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids
 	claims        atomic.Int64                   // of request ids
 	unverified    atomic.Int64                   // bytes of bodies whose signature was not checked yet
@@ -91,6 +91,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Store.HMACSecrets.Signers, timeout: credentialTimeout}
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
+	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	if s.failures, err = newFailures(deps); err != nil {
 		return nil, err
@@ -164,19 +165,19 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key"), s.revokeAPIKey)
-	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Put a new API key in the place of an old one")), s.rotateAPIKey)
+	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key")), s.rotateAPIKey)
 
 	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret")), s.createHMACSecret)
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets"), s.listHMACSecrets)
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret"), s.revokeHMACSecret)
-	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Replace an HMAC secret, with both valid for a while")), s.rotateHMACSecret)
+	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret")), s.rotateHMACSecret)
 
 	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Have an endpoint told what happens")), s.createWebhook)
 	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks"), s.listWebhooks)
 	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook"), s.getWebhook)
 	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Change, disable or enable a webhook"), s.updateWebhook)
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Forget a webhook and what it was told"), s.deleteWebhook)
-	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Replace a webhook's secret, with both signing for a day")), s.rotateWebhookSecret)
+	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret")), s.rotateWebhookSecret)
 	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a webhook a test message")), s.testWebhook)
 	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "What a webhook was told, newest first"), s.listDeliveries)
 	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery, its body and the attempts at it"), s.getDelivery)

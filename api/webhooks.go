@@ -19,7 +19,7 @@ type Webhook struct {
 	Description    string                   `json:"description"`
 	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Of what it is told"`
 	SecretLastFour string                   `json:"secret_last_four"`
-	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too"`
+	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too, unless an operator has kept that"`
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
 	DisabledAt     *time.Time               `json:"disabled_at" doc:"Nothing is kept for it since"`
@@ -181,37 +181,6 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 	out := new(deleteWebhookOutput)
 	out.Body.ID, out.Body.Deleted = id.String(), true
 	return out, nil
-}
-
-type rotateWebhookSecretInput struct {
-	WebhookPath
-	Repeatable
-}
-
-// rotateWebhookSecret makes a secret and shows it. It signs at once; the one
-// before signs too for a day.
-func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecretInput) (*createWebhookOutput, error) {
-	who := principalOf(ctx)
-	id, err := in.endpoint()
-	if err != nil {
-		return nil, err
-	}
-	secret := newWebhookSecret()
-	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
-	if err != nil {
-		return nil, err
-	}
-	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in.WebhookPath, func(within db.Creators) (Webhook, error) {
-		e, err := within.Webhooks.RotateSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), s.Now().Add(metering.SecretOverlap))
-		return showWebhook(e), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if repeated {
-		return nil, alreadyMade("a secret of "+shown.ID, shown.SecretLastFour)
-	}
-	return &createWebhookOutput{createdWebhook{secret, shown}}, nil
 }
 
 // Delivery is a message on its way to a webhook.

@@ -938,10 +938,16 @@ type APIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
+	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
 	// Prefix Examples: svc_adm_
 	Prefix    string      `json:"prefix"`
 	RevokedAt *time.Time  `json:"revoked_at"`
 	Scope     APIKeyScope `json:"scope"`
+
+	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // APIKeyScope defines model for APIKey.Scope.
@@ -1152,10 +1158,16 @@ type CreatedAPIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
+	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
 	// Prefix Examples: svc_adm_
 	Prefix    string             `json:"prefix"`
 	RevokedAt *time.Time         `json:"revoked_at"`
 	Scope     CreatedAPIKeyScope `json:"scope"`
+
+	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedAPIKeyScope defines model for CreatedAPIKey.Scope.
@@ -1167,11 +1179,15 @@ type CreatedHMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id        string                 `json:"id"`
-	LastFour  string                 `json:"last_four"`
-	Name      string                 `json:"name"`
-	RevokedAt *time.Time             `json:"revoked_at"`
-	Scope     CreatedHMACSecretScope `json:"scope"`
+	Id         string     `json:"id"`
+	LastFour   string     `json:"last_four"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Name       string     `json:"name"`
+
+	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time             `json:"old_last_used_at"`
+	RevokedAt     *time.Time             `json:"revoked_at"`
+	Scope         CreatedHMACSecretScope `json:"scope"`
 
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
@@ -1201,7 +1217,7 @@ type CreatedWebhook struct {
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too
+	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -1368,11 +1384,15 @@ type HMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id        string          `json:"id"`
-	LastFour  string          `json:"last_four"`
-	Name      string          `json:"name"`
-	RevokedAt *time.Time      `json:"revoked_at"`
-	Scope     HMACSecretScope `json:"scope"`
+	Id         string     `json:"id"`
+	LastFour   string     `json:"last_four"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Name       string     `json:"name"`
+
+	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time      `json:"old_last_used_at"`
+	RevokedAt     *time.Time      `json:"revoked_at"`
+	Scope         HMACSecretScope `json:"scope"`
 
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
@@ -1845,9 +1865,21 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
+// RotateAPIKey defines model for RotateAPIKey.
+type RotateAPIKey struct {
+	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
+
 // RotateHMACSecret defines model for RotateHMACSecret.
 type RotateHMACSecret struct {
 	// OverlapSeconds How long the old secret is valid beside the new one
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
+
+// RotateWebhookSecret defines model for RotateWebhookSecret.
+type RotateWebhookSecret struct {
+	// OverlapSeconds How long messages are signed with the old secret too
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -2279,7 +2311,7 @@ type Webhook struct {
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too
+	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -2302,7 +2334,7 @@ type CreateApiKeyParams struct {
 
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
-	// IdempotencyKey A repeat is 409 and says what was made: the key itself is shown once
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2563,6 +2595,9 @@ type RotateWebhookSecretParams struct {
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
+// RotateApiKeyJSONRequestBody defines body for RotateApiKey for application/json ContentType.
+type RotateApiKeyJSONRequestBody = RotateAPIKey
+
 // LogInJSONRequestBody defines body for LogIn for application/json ContentType.
 type LogInJSONRequestBody = LogIn
 
@@ -2634,6 +2669,9 @@ type CreateWebhookJSONRequestBody = CreateWebhook
 
 // UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
 type UpdateWebhookJSONRequestBody = UpdateWebhook
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = RotateWebhookSecret
 
 // Getter for additional properties for Event. Returns the specified
 // element and whether it was found
@@ -2950,10 +2988,19 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateApiKey Put a new API key in the place of an old one
+	// RotateApiKeyWithBody Rotate an API key
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateApiKey Rotate an API key
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAuditLog Who changed what, newest first
 	//
@@ -3214,14 +3261,14 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateHmacSecretWithBody Replace an HMAC secret, with both valid for a while
+	// RotateHmacSecretWithBody Rotate an HMAC secret
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateHmacSecret Replace an HMAC secret, with both valid for a while
+	// RotateHmacSecret Rotate an HMAC secret
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3511,10 +3558,19 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateWebhookSecret Replace a webhook's secret, with both signing for a day
+	// RotateWebhookSecretWithBody Rotate a webhook's secret
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateWebhookSecret Rotate a webhook's secret
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TestWebhook Send a webhook a test message
 	//
@@ -3616,11 +3672,30 @@ func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// RotateApiKey Put a new API key in the place of an old one
+// RotateApiKeyWithBody Rotate an API key
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateApiKeyRequest(c.Server, id, params)
+func (c *Client) RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateApiKeyRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateApiKey Rotate an API key
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateApiKeyRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4320,7 +4395,7 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// RotateHmacSecretWithBody Replace an HMAC secret, with both valid for a while
+// RotateHmacSecretWithBody Rotate an HMAC secret
 //
 // Takes any type of body and a specified content type.
 //
@@ -4337,7 +4412,7 @@ func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params
 	return c.Client.Do(req)
 }
 
-// RotateHmacSecret Replace an HMAC secret, with both valid for a while
+// RotateHmacSecret Rotate an HMAC secret
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5107,11 +5182,30 @@ func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEd
 	return c.Client.Do(req)
 }
 
-// RotateWebhookSecret Replace a webhook's secret, with both signing for a day
+// RotateWebhookSecretWithBody Rotate a webhook's secret
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateWebhookSecretRequest(c.Server, id, params)
+func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateWebhookSecret Rotate a webhook's secret
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5307,8 +5401,19 @@ func NewRevokeApiKeyRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewRotateApiKeyRequest constructs an http.Request for the RotateApiKey method
-func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams) (*http.Request, error) {
+// NewRotateApiKeyRequest calls the generic RotateApiKey builder with application/json body
+func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateApiKeyRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRotateApiKeyRequestWithBody constructs an http.Request for the RotateApiKey method, with any body, and a specified content type
+func NewRotateApiKeyRequestWithBody(server string, id string, params *RotateApiKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -5333,10 +5438,12 @@ func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8630,8 +8737,19 @@ func NewRedeliverRequest(server string, id string, message string) (*http.Reques
 	return req, nil
 }
 
-// NewRotateWebhookSecretRequest constructs an http.Request for the RotateWebhookSecret method
-func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams) (*http.Request, error) {
+// NewRotateWebhookSecretRequest calls the generic RotateWebhookSecret builder with application/json body
+func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateWebhookSecretRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRotateWebhookSecretRequestWithBody constructs an http.Request for the RotateWebhookSecret method, with any body, and a specified content type
+func NewRotateWebhookSecretRequestWithBody(server string, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8656,10 +8774,12 @@ func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebho
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8799,12 +8919,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKeyWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeApiKeyResponse, error)
 
-	// RotateApiKeyWithResponse Put a new API key in the place of an old one
+	// RotateApiKeyWithBodyWithResponse Rotate an API key
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
+	RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
+
+	// RotateApiKeyWithResponse Rotate an API key
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
 
 	// GetAuditLogWithResponse Who changed what, newest first
 	//
@@ -9107,14 +9234,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecretWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeHmacSecretResponse, error)
 
-	// RotateHmacSecretWithBodyWithResponse Replace an HMAC secret, with both valid for a while
+	// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
 
-	// RotateHmacSecretWithResponse Replace an HMAC secret, with both valid for a while
+	// RotateHmacSecretWithResponse Rotate an HMAC secret
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9450,12 +9577,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	RedeliverWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*RedeliverResponse, error)
 
-	// RotateWebhookSecretWithResponse Replace a webhook's secret, with both signing for a day
+	// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+	RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+
+	// RotateWebhookSecretWithResponse Rotate a webhook's secret
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
 	// TestWebhookWithResponse Send a webhook a test message
 	//
@@ -13314,13 +13448,26 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 	return ParseRevokeApiKeyResponse(rsp)
 }
 
-// RotateApiKeyWithResponse Put a new API key in the place of an old one
+// RotateApiKeyWithBodyWithResponse Rotate an API key
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
-	rsp, err := c.RotateApiKey(ctx, id, params, reqEditors...)
+func (c *ClientWithResponses) RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
+	rsp, err := c.RotateApiKeyWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateApiKeyResponse(rsp)
+}
+
+// RotateApiKeyWithResponse Rotate an API key
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
+	rsp, err := c.RotateApiKey(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13886,7 +14033,7 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 	return ParseRevokeHmacSecretResponse(rsp)
 }
 
-// RotateHmacSecretWithBodyWithResponse Replace an HMAC secret, with both valid for a while
+// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13899,7 +14046,7 @@ func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.C
 	return ParseRotateHmacSecretResponse(rsp)
 }
 
-// RotateHmacSecretWithResponse Replace an HMAC secret, with both valid for a while
+// RotateHmacSecretWithResponse Rotate an HMAC secret
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14523,13 +14670,26 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, id stri
 	return ParseRedeliverResponse(rsp)
 }
 
-// RotateWebhookSecretWithResponse Replace a webhook's secret, with both signing for a day
+// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
-	rsp, err := c.RotateWebhookSecret(ctx, id, params, reqEditors...)
+func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecretWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateWebhookSecretResponse(rsp)
+}
+
+// RotateWebhookSecretWithResponse Rotate a webhook's secret
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecret(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

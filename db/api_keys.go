@@ -22,6 +22,12 @@ type Credential struct {
 
 const apiKeyColumns = `k.tenant_id, k.id, k.name, k.scope, k.last_four, k.created_at, k.expires_at, k.revoked_at, k.last_used_at`
 
+var rotatedAPIKeyColumns = apiKeyColumns + inRotation(metering.APIKeyCredential, "api_keys", "k")
+
+func rotatedAPIKeyFields(k *metering.APIKey) []any {
+	return append(apiKeyFields(k), &k.SuccessorID, &k.OldLastUsedAt)
+}
+
 func apiKeyFields(k *metering.APIKey) []any {
 	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
 }
@@ -29,17 +35,22 @@ func apiKeyFields(k *metering.APIKey) []any {
 // Create stores a key's record under the keyed hash of the key.
 func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
-			insert into api_keys as k (tenant_id, name, scope, hash, last_four, created_by, expires_at)
-			values ($1, $2, $3, $4, $5, $6, $7)
-			returning `+apiKeyColumns,
-			tenant, key.Name, key.Scope, hash, key.LastFour, actor, key.ExpiresAt).Scan(apiKeyFields(&created)...)
-		if err != nil {
-			return err
-		}
-		return audit(ctx, tx, tenant, actor, "api_key.create", created.ID.String())
+		created, err = addAPIKey(ctx, tx, tenant, actor, key, hash)
+		return err
 	})
 	return created, err
+}
+
+func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
+	err = tx.QueryRow(ctx, `
+		insert into api_keys as k (tenant_id, name, scope, hash, last_four, created_by, expires_at)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		returning `+apiKeyColumns,
+		tenant, key.Name, key.Scope, hash, key.LastFour, actor, key.ExpiresAt).Scan(apiKeyFields(&created)...)
+	if err != nil {
+		return created, err
+	}
+	return created, audit(ctx, tx, tenant, actor, "api_key.create", created.ID.String())
 }
 
 // Credentials returns what exists of the hashes, of any tenant. It is how a
@@ -72,27 +83,30 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 
 // List returns the tenant's keys, newest first.
 func (s APIKeys) List(ctx context.Context, tenant metering.TenantID) ([]metering.APIKey, error) {
-	rows, err := s.pool.Query(ctx, `select `+apiKeyColumns+` from api_keys k where k.tenant_id = $1 order by k.id desc`, tenant)
+	rows, err := s.pool.Query(ctx, `select `+rotatedAPIKeyColumns+` from api_keys k where k.tenant_id = $1 order by k.id desc`, tenant)
 	if err != nil {
 		return nil, coded(err)
 	}
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
-		return k, row.Scan(apiKeyFields(&k)...)
+		return k, row.Scan(rotatedAPIKeyFields(&k)...)
 	})
 	return keys, coded(err)
 }
 
 // Get returns a key's record, or CodeNotFound.
 func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.KeyID) (k metering.APIKey, err error) {
-	err = s.pool.QueryRow(ctx, `select `+apiKeyColumns+` from api_keys k where k.tenant_id = $1 and k.id = $2`,
-		tenant, id).Scan(apiKeyFields(&k)...)
+	err = s.pool.QueryRow(ctx, `select `+rotatedAPIKeyColumns+` from api_keys k where k.tenant_id = $1 and k.id = $2`,
+		tenant, id).Scan(rotatedAPIKeyFields(&k)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return k, metering.Errorf(metering.CodeNotFound, "there is no such API key")
+		return k, errNoAPIKey
 	}
 	return k, coded(err)
 }
 
-// Revoke makes a key invalid from the moment it returns. Revoking again changes nothing.
+var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API key")
+
+// Revoke makes a key invalid from the moment it returns, and ends its rotation.
+// Revoking again changes nothing.
 func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -101,7 +115,10 @@ func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		if tag.RowsAffected() == 0 {
-			return metering.Errorf(metering.CodeNotFound, "there is no such API key")
+			return errNoAPIKey
+		}
+		if err := revokedInRotation(ctx, tx, tenant, metering.APIKeyCredential, int64(id)); err != nil {
+			return err
 		}
 		return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
 	})
@@ -113,23 +130,27 @@ type KeyUse struct {
 	Key    metering.KeyID
 }
 
-// Used notes that keys of any tenants are in use, at most once a minute for
-// each. A key that another replica is noting is left to it.
+// Used notes that keys of any tenants are in use, at most once a minute for each.
 func (s APIKeys) Used(ctx context.Context, uses []KeyUse, now time.Time) error {
-	tenants, keys := make([]metering.TenantID, len(uses)), make([]metering.KeyID, len(uses))
+	tenants, keys := make([]metering.TenantID, len(uses)), make([]int64, len(uses))
 	for i, u := range uses {
-		tenants[i], keys[i] = u.Tenant, u.Key
+		tenants[i], keys[i] = u.Tenant, int64(u.Key)
 	}
-	_, err := s.pool.Exec(ctx, `
+	return noteUses(ctx, s.pool, "api_keys", tenants, keys, now)
+}
+
+// noteUses leaves a credential that another replica is noting to that one.
+func noteUses(ctx context.Context, q querier, table string, tenants []metering.TenantID, ids []int64, now time.Time) error {
+	_, err := q.Exec(ctx, `
 		with used as (
 		  select k.tenant_id, k.id
 		  from unnest($1::bigint[], $2::bigint[]) as u (tenant_id, id)
-		  join api_keys k on k.tenant_id = u.tenant_id and k.id = u.id
+		  join `+table+` k on k.tenant_id = u.tenant_id and k.id = u.id
 		  where k.last_used_at is null or k.last_used_at <= $3::timestamptz - interval '1 minute'
 		  for no key update of k skip locked
 		)
-		update api_keys k set last_used_at = $3
+		update `+table+` k set last_used_at = $3
 		from used u
-		where k.tenant_id = u.tenant_id and k.id = u.id`, tenants, keys, now)
+		where k.tenant_id = u.tenant_id and k.id = u.id`, tenants, ids, now)
 	return coded(err)
 }

@@ -20,10 +20,16 @@ type Signers struct {
 	Secrets []metering.HMACSecret
 }
 
-const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.successor_id`
+const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.last_used_at`
 
 func hmacSecretFields(h *metering.HMACSecret) []any {
-	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.SuccessorID}
+	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.LastUsedAt}
+}
+
+var rotatedHMACSecretColumns = hmacSecretColumns + inRotation(metering.HMACSecretCredential, "hmac_secrets", "h")
+
+func rotatedHMACSecretFields(h *metering.HMACSecret) []any {
+	return append(hmacSecretFields(h), &h.SuccessorID, &h.OldLastUsedAt)
 }
 
 // Create stores a sealed secret, or answers CodeConflict when as many as may be
@@ -90,8 +96,8 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 
 // Get returns a secret, still sealed, or CodeNotFound.
 func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id metering.HMACSecretID) (h metering.HMACSecret, err error) {
-	err = s.pool.QueryRow(ctx, `select `+hmacSecretColumns+` from hmac_secrets h where h.tenant_id = $1 and h.id = $2`,
-		tenant, id).Scan(hmacSecretFields(&h)...)
+	err = s.pool.QueryRow(ctx, `select `+rotatedHMACSecretColumns+` from hmac_secrets h where h.tenant_id = $1 and h.id = $2`,
+		tenant, id).Scan(rotatedHMACSecretFields(&h)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, errNoHMACSecret
 	}
@@ -102,17 +108,18 @@ var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such H
 
 // List returns the tenant's secrets, still sealed, newest first.
 func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID) ([]metering.HMACSecret, error) {
-	rows, err := s.pool.Query(ctx, `select `+hmacSecretColumns+` from hmac_secrets h where h.tenant_id = $1 order by h.id desc`, tenant)
+	rows, err := s.pool.Query(ctx, `select `+rotatedHMACSecretColumns+` from hmac_secrets h where h.tenant_id = $1 order by h.id desc`, tenant)
 	if err != nil {
 		return nil, coded(err)
 	}
 	secrets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
-		return h, row.Scan(hmacSecretFields(&h)...)
+		return h, row.Scan(rotatedHMACSecretFields(&h)...)
 	})
 	return secrets, coded(err)
 }
 
-// Revoke makes a secret invalid from the moment it returns. Revoking again changes nothing.
+// Revoke makes a secret invalid from the moment it returns, and ends its
+// rotation. Revoking again changes nothing.
 func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -123,6 +130,24 @@ func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor
 		if tag.RowsAffected() == 0 {
 			return errNoHMACSecret
 		}
+		if err := revokedInRotation(ctx, tx, tenant, metering.HMACSecretCredential, int64(id)); err != nil {
+			return err
+		}
 		return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
 	})
+}
+
+// SecretUse is a secret that is in use.
+type SecretUse struct {
+	Tenant metering.TenantID
+	Secret metering.HMACSecretID
+}
+
+// Used notes that secrets of any tenants are in use, at most once a minute for each.
+func (s HMACSecrets) Used(ctx context.Context, uses []SecretUse, now time.Time) error {
+	tenants, secrets := make([]metering.TenantID, len(uses)), make([]int64, len(uses))
+	for i, u := range uses {
+		tenants[i], secrets[i] = u.Tenant, int64(u.Secret)
+	}
+	return noteUses(ctx, s.pool, "hmac_secrets", tenants, secrets, now)
 }

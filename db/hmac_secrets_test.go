@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -117,63 +116,4 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 	require.NoError(t, err)
 	all.Wait()
 	require.Equal(t, int64(metering.MaxHMACSecrets), made.Load())
-}
-
-func TestAReplacedSecretIsItsTenantsAndEndsOnce(t *testing.T) {
-	t.Parallel()
-	store, _ := dbtest.Fresh(t)
-	ctx, now := t.Context(), metering.Instant(clock.Now())
-	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
-	replace := func(tenant metering.TenantID, until time.Time) metering.HMACSecret {
-		old, err := store.HMACSecrets.Create(ctx, tenant, metering.Operator,
-			metering.HMACSecret{Name: "s", Scope: metering.ScopeAdmin, Sealed: []byte("old"), LastFour: "abcd"}, now)
-		require.NoError(t, err)
-		_, err = store.HMACSecrets.Rotate(ctx, tenant, metering.Operator, old.ID, metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"}, until, now)
-		require.NoError(t, err)
-		old, err = store.HMACSecrets.Get(ctx, tenant, old.ID)
-		require.NoError(t, err)
-		return old
-	}
-	mine, foreign := replace(ours, now.Add(time.Hour)), replace(theirs, now.Add(2*time.Hour))
-	for _, touch := range []func() error{
-		func() error { _, err := store.HMACSecrets.Get(ctx, ours, foreign.ID); return err },
-		func() error { _, err := store.HMACSecrets.Retire(ctx, ours, foreign.ID, true, now); return err },
-		func() error { _, err := store.HMACSecrets.Keep(ctx, ours, foreign.ID, now); return err },
-		func() error {
-			_, err := store.HMACSecrets.Rotate(ctx, ours, metering.Operator, foreign.ID, metering.HMACSecret{}, now, now)
-			return err
-		},
-	} {
-		require.Equal(t, metering.CodeNotFound, metering.CodeOf(touch()))
-	}
-	open, err := store.HMACSecrets.Replaced(ctx, now.Add(90*time.Minute))
-	require.NoError(t, err)
-	require.Equal(t, []db.ReplacedSecret{{Tenant: ours, Secret: mine.ID}}, open)
-
-	for range 2 {
-		same, err := store.HMACSecrets.Retire(ctx, ours, mine.ID, false, now.Add(time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, mine, same, "it is not time yet")
-	}
-	for range 2 {
-		ended, err := store.HMACSecrets.Retire(ctx, ours, mine.ID, false, now.Add(2*time.Hour))
-		require.NoError(t, err)
-		require.Equal(t, metering.OldRevoked, ended.Overlap())
-		require.True(t, mine.ExpiresAt.Equal(*ended.RevokedAt), "it was valid until then, whenever that is recorded")
-	}
-	kept, err := store.HMACSecrets.Keep(ctx, theirs, foreign.ID, now.Add(time.Hour))
-	require.NoError(t, err)
-	require.Equal(t, metering.BothKept, kept.Overlap())
-	require.Nil(t, kept.ExpiresAt)
-	late := replace(dbtest.Tenant(t, store).ID, now.Add(time.Minute))
-	late, err = store.HMACSecrets.Keep(ctx, late.TenantID, late.ID, now.Add(2*time.Minute))
-	require.NoError(t, err)
-	require.Equal(t, metering.OldRevoked, late.Overlap(), "what has ended is not revived")
-
-	log, err := store.AuditLog.List(ctx, ours, 0, 1)
-	require.NoError(t, err)
-	require.Equal(t, [3]string{"schedule", "hmac_secret.revoke", mine.ID.String()}, [3]string{string(log[0].Actor), log[0].Action, log[0].Resource})
-	open, err = store.HMACSecrets.Replaced(ctx, now.Add(metering.MaxOverlap))
-	require.NoError(t, err)
-	require.Empty(t, open)
 }

@@ -34,7 +34,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 			former, err = formerAnswer(ctx, tx, tenant, claim)
 			return err
 		}
-		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Members{tx}, Webhooks{tx}})
+		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Members{tx}, Webhooks{tx}, Rotations{tx}})
 		if err != nil {
 			return err
 		}
@@ -53,11 +53,12 @@ type Creators struct {
 	HMACSecrets HMACSecrets
 	Members     Members
 	Webhooks    Webhooks
+	Rotations   Rotations
 }
 
 // Creators are those of the pool: each method is a transaction of its own.
 func (d *DB) Creators() Creators {
-	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Members, d.Webhooks}
+	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Members, d.Webhooks, d.Rotations}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

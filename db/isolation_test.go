@@ -136,7 +136,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 				return err
 			},
 			"rotate": func() error {
-				_, err := store.Webhooks.RotateSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", november)
+				_, _, err := store.Rotations.WebhookSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", time.Hour, november)
 				return err
 			},
 			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },

@@ -187,34 +187,13 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 		if tag.RowsAffected() == 0 {
 			return errNoEndpoint
 		}
+		if err := revokedInRotation(ctx, tx, tenant, metering.WebhookCredential, int64(id)); err != nil {
+			return err
+		}
 		return audit(ctx, tx, tenant, actor, "webhook.delete", id.String())
 	})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", err)
 	}
 	return nil
-}
-
-// RotateSecret makes messages signed with another secret, which the caller has
-// sealed, and with the former one too until then.
-func (s Webhooks) RotateSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, until time.Time) (changed metering.Endpoint, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
-			update webhook_endpoints e
-			set former_secret = secret, former_until = $5, secret = $3, secret_last_four = $4
-			where tenant_id = $1
-			  and id = $2
-			returning `+endpointColumns, tenant, id, sealed, lastFour, metering.Instant(until)).Scan(endpointFields(&changed)...)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return errNoEndpoint
-		}
-		if err != nil {
-			return err
-		}
-		return audit(ctx, tx, tenant, actor, "webhook.rotate_secret", id.String())
-	})
-	if err != nil {
-		return metering.Endpoint{}, fmt.Errorf("rotate secret of webhook: %w", err)
-	}
-	return changed, nil
 }

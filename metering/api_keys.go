@@ -23,6 +23,9 @@ type APIKey struct {
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
+
+	SuccessorID   *KeyID     // of the key that replaces it; it expires when their overlap ends
+	OldLastUsedAt *time.Time // the key that it replaces, while both are valid
 }
 
 // Live says whether the key is accepted at now.

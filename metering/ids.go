@@ -22,6 +22,7 @@ type (
 	MemberID        int64
 	ProductID       int64
 	EndpointID      int64
+	RotationID      int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.

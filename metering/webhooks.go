@@ -56,8 +56,8 @@ type Endpoint struct {
 
 	Sealed       []byte // what its messages are signed with
 	LastFour     string
-	SealedFormer []byte     // the secret before that one
-	FormerUntil  *time.Time // both sign until then
+	SealedFormer []byte     // the secret before that one; nil: none
+	FormerUntil  *time.Time // both sign until then; nil: for as long as there is a former one
 
 	CreatedAt       time.Time
 	DisabledAt      *time.Time // nothing is kept for it since
@@ -67,7 +67,7 @@ type Endpoint struct {
 
 // Signing returns the sealed secrets that sign at now, the newest first.
 func (e Endpoint) Signing(now time.Time) [][]byte {
-	if e.FormerUntil == nil || !now.Before(*e.FormerUntil) {
+	if e.SealedFormer == nil || e.FormerUntil != nil && !now.Before(*e.FormerUntil) {
 		return [][]byte{e.Sealed}
 	}
 	return [][]byte{e.Sealed, e.SealedFormer}
@@ -86,9 +86,6 @@ const (
 func (DisabledBecause) Values() []DisabledBecause {
 	return []DisabledBecause{DisabledByTenant, DisabledGone, DisabledFailing}
 }
-
-// SecretOverlap is how long a replaced signing secret signs beside the new one.
-const SecretOverlap = 24 * time.Hour
 
 // Values are all that a delivery may be.
 func (DeliveryStatus) Values() []DeliveryStatus {

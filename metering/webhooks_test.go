@@ -51,8 +51,10 @@ func TestAMessageHasTheFormOfStandardWebhooks(t *testing.T) {
 func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	hook := metering.Endpoint{Sealed: []byte("new"), SealedFormer: []byte("old")}
+	hook := metering.Endpoint{Sealed: []byte("new")}
 	require.Equal(t, [][]byte{[]byte("new")}, hook.Signing(now))
+	hook.SealedFormer = []byte("old")
+	require.Equal(t, [][]byte{[]byte("new"), []byte("old")}, hook.Signing(now), "an operator has kept it")
 	hook.FormerUntil = &now
 	require.Equal(t, [][]byte{[]byte("new"), []byte("old")}, hook.Signing(now.Add(-time.Nanosecond)))
 	require.Equal(t, [][]byte{[]byte("new")}, hook.Signing(now))

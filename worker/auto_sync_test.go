@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -188,8 +187,6 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 		[]metering.Event{dbtest.Event(t, "api_call", s.customer.ExternalID, month.Start.AddDate(0, 0, 6), "3", "", "")})
 	require.NoError(t, err)
 	s.work()
-	handle := s.temporal.ScheduleClient().GetHandle(t.Context(), "maintain")
-	dbtest.Eventually(t, 30*time.Second, func() error { return handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}) })
 	conn := s.connect()
 	dbtest.Eventually(t, 60*time.Second, func() error {
 		var closed int

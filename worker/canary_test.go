@@ -2,9 +2,7 @@ package worker_test
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -73,7 +71,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 	}
 	c.readBack()
 	c.inspect()
-	for _, kind := range []string{"sync-customer", "auto-sync", "provider-event", "rotate-key", "rotate-hmac-secret", "backfill-meter",
+	for _, kind := range []string{"sync-customer", "auto-sync", "provider-event", "rotate-credential", "backfill-meter",
 		"close-period", "audit-usage", "maintain", "rotate-secrets", "deliver-webhooks"} {
 		require.Contains(t, c.kinds, kind)
 	}
@@ -224,42 +222,6 @@ func (c *canary) signInAtIssuer() {
 			return
 		}
 	}
-}
-
-func (c *canary) keys() {
-	made := c.must(201, "POST", "/v1/api-keys", object{"name": "canary-key", "scope": "read_write"}, "Idempotency-Key: canary-once")
-	c.secret("an API key", made["key"].(string))
-	c.must(409, "POST", "/v1/api-keys", object{"name": "canary-key", "scope": "read_write"}, "Idempotency-Key: canary-once")
-	rotated := c.must(201, "POST", "/v1/api-keys/"+made["id"].(string)+"/rotate", nil)
-	c.secret("a rotated API key", rotated["key"].(string))
-	c.must(401, "GET", "/v1/customers", nil, "Authorization: Bearer "+made["key"].(string))
-	c.must(401, "GET", "/v1/customers", nil, "Authorization: Bearer svc_adm_canarycanarycanarycanarycanary")
-	c.must(403, "GET", "/v1/tenant", nil, "Authorization: Bearer "+rotated["key"].(string))
-}
-
-func (c *canary) signatures() {
-	made := c.must(201, "POST", "/v1/hmac-secrets", object{"name": "canary-service", "scope": "admin"})
-	id, secret := made["id"].(string), made["secret"].(string)
-	c.secret("an HMAC secret", secret)
-	c.must(200, "GET", "/v1/customers", nil, c.sign(secret)...)
-	fresh := c.must(201, "POST", "/v1/hmac-secrets/"+id+"/rotate", object{"overlap_seconds": 3600})
-	c.secret("its successor", fresh["secret"].(string))
-	run := fmt.Sprintf("rotate-hmac-secret/%s/%s", strings.TrimPrefix(c.tenant, "ten_"), strings.TrimPrefix(id, "sec_"))
-	handle, err := c.temporal.UpdateWorkflow(c.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: run, UpdateName: "finish-now", WaitForStage: client.WorkflowUpdateStageCompleted})
-	require.NoError(c, err)
-	require.NoError(c, handle.Get(c.Context(), nil))
-	c.must(401, "GET", "/v1/customers", nil, c.sign(secret)...)
-	c.must(200, "GET", "/v1/customers", nil, c.sign(fresh["secret"].(string))...)
-}
-
-// sign returns the headers of a signed GET.
-func (c *canary) sign(secret string) []string {
-	timestamp, id := fmt.Sprint(time.Now().Unix()), rand.Text()
-	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%s:%s:", timestamp, id)
-	return []string{"Authorization: HMAC v1:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
-		"X-Timestamp: " + timestamp, "X-Request-Id: " + id, "X-Tenant-Id: " + c.tenant}
 }
 
 func (c *canary) use(customer, value string) {

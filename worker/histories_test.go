@@ -87,13 +87,6 @@ func TestHistories(t *testing.T) {
 	s.await(s.request())
 	keep("sync_customer_refused", syncing)
 
-	rotation := s.rotation()
-	require.NoError(t, workflows.StartRotateAPIKey(t.Context(), s.temporal, s.tenant, rotation.ID))
-	keep("rotate_api_key", workflows.RotateAPIKeyID(s.tenant, rotation.ID))
-	rotated, err := s.store.Rotations.Get(t.Context(), s.tenant, rotation.ID)
-	require.NoError(t, err)
-	require.Equal(t, metering.RotationActivated, rotated.Status)
-
 	s.useAll(3)
 	s.behave(`{"status":422,"times":1}`)
 	s.schedule()
@@ -138,19 +131,6 @@ func keepHistories(t *testing.T, histories map[string]*historypb.History) {
 func missing(file string) bool {
 	_, err := os.Stat(file)
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// rotation is an API key about to be replaced.
-func (s *system) rotation() metering.Rotation {
-	s.Helper()
-	now := time.Now()
-	old, err := s.store.APIKeys.Create(s.Context(), s.tenant, metering.Operator,
-		metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, []byte("canary-hash"))
-	require.NoError(s, err)
-	rotation, err := s.store.Rotations.Begin(s.Context(), s.tenant, metering.Operator,
-		metering.Rotation{OldKeyID: old.ID, LastFour: "efgh", PendingUntil: now.Add(time.Minute)}, []byte("canary-fresh"), now)
-	require.NoError(s, err)
-	return rotation
 }
 
 func (s *system) history(workflowID string) *historypb.History {

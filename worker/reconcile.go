@@ -2,35 +2,129 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
 const (
 	reconcileEvery = 30 * time.Second
 	deliverEvery   = time.Second
-	// startOverdue is how long a request may wait for the signal that follows it.
+	// closeEvery is rare, because a period that cannot be closed yet stays due.
+	closeEvery = time.Hour
+	// startOverdue is how long a row may wait for the start that follows it.
 	startOverdue = time.Minute
 )
 
-// reconcile starts, now and then, what the database says is unfinished and
-// nobody is working on: its run was terminated, or its start never arrived.
-func reconcile(ctx context.Context, config Config) {
-	distrusted := true // whatever has happened to the schedules while no worker was there
-	for ctx.Err() == nil {
-		if err := applySchedules(ctx, config, distrusted); err != nil {
-			if ctx.Err() == nil {
-				config.Log.WarnContext(ctx, "schedules do not follow their settings", "error", err)
-			}
-		} else {
-			distrusted = false
-		}
-		if err := reconcileOnce(ctx, config, time.Now()); err != nil && ctx.Err() == nil {
-			config.Log.WarnContext(ctx, "reconciliation failed", "error", err)
-		}
-		rest(ctx, reconcileEvery)
+// unfinished is something that is a committed row before it is a run. Whether
+// the start never arrived, or the run was terminated: the row is enough.
+type unfinished struct {
+	what  string
+	every time.Duration // is it looked for
+	find  func(ctx context.Context, now time.Time) ([]begin, error)
+}
+
+// begin makes sure that a run is open for a row.
+type begin func(ctx context.Context) error
+
+// everything is what the database may say is unfinished. Every worker looks:
+// a run that is open, or that another worker has begun, is left alone.
+func everything(config Config) []unfinished {
+	store, c := config.Store, config.Temporal
+	return []unfinished{
+		{"backfills", reconcileEvery, rows(
+			func(ctx context.Context, _ time.Time) ([]db.BackfillingMeterVersion, error) {
+				return store.Backfills.Unfinished(ctx)
+			},
+			func(ctx context.Context, f db.BackfillingMeterVersion) error {
+				return workflows.StartBackfillMeter(ctx, c, f.Tenant, f.Version)
+			},
+		)},
+		{"events of providers", reconcileEvery, rows(afterPatience(store.ProviderEvents.Open),
+			func(ctx context.Context, e db.OpenEvent) error {
+				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Row)
+			},
+		)},
+		{"syncs", reconcileEvery, rows(afterPatience(store.Syncs.Open),
+			func(ctx context.Context, o db.OpenSyncs) error {
+				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
+			},
+		)},
+		{"rotations", reconcileEvery, rows(store.Rotations.Unwatched,
+			func(ctx context.Context, r db.UnwatchedRotation) error {
+				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
+			},
+		)},
+		{"billing periods", closeEvery, rows(store.Ledger.DueTenants,
+			func(ctx context.Context, tenant metering.TenantID) error {
+				return workflows.StartClosePeriod(ctx, c, tenant)
+			},
+		)},
+		{"messages to webhooks", deliverEvery, rows(store.Deliveries.Wanted,
+			func(ctx context.Context, w db.WantedEndpoint) error {
+				return workflows.StartDeliverWebhooks(ctx, c, w.Tenant, w.Endpoint)
+			},
+		)},
 	}
+}
+
+func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error), start func(ctx context.Context, row Row) error) func(context.Context, time.Time) ([]begin, error) {
+	return func(ctx context.Context, now time.Time) (starts []begin, err error) {
+		found, err := find(ctx, now)
+		for _, row := range found {
+			starts = append(starts, func(ctx context.Context) error { return start(ctx, row) })
+		}
+		return starts, err
+	}
+}
+
+// afterPatience finds the rows that have waited for so long that their start
+// is not merely under way.
+func afterPatience[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
+	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-startOverdue)) }
+}
+
+// reconcile has a run begun, again and again, for whatever is unfinished. The
+// kinds do not wait for each other.
+func reconcile(ctx context.Context, config Config) {
+	go applySchedules(ctx, config)
+	for _, u := range everything(config) {
+		go u.reconcile(ctx, config)
+	}
+}
+
+func (u unfinished) reconcile(ctx context.Context, config Config) {
+	for ctx.Err() == nil {
+		pause := u.every
+		if err := u.once(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			config.Log.WarnContext(ctx, u.what+" wait for their runs", "error", err)
+			pause = min(pause, reconcileEvery)
+		}
+		rest(ctx, pause)
+	}
+}
+
+// once looks once. A row whose run cannot be begun is left to the next look,
+// and keeps no other row from its run.
+func (u unfinished) once(ctx context.Context, now time.Time) error {
+	starts, err := u.find(ctx, now)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, start := range starts {
+		if failure := start(ctx); failure != nil {
+			failed++
+			err = failure
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d, the last: %w", failed, len(starts), err)
+	}
+	return nil
 }
 
 func rest(ctx context.Context, d time.Duration) {
@@ -40,73 +134,22 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// deliver begins the runs that tell webhooks what happened. Whatever happens is
-// committed with its messages, so that a look at them is enough.
-func deliver(ctx context.Context, config Config) {
+// applySchedules has the schedules follow their settings.
+func applySchedules(ctx context.Context, config Config) {
+	distrusted := true // whatever has happened to the schedules while no worker was there
 	for ctx.Err() == nil {
-		if err := deliverOnce(ctx, config, time.Now()); err != nil && ctx.Err() == nil {
-			config.Log.WarnContext(ctx, "messages wait for their run", "error", err)
+		if err := applySchedulesOnce(ctx, config, distrusted); err == nil {
+			distrusted = false
+		} else if ctx.Err() == nil {
+			config.Log.WarnContext(ctx, "schedules do not follow their settings", "error", err)
 		}
-		rest(ctx, deliverEvery)
+		rest(ctx, reconcileEvery)
 	}
 }
 
-func deliverOnce(ctx context.Context, config Config, now time.Time) error {
-	wanted, err := config.Store.Deliveries.Wanted(ctx, now)
-	if err != nil {
-		return err
-	}
-	for _, w := range wanted {
-		if err := workflows.StartDeliverWebhooks(ctx, config.Temporal, w.Tenant, w.Endpoint); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func reconcileOnce(ctx context.Context, config Config, now time.Time) error {
-	backfilling, err := config.Store.Backfills.Unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	for _, f := range backfilling { // a run that is open is left alone
-		if err := workflows.StartBackfillMeter(ctx, config.Temporal, f.Tenant, f.Version); err != nil {
-			return err
-		}
-	}
-	events, err := config.Store.ProviderEvents.Open(ctx, now.Add(-startOverdue))
-	if err != nil {
-		return err
-	}
-	for _, e := range events {
-		if err := workflows.StartHandleProviderEvent(ctx, config.Temporal, e.Tenant, e.Row); err != nil {
-			return err
-		}
-	}
-	replaced, err := config.Store.HMACSecrets.Replaced(ctx, now.Add(-startOverdue))
-	if err != nil {
-		return err
-	}
-	for _, r := range replaced {
-		if err := workflows.StartRotateHMACSecret(ctx, config.Temporal, r.Tenant, r.Secret); err != nil {
-			return err
-		}
-	}
-	open, err := config.Store.Syncs.Open(ctx, now.Add(-startOverdue))
-	if err != nil {
-		return err
-	}
-	for _, o := range open {
-		if err := workflows.RestartSyncCustomer(ctx, config.Temporal, o.Tenant, o.Customer); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// applySchedules makes the schedules follow the database: those of tenants
+// applySchedulesOnce makes the schedules follow the database: those of tenants
 // whose settings have changed, or all of them.
-func applySchedules(ctx context.Context, config Config, all bool) error {
+func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	if all {
 		if err := workflows.EnsureSchedules(ctx, config.Temporal); err != nil {
 			return err

@@ -58,7 +58,7 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
-	_, err = store.Webhooks.RotateSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Now().Add(time.Hour))
+	_, _, err = store.Rotations.WebhookSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Hour, time.Now())
 	require.NoError(t, err)
 	return tenant
 }

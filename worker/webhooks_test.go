@@ -87,6 +87,11 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	l := s.listen(metering.BillingSynced, metering.BillingSyncFailed, metering.PeriodClosed)
 	_, err := s.connect().Exec(t.Context(), `update customers set created_at = now() - interval '70 days' where tenant_id = $1`, s.tenant)
 	require.NoError(t, err)
+	grace := func(days int) {
+		_, err := s.connect().Exec(t.Context(), `update tenants set grace = make_interval(days => $2) where id = $1`, s.tenant, days)
+		require.NoError(t, err)
+	}
+	grace(100) // a worker closes what is due as it starts
 	s.work()
 	s.use("3")
 	s.await(s.request())
@@ -98,6 +103,7 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	s.behave(`{"status":410,"times":1}`)
 	s.await(s.request())
 	l.heard(2)
+	grace(3)
 	run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-close", TaskQueue: workflows.TaskQueue},
 		workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: s.tenant})
 	require.NoError(t, err)

@@ -82,8 +82,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.Started != nil {
 		config.Started()
 	}
-	go reconcile(ctx, config)
-	go deliver(ctx, config)
+	reconcile(ctx, config)
 	select {
 	case <-ctx.Done():
 		return nil

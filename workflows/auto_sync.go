@@ -40,5 +40,5 @@ func (m *mass) startClosing(ctx workflow.Context) error {
 	if err != nil || !due.More {
 		return err
 	}
-	return startClosing(ctx, m.tenant)
+	return closePeriodStart(m.tenant).withoutAttributes(m.unindexed).apart(ctx)
 }

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -40,18 +38,6 @@ type mass struct {
 	unindexed bool
 	after     metering.CustomerID // the last one of the pages that are done
 	result    MassResult
-}
-
-// chunking is for a chunk of deliveries: while the provider fails, it is tried
-// again, visibly, without an end.
-func chunking(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           ProviderTaskQueue,
-		StartToCloseTimeout: 30 * time.Minute,
-		HeartbeatTimeout:    heartbeat,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
-		Summary:             summary,
-	})
 }
 
 // pages has act work on one page of customers after the other, as find lists
@@ -187,29 +173,7 @@ func (m *mass) add(ctx workflow.Context, chunk activities.SyncChunkResult) error
 }
 
 func (m *mass) startSync(ctx workflow.Context, customer metering.CustomerID) error {
-	options := workflow.ChildWorkflowOptions{
-		WorkflowID:        SyncCustomerID(m.tenant, customer),
-		TaskQueue:         TaskQueue,
-		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary:     syncSummary(customer),
-		StaticDetails:     syncDetails(m.tenant, customer),
-		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: m.tenant.String()},
-	}
-	if !m.unindexed {
-		options.TypedSearchAttributes = syncAttributes(m.tenant, customer, metering.Scheduled)
-	}
-	input := SyncCustomerInput{TenantID: m.tenant, CustomerID: customer, Unindexed: m.unindexed}
-	return startChild(ctx, options, SyncCustomer, input)
-}
-
-// startChild returns once a run of its own has begun, or was there already.
-func startChild(ctx workflow.Context, options workflow.ChildWorkflowOptions, child, input any) error {
-	err := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), child, input).GetChildWorkflowExecution().Get(ctx, nil)
-	var running *temporal.ChildWorkflowExecutionAlreadyStartedError
-	if errors.As(err, &running) {
-		return nil
-	}
-	return err
+	return syncCustomerStart(m.tenant, customer, metering.Scheduled).withoutAttributes(m.unindexed).apart(ctx)
 }
 
 func (m *mass) report(ctx workflow.Context) {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -61,16 +59,4 @@ func (m *mass) close(ctx workflow.Context, customers []metering.CustomerID) erro
 	m.result.Open += len(customers)
 	m.report(ctx)
 	return nil
-}
-
-// startClosing makes sure that a run closes the tenant's periods.
-func startClosing(ctx workflow.Context, tenant metering.TenantID) error {
-	return startChild(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:        ClosePeriodID(tenant),
-		TaskQueue:         TaskQueue,
-		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary:     fmt.Sprintf("Close the billing periods of %s", tenant),
-		StaticDetails:     "Tells the provider the last usage of the periods whose grace is over, and then freezes them.",
-		Priority:          temporal.Priority{PriorityKey: background, FairnessKey: tenant.String()},
-	}, ClosePeriod, ClosePeriodInput{TenantID: tenant})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -117,27 +116,16 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 // of it. The run is nil where it is not a child of this one. Where neither works
 // because runs end and begin meanwhile, the row is enough: it is looked after.
 func (h *handleProviderEvent) startSync(ctx workflow.Context) (run workflow.Future, err error) {
-	options := workflow.ChildWorkflowOptions{
-		WorkflowID:        SyncCustomerID(h.in.TenantID, h.event.CustomerID),
-		TaskQueue:         TaskQueue,
-		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary:     syncSummary(h.event.CustomerID),
-		StaticDetails:     syncDetails(h.in.TenantID, h.event.CustomerID),
-		Priority:          temporal.Priority{PriorityKey: interactive, FairnessKey: h.in.TenantID.String()},
-	}
-	if !h.in.Unindexed {
-		options.TypedSearchAttributes = syncAttributes(h.in.TenantID, h.event.CustomerID, metering.ByProvider)
-	}
-	input := SyncCustomerInput{TenantID: h.in.TenantID, CustomerID: h.event.CustomerID, Unindexed: h.in.Unindexed}
+	sync := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).withoutAttributes(h.in.Unindexed)
 	const tries = 3
 	for range tries {
-		child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), SyncCustomer, input)
+		child := sync.child(ctx)
 		err := child.GetChildWorkflowExecution().Get(ctx, nil)
 		var running *temporal.ChildWorkflowExecutionAlreadyStartedError
 		if !errors.As(err, &running) {
 			return child, err
 		}
-		err = workflow.SignalExternalWorkflow(ctx, options.WorkflowID, "", syncRequested, nil).Get(ctx, nil)
+		err = workflow.SignalExternalWorkflow(ctx, sync.id, "", sync.signal, nil).Get(ctx, nil)
 		if err == nil || temporal.IsCanceledError(err) {
 			return nil, err
 		}

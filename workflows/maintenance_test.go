@@ -90,20 +90,6 @@ func TestWhatStopsAMassIsItsOwnFailure(t *testing.T) {
 	}
 }
 
-func TestMaintenanceSaysWhatItCouldNotStart(t *testing.T) {
-	f := newFleet(t, 0)
-	done := 0
-	for _, step := range []any{do.MakeChunks, do.SweepRequestIDs, do.SweepMessages, do.RefreshDaily} {
-		f.OnActivity(step, mock.Anything).Return(func(context.Context) error { done++; return nil })
-	}
-	f.OnActivity(do.DropEvents, mock.Anything).Return(activities.DropEventsResult{Chunks: 2}, nil)
-	f.OnActivity(do.Unfinished, mock.Anything, mock.Anything).Return(activities.UnfinishedResult{}, errForPeople)
-	f.ExecuteWorkflow(workflows.Maintain)
-	require.ErrorContains(t, f.GetWorkflowError(), "somebody has to look")
-	require.Equal(t, 4, done)
-	f.AssertExpectations(t)
-}
-
 func TestABackfillThatCannotGoOnSaysWhy(t *testing.T) {
 	for _, at := range []string{"plan", "count", "switch"} {
 		t.Run(at, func(t *testing.T) {
@@ -123,11 +109,11 @@ func TestABackfillThatCannotGoOnSaysWhy(t *testing.T) {
 	}
 }
 
-func TestASecretThatIsGoneEndsItsRotation(t *testing.T) {
+func TestARotationThatIsGoneFails(t *testing.T) {
 	f := newFleet(t, 0)
-	f.OnActivity(do.ReadOverlap, mock.Anything, mock.Anything).Return(activities.OverlapResult{}, activities.Failure(metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")))
-	f.ExecuteWorkflow(workflows.RotateHMACSecret, workflows.RotateHMACSecretInput{TenantID: 1, SecretID: 3})
-	require.ErrorContains(t, f.GetWorkflowError(), "there is no such HMAC secret")
+	f.OnActivity(do.ReadRotation, mock.Anything, mock.Anything).Return(activities.RotationResult{}, activities.Failure(metering.Errorf(metering.CodeNotFound, "there is no such rotation")))
+	f.ExecuteWorkflow(workflows.RotateCredential, workflows.RotateCredentialInput{TenantID: 1, RotationID: 3})
+	require.ErrorContains(t, f.GetWorkflowError(), "there is no such rotation")
 }
 
 func TestACancelledEventIsNotRecordedAsHandled(t *testing.T) {

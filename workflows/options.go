@@ -4,6 +4,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -21,25 +22,34 @@ const (
 
 // All are the workflows that a worker runs.
 func All() []any {
-	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateAPIKey, RotateHMACSecret, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, DeliverWebhooks}
+	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateCredential, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, DeliverWebhooks}
 }
 
 // do names the activities; their methods are never called here.
 var do *activities.Activities
 
-// heartbeat is how soon the work of a worker that was killed is given to another.
-const heartbeat = 10 * time.Second
+// How steps are tried again, by what fails in them. One without a last attempt
+// is tried until it succeeds or somebody has to act.
+var (
+	untilStored   = temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
+	untilAnswered = temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute} // by a provider
+	untilNextHour = temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second, MaximumAttempts: 10}
+	notTriedAgain = temporal.RetryPolicy{MaximumAttempts: 1}
+)
 
-// storing is for a step in the database: it is tried until it succeeds or
-// somebody has to act.
+// storing is for a step in the database.
 func storing(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           TaskQueue,
-		StartToCloseTimeout: time.Minute,
-		HeartbeatTimeout:    heartbeat,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
-		Summary:             summary,
-	})
+	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})
+}
+
+// counting is for a long step in the database that reports its progress.
+func counting(ctx workflow.Context, summary string) workflow.Context {
+	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
+}
+
+// maintenance makes a step one that the next hour would do as well.
+func maintenance(ctx workflow.Context) workflow.Context {
+	return workflow.WithRetryPolicy(ctx, untilNextHour)
 }
 
 // sending is for a while of calls to tenants' webhooks. What they bring is no
@@ -53,36 +63,33 @@ const minRetryWindow = time.Hour
 
 // calling is for a call to a provider: it is tried, visibly, until the deadline.
 func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+	return step(ctx, untilAnswered, workflow.ActivityOptions{
 		TaskQueue:              ProviderTaskQueue,
 		StartToCloseTimeout:    30 * time.Second,
-		HeartbeatTimeout:       heartbeat,
 		ScheduleToCloseTimeout: max(minRetryWindow, deadline.Sub(workflow.Now(ctx))),
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
 		Summary:                summary,
 	})
 }
 
-// looking is for a call that only reads, of whose failure nobody has to know.
-func looking(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           ProviderTaskQueue,
-		StartToCloseTimeout: time.Minute,
-		HeartbeatTimeout:    heartbeat,
-		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
-		Summary:             summary,
-	})
+// chunking is for a chunk of deliveries: while the provider fails, it is tried
+// again, visibly, without an end.
+func chunking(ctx workflow.Context, summary string) workflow.Context {
+	return step(ctx, untilAnswered, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
 }
 
-// counting is for a long step in the database that reports its progress.
-func counting(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           TaskQueue,
-		StartToCloseTimeout: 2 * time.Hour,
-		HeartbeatTimeout:    heartbeat,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
-		Summary:             summary,
-	})
+// looking is for a call that only reads, of whose failure nobody has to know.
+func looking(ctx workflow.Context, summary string) workflow.Context {
+	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
+}
+
+// heartbeat is how soon the work of a worker that was killed is given to another.
+const heartbeat = 10 * time.Second
+
+func step(ctx workflow.Context, again temporal.RetryPolicy, options workflow.ActivityOptions) workflow.Context {
+	options.TaskQueue = cmp.Or(options.TaskQueue, TaskQueue)
+	options.HeartbeatTimeout = heartbeat
+	options.RetryPolicy = &again
+	return workflow.WithActivityOptions(ctx, options)
 }
 
 // problemOf is what an activity that is not tried again says should be done.

@@ -3,8 +3,6 @@ package workflows
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,12 +16,6 @@ import (
 // catchUp is how long after its time a run that was missed is still begun. One
 // is enough: it does all that is due.
 const catchUp = 2 * time.Hour
-
-// Schedules of the service's own, for all tenants.
-const (
-	maintainID = "maintain"
-	auditID    = "audit-usage"
-)
 
 // ApplyAutoSync makes the tenant's schedule follow its settings. Whether the
 // schedule is paused stays as it is, except where setPaused says that the
@@ -41,84 +33,43 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 		}
 		return nil
 	}
-	if err := ensureSchedule(ctx, c, autoSyncSchedule(tenant, settings), setPaused); err != nil {
-		return unreachable(id, err)
-	}
-	return nil
-}
-
-func autoSyncSchedule(tenant metering.Tenant, settings metering.AutoSync) client.ScheduleOptions {
-	return client.ScheduleOptions{
-		ID: AutoSyncID(tenant.ID),
+	return ensureSchedule(ctx, c, autoSyncStart(tenant.ID), client.ScheduleOptions{
 		Spec: client.ScheduleSpec{
 			CronExpressions: []string{settings.Schedule.Cron()}, TimeZoneName: tenant.Timezone, Jitter: settings.Schedule.Jitter(),
 		},
-		Action: &client.ScheduleWorkflowAction{
-			ID: AutoSyncID(tenant.ID), Workflow: AutoSync, TaskQueue: TaskQueue, Args: []any{AutoSyncInput{TenantID: tenant.ID}},
-			StaticSummary:         fmt.Sprintf("Auto-Sync of %s", tenant.ID),
-			StaticDetails:         "Tells the billing provider whatever it does not know yet, of every customer.",
-			TypedSearchAttributes: attributesOf(tenant.ID, triggerAttribute.ValueSet(string(metering.Scheduled))),
-			Priority:              temporal.Priority{PriorityKey: background, FairnessKey: tenant.ID.String()},
-		},
-		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-		CatchupWindow: catchUp,
-		Paused:        settings.Paused,
-		Note:          "as the tenant decided at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
-	}
+		Paused: settings.Paused,
+		Note:   "as the tenant decided at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
+	}, setPaused)
 }
 
 // EnsureSchedules makes the schedules of the service itself.
 func EnsureSchedules(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, own := range []struct {
-		id, cron, summary string
-		workflow          any
-		args              []any
-	}{
-		{maintainID, "17 * * * *", "Hourly maintenance", Maintain, nil},
-		{auditID, "0 3 * * *", "Daily comparison of usage with its independent count", AuditUsage, []any{AuditUsageInput{}}},
-	} {
-		err := ensureSchedule(ctx, c, client.ScheduleOptions{
-			ID:   own.id,
-			Spec: client.ScheduleSpec{CronExpressions: []string{own.cron}},
-			Action: &client.ScheduleWorkflowAction{
-				ID: own.id, Workflow: own.workflow, Args: own.args, TaskQueue: TaskQueue, StaticSummary: own.summary,
-				Priority: temporal.Priority{PriorityKey: background},
-			},
-			Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-			CatchupWindow: catchUp,
-		}, false)
-		if err != nil {
-			return unreachable(own.id, err)
+	for cron, own := range map[string]start{"17 * * * *": maintainStart(), "0 3 * * *": auditUsageStart()} {
+		if err := ensureSchedule(ctx, c, own, client.ScheduleOptions{Spec: client.ScheduleSpec{CronExpressions: []string{cron}}}, false); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ensureSchedule creates a schedule, or gives the one that is there its
+// ensureSchedule creates a schedule of runs, or gives the one that is there its
 // timing, action and policy; what operators have paused stays paused, unless
 // setPaused. Without registered search attributes, its runs go without.
-func ensureSchedule(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
+func ensureSchedule(ctx context.Context, c client.Client, runs start, options client.ScheduleOptions, setPaused bool) error {
+	options.ID, options.Action = runs.id, runs.action()
+	options.Overlap, options.CatchupWindow = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, catchUp
 	err := createOrUpdate(ctx, c, options, setPaused)
 	var invalid *serviceerror.InvalidArgument
-	if action, ok := options.Action.(*client.ScheduleWorkflowAction); ok && errors.As(err, &invalid) && action.TypedSearchAttributes.Size() > 0 {
-		action.TypedSearchAttributes = temporal.SearchAttributes{}
-		action.Args = unindexed(action.Args)
+	if errors.As(err, &invalid) && runs.tenant != 0 {
+		options.Action = runs.withoutAttributes(true).action()
 		err = createOrUpdate(ctx, c, options, setPaused)
 	}
-	return err
-}
-
-func unindexed(args []any) []any {
-	args = slices.Clone(args)
-	for i, arg := range args {
-		if in, ok := arg.(AutoSyncInput); ok {
-			in.Unindexed = true
-			args[i] = in
-		}
+	if err != nil {
+		return unreachable(runs.id, err)
 	}
-	return args
+	return nil
 }
 
 // createOrUpdate pauses and resumes by an update: Temporal keeps one pending

@@ -79,7 +79,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Put a new API key in the place of an old one */
+        /** Rotate an API key */
         post: operations["rotate-api-key"];
         delete?: never;
         options?: never;
@@ -560,7 +560,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace an HMAC secret, with both valid for a while */
+        /** Rotate an HMAC secret */
         post: operations["rotate-hmac-secret"];
         delete?: never;
         options?: never;
@@ -964,7 +964,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace a webhook's secret, with both signing for a day */
+        /** Rotate a webhook's secret */
         post: operations["rotate-webhook-secret"];
         delete?: never;
         options?: never;
@@ -1004,12 +1004,19 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the key that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         AssignProduct: {
             /**
@@ -1208,12 +1215,19 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the key that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         CreatedHMACSecret: {
             /** Format: date-time */
@@ -1223,7 +1237,14 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
+            /** Format: date-time */
+            last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the secret that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1257,7 +1278,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too
+             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -1411,7 +1432,14 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
+            /** Format: date-time */
+            last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the secret that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1811,10 +1839,26 @@ export interface components {
             id: string;
             revoked: boolean;
         };
+        RotateAPIKey: {
+            /**
+             * Format: int64
+             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
+             * @default 0
+             */
+            overlap_seconds?: number;
+        };
         RotateHMACSecret: {
             /**
              * Format: int64
              * @description How long the old secret is valid beside the new one
+             * @default 86400
+             */
+            overlap_seconds?: number;
+        };
+        RotateWebhookSecret: {
+            /**
+             * Format: int64
+             * @description How long messages are signed with the old secret too
              * @default 86400
              */
             overlap_seconds?: number;
@@ -2225,7 +2269,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too
+             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -2400,7 +2444,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat is 409 and says what was made: the key itself is shown once */
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -2408,7 +2452,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotateAPIKey"];
+            };
+        };
         responses: {
             /** @description Created */
             201: {
@@ -4796,7 +4844,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotateWebhookSecret"];
+            };
+        };
         responses: {
             /** @description Created */
             201: {

@@ -242,7 +242,7 @@ func apiKeys(t *testing.T, r running) {
 			return code
 		}
 		require.Equal(t, 200, status(secret))
-		rotated, err := o.RotateApiKeyWithResponse(ctx, id, nil)
+		rotated, err := o.RotateApiKeyWithResponse(ctx, id, nil, client.RotateApiKeyJSONRequestBody{})
 		require.NoError(t, err)
 		require.Equal(t, 201, rotated.StatusCode(), string(rotated.Body))
 		require.Equal(t, 401, status(secret))

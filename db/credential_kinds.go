@@ -1,0 +1,80 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// keeping is how a kind of credentials is kept: statements about the credential
+// @id of @tenant, and the words that the audit log has for what happens to it.
+type keeping struct {
+	lock   string // and read when it expires by itself, and was revoked
+	endAt  string // it is valid until @at; null: as long as it is not revoked
+	revoke string // it is not valid any more, since @at
+
+	missing, dead                     error
+	rotated, revoked, kept, stillUsed string
+}
+
+var keptAs = map[metering.CredentialKind]keeping{
+	metering.APIKeyCredential: {
+		lock:    `select expires_at, revoked_at from api_keys where tenant_id = @tenant and id = @id for update`,
+		endAt:   `update api_keys set expires_at = @at where tenant_id = @tenant and id = @id`,
+		revoke:  `update api_keys set revoked_at = @at where tenant_id = @tenant and id = @id`,
+		missing: errNoAPIKey,
+		dead:    metering.Errorf(metering.CodeConflict, "the key is revoked or expired; create a new one"),
+		rotated: "api_key.rotate", revoked: "api_key.revoke", kept: "api_key.keep", stillUsed: "api_key.still_used",
+	},
+	metering.HMACSecretCredential: {
+		lock:    `select expires_at, revoked_at from hmac_secrets where tenant_id = @tenant and id = @id for update`,
+		endAt:   `update hmac_secrets set expires_at = @at where tenant_id = @tenant and id = @id`,
+		revoke:  `update hmac_secrets set revoked_at = @at where tenant_id = @tenant and id = @id`,
+		missing: errNoHMACSecret,
+		dead:    metering.Errorf(metering.CodeConflict, "the secret is revoked or expired; create a new one"),
+		rotated: "hmac_secret.rotate", revoked: "hmac_secret.revoke", kept: "hmac_secret.keep", stillUsed: "hmac_secret.still_used",
+	},
+	// An endpoint's former secret is in the endpoint's row, and forgotten once
+	// it signs no more. It never expires by itself.
+	metering.WebhookCredential: {
+		lock:    `select null::timestamptz, null::timestamptz from webhook_endpoints where tenant_id = @tenant and id = @id for no key update`,
+		endAt:   `update webhook_endpoints set former_until = @at where tenant_id = @tenant and id = @id`,
+		revoke:  `update webhook_endpoints set former_secret = null, former_until = null where tenant_id = @tenant and id = @id`,
+		missing: errNoEndpoint,
+		rotated: "webhook.rotate_secret", revoked: "webhook.end_former_secret", kept: "webhook.keep_former_secret", stillUsed: "webhook.former_secret_used",
+	},
+}
+
+// lockOld locks the old credential, which comes before any lock on its
+// rotation, and returns when it expires by itself and was revoked.
+func lockOld(ctx context.Context, tx pgx.Tx, r metering.Rotation) (expiresAt, revokedAt *time.Time, err error) {
+	err = tx.QueryRow(ctx, keptAs[r.Kind].lock, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID}).Scan(&expiresAt, &revokedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = keptAs[r.Kind].missing
+	}
+	return expiresAt, revokedAt, err
+}
+
+// endOldAt gives the old credential its end; nil: none.
+func endOldAt(ctx context.Context, tx pgx.Tx, r metering.Rotation, at *time.Time) error {
+	_, err := tx.Exec(ctx, keptAs[r.Kind].endAt, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
+	return err
+}
+
+func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time) error {
+	_, err := tx.Exec(ctx, keptAs[r.Kind].revoke, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
+	return err
+}
+
+// auditOld writes what has happened to the old credential.
+func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string) error {
+	id := r.Old()
+	if r.Kind == metering.WebhookCredential {
+		id = metering.EndpointID(r.OldID).String()
+	}
+	return audit(ctx, tx, r.TenantID, actor, action, id)
+}

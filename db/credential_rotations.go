@@ -1,0 +1,345 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Rotations put new credentials in the place of old ones. Beginning one is one
+// transaction that makes the new credential and gives the old one its end.
+type Rotations struct{ pool beginner }
+
+const rotationColumns = `r.tenant_id, r.id, r.kind, r.old_id, r.new_id, r.created_at, r.overlap_until, r.old_expires_at,
+	coalesce(k.last_used_at, h.last_used_at), r.warned_at, r.ended_at, coalesce(r.outcome, '')`
+
+func rotationFields(r *metering.Rotation) []any {
+	return []any{
+		&r.TenantID, &r.ID, &r.Kind, &r.OldID, &r.NewID, &r.CreatedAt, &r.Until, &r.OldExpiresAt,
+		&r.LastUsedAt, &r.WarnedAt, &r.EndedAt, &r.Outcome,
+	}
+}
+
+func readRotation(ctx context.Context, q querier, tenant metering.TenantID, id metering.RotationID, lock string) (r metering.Rotation, err error) {
+	err = q.QueryRow(ctx, `
+		select `+rotationColumns+`
+		from credential_rotations r
+		left join api_keys k on r.kind = 'api_key' and k.tenant_id = r.tenant_id and k.id = r.old_id
+		left join hmac_secrets h on r.kind = 'hmac_secret' and h.tenant_id = r.tenant_id and h.id = r.old_id
+		where r.tenant_id = $1
+		  and r.id = $2 `+lock, tenant, id).Scan(rotationFields(&r)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, metering.Errorf(metering.CodeNotFound, "there is no such rotation")
+	}
+	return r, err
+}
+
+// inRotation are the columns that a key or a secret of the table, called a,
+// gets from rotations: what replaces it, and when the one that it replaces was
+// last used.
+func inRotation(kind metering.CredentialKind, table, a string) string {
+	return fmt.Sprintf(`,
+	(select r.new_id
+	  from credential_rotations r
+	  where r.tenant_id = %[3]s.tenant_id and r.kind = '%[1]s' and r.old_id = %[3]s.id
+	    and coalesce(r.outcome, '') not in ('kept', 'superseded')
+	  order by r.id desc
+	  limit 1),
+	(select o.last_used_at
+	  from credential_rotations r
+	  join %[2]s o on o.tenant_id = r.tenant_id and o.id = r.old_id
+	  where r.tenant_id = %[3]s.tenant_id and r.kind = '%[1]s' and r.new_id = %[3]s.id and r.ended_at is null)`, kind, table, a)
+}
+
+// APIKey makes a key of the old one's name, scope and expiry. CodeConflict when
+// the old one is not live now.
+func (s Rotations) APIKey(ctx context.Context, tenant metering.TenantID, actor metering.Actor, old metering.KeyID, fresh metering.APIKey, hash []byte, overlap time.Duration, now time.Time) (made metering.APIKey, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, tenant, actor, metering.APIKeyCredential, int64(old), overlap, now,
+		func(tx pgx.Tx, r metering.Rotation) (int64, error) {
+			err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, tenant, old).Scan(&fresh.Name, &fresh.Scope)
+			if err != nil {
+				return 0, err
+			}
+			fresh.ExpiresAt = r.OldExpiresAt
+			made, err = addAPIKey(ctx, tx, tenant, actor, fresh, hash)
+			return int64(made.ID), err
+		})
+	return made, begun, err
+}
+
+// HMACSecret makes a secret of the old one's name, scope and expiry.
+// CodeConflict when the old one is not live now, or as many as may be are live
+// besides.
+func (s Rotations) HMACSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, old metering.HMACSecretID, fresh metering.HMACSecret, overlap time.Duration, now time.Time) (made metering.HMACSecret, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, tenant, actor, metering.HMACSecretCredential, int64(old), overlap, now,
+		func(tx pgx.Tx, r metering.Rotation) (int64, error) {
+			err := tx.QueryRow(ctx, `select name, scope from hmac_secrets where tenant_id = $1 and id = $2`, tenant, old).Scan(&fresh.Name, &fresh.Scope)
+			if err != nil {
+				return 0, err
+			}
+			fresh.ExpiresAt = r.OldExpiresAt
+			made, err = addHMACSecret(ctx, tx, tenant, actor, fresh, now)
+			return int64(made.ID), err
+		})
+	return made, begun, err
+}
+
+// WebhookSecret has messages signed with another secret, which the caller has
+// sealed, and with the old one too during the overlap. A third one, which was
+// still signing, stops.
+func (s Rotations) WebhookSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, overlap time.Duration, now time.Time) (changed metering.Endpoint, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, tenant, actor, metering.WebhookCredential, int64(id), overlap, now,
+		func(tx pgx.Tx, _ metering.Rotation) (int64, error) {
+			_, err := tx.Exec(ctx, `
+				update webhook_endpoints
+				set former_secret = secret, secret = $3, secret_last_four = $4
+				where tenant_id = $1
+				  and id = $2`, tenant, id, sealed, lastFour)
+			return int64(id), err
+		})
+	if err != nil {
+		return changed, begun, err
+	}
+	changed, err = Endpoints(s).Get(ctx, tenant, id)
+	return changed, begun, err
+}
+
+// begin begins a rotation of a credential, whose successor the caller makes.
+// Where the credential is being rotated already, this rotation supersedes that one.
+func (s Rotations) begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, kind metering.CredentialKind, old int64, overlap time.Duration, now time.Time, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
+	now = metering.Instant(now)
+	r = metering.Rotation{TenantID: tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(overlap)}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := lockLive(ctx, tx, &r); err != nil {
+			return err
+		}
+		if err := supersede(ctx, tx, &r); err != nil {
+			return err
+		}
+		if r.OldExpiresAt != nil && r.OldExpiresAt.Before(r.Until) {
+			r.Until = *r.OldExpiresAt
+		}
+		if err := endOldAt(ctx, tx, r, &r.Until); err != nil {
+			return err
+		}
+		if r.NewID, err = succeed(tx, r); err != nil {
+			return err
+		}
+		if err := insertRotation(ctx, tx, actor, &r); err != nil {
+			return err
+		}
+		if err := auditOld(ctx, tx, r, actor, keptAs[kind].rotated); err != nil || now.Before(r.Until) {
+			return err
+		}
+		return endOld(ctx, tx, &r, metering.RotationExpired, actor, now)
+	})
+	if err != nil {
+		return metering.Rotation{}, fmt.Errorf("rotate %s: %w", kind, err)
+	}
+	return r, nil
+}
+
+// lockLive locks the old credential, or answers CodeConflict when it is not
+// live any more.
+func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
+	expiresAt, revokedAt, err := lockOld(ctx, tx, *r)
+	if err != nil {
+		return err
+	}
+	if revokedAt != nil || expiresAt != nil && !r.CreatedAt.Before(*expiresAt) {
+		return keptAs[r.Kind].dead
+	}
+	r.OldExpiresAt = expiresAt
+	return nil
+}
+
+// supersede ends the rotation of the same credential that is under way. The
+// credential's own expiry is the one from before that.
+func supersede(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
+	err := tx.QueryRow(ctx, `
+		update credential_rotations
+		set ended_at = $4, outcome = 'superseded', run_due_at = $4
+		where tenant_id = $1
+		  and kind = $2
+		  and old_id = $3
+		  and ended_at is null
+		returning old_expires_at`, r.TenantID, r.Kind, r.OldID, r.CreatedAt).Scan(&r.OldExpiresAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+func insertRotation(ctx context.Context, tx pgx.Tx, actor metering.Actor, r *metering.Rotation) error {
+	return tx.QueryRow(ctx, `
+		insert into credential_rotations (tenant_id, kind, old_id, new_id, actor, created_at, overlap_until, old_expires_at, run_due_at)
+		values (@tenant, @kind, @old, @new, @actor, @now, @until, @expires, @due)
+		returning id`, pgx.NamedArgs{
+		"tenant": r.TenantID, "kind": r.Kind, "old": r.OldID, "new": r.NewID, "actor": actor, "now": r.CreatedAt,
+		"until": r.Until, "expires": r.OldExpiresAt, "due": r.CreatedAt.Add(attended),
+	}).Scan(&r.ID)
+}
+
+// endOld makes the old credential invalid from at on.
+func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, actor metering.Actor, at time.Time) error {
+	if err := revokeOld(ctx, tx, *r, at); err != nil {
+		return err
+	}
+	if err := recordEnd(ctx, tx, r, outcome, at); err != nil {
+		return err
+	}
+	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked)
+}
+
+func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, at time.Time) error {
+	r.EndedAt, r.Outcome = &at, outcome
+	_, err := tx.Exec(ctx, `
+		update credential_rotations
+		set ended_at = $3, outcome = $4
+		where tenant_id = $1
+		  and id = $2`, r.TenantID, r.ID, at, outcome)
+	return err
+}
+
+// End records that the old credential's time is over or, where an operator says
+// so, ends it at once. It returns the rotation as it is then; repeating it
+// changes nothing.
+func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id metering.RotationID, atOnce bool, now time.Time) (metering.Rotation, error) {
+	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
+		switch {
+		case !now.Before(r.Until):
+			return endOld(ctx, tx, r, metering.RotationExpired, metering.Scheduler, r.Until)
+		case atOnce:
+			return endOld(ctx, tx, r, metering.RotationFinished, metering.Operator, metering.Instant(now))
+		}
+		return nil
+	})
+}
+
+// Keep calls a rotation off: both credentials stay valid, each for as long as it
+// would be by itself. Once the overlap is over it is too late.
+func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
+	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
+		if !now.Before(r.Until) {
+			return endOld(ctx, tx, r, metering.RotationExpired, metering.Scheduler, r.Until)
+		}
+		if err := endOldAt(ctx, tx, *r, r.OldExpiresAt); err != nil {
+			return err
+		}
+		if err := recordEnd(ctx, tx, r, metering.RotationKept, metering.Instant(now)); err != nil {
+			return err
+		}
+		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept)
+	})
+}
+
+// Warn writes into the audit log, once and while there is time to do something
+// about it, that the old credential is still used.
+func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
+	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
+		if !r.StillUsed() || r.WarnedAt != nil || !now.Before(r.Until) {
+			return nil
+		}
+		r.WarnedAt = new(metering.Instant(now))
+		_, err := tx.Exec(ctx, `update credential_rotations set warned_at = $3 where tenant_id = $1 and id = $2`, tenant, id, r.WarnedAt)
+		if err != nil {
+			return err
+		}
+		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed)
+	})
+}
+
+// change runs fn on a rotation under its credential's lock, unless it has ended.
+func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id metering.RotationID, fn func(pgx.Tx, *metering.Rotation) error) (r metering.Rotation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if r, err = readRotation(ctx, tx, tenant, id, ""); err != nil {
+			return err
+		}
+		if _, _, err := lockOld(ctx, tx, r); err != nil && metering.CodeOf(err) != metering.CodeNotFound { // a webhook may be deleted
+			return err
+		}
+		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil || r.EndedAt != nil {
+			return err
+		}
+		return fn(tx, &r)
+	})
+	if err != nil {
+		return metering.Rotation{}, fmt.Errorf("change rotation: %w", err)
+	}
+	return r, nil
+}
+
+// Watch returns a rotation to the run that watches it: until its end has to be
+// recorded, or it is changed by somebody else, no other run is begun.
+func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id metering.RotationID) (r metering.Rotation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil {
+			return err
+		}
+		var due *time.Time
+		if r.EndedAt == nil {
+			due = new(r.Until.Add(attended))
+		}
+		_, err = tx.Exec(ctx, `update credential_rotations set run_due_at = $3 where tenant_id = $1 and id = $2`, tenant, id, due)
+		return err
+	})
+	if err != nil {
+		return metering.Rotation{}, fmt.Errorf("watch rotation: %w", err)
+	}
+	return r, nil
+}
+
+// UnwatchedRotation is one that no run watches, or whose run does not know yet
+// what somebody has changed.
+type UnwatchedRotation struct {
+	Tenant metering.TenantID
+	ID     metering.RotationID
+}
+
+// Unwatched lists, over all tenants, the rotations for which a run is due. Each
+// is listed to one caller, who begins it.
+func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRotation, error) {
+	rows, err := s.pool.Query(ctx, `
+		with due as (
+		  select tenant_id, id
+		  from credential_rotations
+		  where run_due_at <= $1
+		  order by run_due_at
+		  limit 1000
+		  for update skip locked)
+		update credential_rotations r
+		set run_due_at = $2
+		from due
+		where r.tenant_id = due.tenant_id
+		  and r.id = due.id
+		returning r.tenant_id, r.id`, now, now.Add(attended))
+	if err != nil {
+		return nil, fmt.Errorf("find unwatched rotations: %w", coded(err))
+	}
+	unwatched, err := pgx.CollectRows(rows, pgx.RowToStructByPos[UnwatchedRotation])
+	if err != nil {
+		return nil, fmt.Errorf("find unwatched rotations: %w", coded(err))
+	}
+	return unwatched, nil
+}
+
+// revokedInRotation ends the rotation of a credential that the transaction has
+// revoked, if it is being rotated.
+func revokedInRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, kind metering.CredentialKind, old int64) error {
+	_, err := tx.Exec(ctx, `
+		update credential_rotations
+		set ended_at = now(), outcome = 'revoked', run_due_at = now()
+		where tenant_id = $1
+		  and kind = $2
+		  and old_id = $3
+		  and ended_at is null`, tenant, kind, old)
+	return err
+}

@@ -1,0 +1,345 @@
+package db_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// rotated is a tenant with one credential of each kind.
+type rotated struct {
+	*testing.T
+	store  *db.DB
+	tenant metering.TenantID
+	now    time.Time
+	ids    map[metering.CredentialKind]int64
+	hashes int
+}
+
+func newRotated(t *testing.T, store *db.DB) *rotated {
+	t.Helper()
+	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(time.Now()), ids: map[metering.CredentialKind]int64{}}
+	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash())
+	require.NoError(t, err)
+	secret, err := store.HMACSecrets.Create(t.Context(), r.tenant, metering.Operator,
+		metering.HMACSecret{Name: "s", Scope: metering.ScopeReadOnly, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
+	require.NoError(t, err)
+	hook, err := store.Webhooks.Create(t.Context(), r.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com", Kinds: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
+	require.NoError(t, err)
+	r.ids[metering.APIKeyCredential], r.ids[metering.HMACSecretCredential], r.ids[metering.WebhookCredential] = int64(key.ID), int64(secret.ID), int64(hook.ID)
+	return r
+}
+
+func (r *rotated) hash() []byte {
+	r.hashes++
+	return []byte(r.Name() + r.tenant.String() + time.Duration(r.hashes).String())
+}
+
+func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (begun metering.Rotation, err error) {
+	switch old := r.ids[kind]; kind {
+	case metering.APIKeyCredential:
+		_, begun, err = r.store.Rotations.APIKey(r.Context(), r.tenant, metering.Operator, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash(), overlap, r.now)
+	case metering.HMACSecretCredential:
+		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), r.tenant, metering.Operator, metering.HMACSecretID(old),
+			metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"}, overlap, r.now)
+	default:
+		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), r.tenant, metering.Operator, metering.EndpointID(old), []byte("new"), "efgh", overlap, r.now)
+	}
+	return begun, err
+}
+
+// valid says whether the old and the new credential are accepted at.
+func (r *rotated) valid(rotation metering.Rotation, at time.Time) (valid [2]bool) {
+	r.Helper()
+	if rotation.Kind == metering.WebhookCredential {
+		hook, err := r.store.Webhooks.Get(r.Context(), r.tenant, metering.EndpointID(rotation.OldID))
+		require.NoError(r, err)
+		for _, sealed := range hook.Signing(at) {
+			valid[map[string]int{"old": 0, "new": 1}[string(sealed)]] = true
+		}
+		return valid
+	}
+	for i, id := range []int64{rotation.OldID, rotation.NewID} {
+		if rotation.Kind == metering.APIKeyCredential {
+			key, err := r.store.APIKeys.Get(r.Context(), r.tenant, metering.KeyID(id))
+			require.NoError(r, err)
+			valid[i] = key.Live(at)
+			continue
+		}
+		secret, err := r.store.HMACSecrets.Get(r.Context(), r.tenant, metering.HMACSecretID(id))
+		require.NoError(r, err)
+		valid[i] = secret.Live(at)
+	}
+	return valid
+}
+
+func (r *rotated) audited() string {
+	r.Helper()
+	log, err := r.store.AuditLog.List(r.Context(), r.tenant, 0, 1)
+	require.NoError(r, err)
+	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Subject
+}
+
+var (
+	both    = [2]bool{true, true}
+	newOnly = [2]bool{false, true}
+	kinds   = []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential}
+)
+
+func TestBothCredentialsAreValidUntilTheOverlapEnds(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t, dbtest.Open(t))
+	for _, kind := range kinds {
+		begun, err := r.rotate(kind, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, r.now.Add(time.Hour), begun.Until)
+		require.Equal(t, both, r.valid(begun, begun.Until.Add(-time.Microsecond)))
+		require.Equal(t, newOnly, r.valid(begun, begun.Until), "although nobody has recorded it")
+
+		same, err := r.store.Rotations.End(t.Context(), r.tenant, begun.ID, false, begun.Until.Add(-time.Microsecond))
+		require.NoError(t, err)
+		require.Empty(t, same.Outcome, "it is not time yet")
+		for range 2 {
+			ended, err := r.store.Rotations.End(t.Context(), r.tenant, begun.ID, false, begun.Until.Add(time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, metering.RotationExpired, ended.Outcome)
+			require.Equal(t, begun.Until, *ended.EndedAt, "whenever that is recorded")
+		}
+		require.Equal(t, newOnly, r.valid(begun, begun.Until.Add(-time.Microsecond)), "it is revoked")
+		kept, err := r.store.Rotations.Keep(t.Context(), r.tenant, begun.ID, r.now)
+		require.NoError(t, err)
+		require.Equal(t, metering.RotationExpired, kept.Outcome, "what has ended is not revived")
+	}
+	require.Equal(t, "schedule webhook.end_former_secret "+metering.EndpointID(r.ids[metering.WebhookCredential]).String(), r.audited())
+}
+
+func TestWithoutAnOverlapTheOldCredentialEndsWithItsRotation(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t, dbtest.Open(t))
+	for _, kind := range kinds {
+		begun, err := r.rotate(kind, 0)
+		require.NoError(t, err)
+		require.Equal(t, metering.RotationExpired, begun.Outcome)
+		require.Equal(t, newOnly, r.valid(begun, r.now))
+		require.Equal(t, newOnly, r.valid(begun, r.now.Add(-time.Hour)), "it is revoked, whatever the time is elsewhere")
+	}
+	_, err := r.rotate(metering.APIKeyCredential, 0)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
+}
+
+func TestOperatorsEndARotationEarlyOrKeepBoth(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	finished, kept := newRotated(t, store), newRotated(t, store)
+	for _, kind := range kinds {
+		begun, err := finished.rotate(kind, time.Hour)
+		require.NoError(t, err)
+		ended, err := store.Rotations.End(t.Context(), finished.tenant, begun.ID, true, finished.now.Add(time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, metering.RotationFinished, ended.Outcome)
+		require.Equal(t, newOnly, finished.valid(begun, finished.now))
+
+		begun, err = kept.rotate(kind, time.Hour)
+		require.NoError(t, err)
+		ended, err = store.Rotations.Keep(t.Context(), kept.tenant, begun.ID, kept.now.Add(time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, metering.RotationKept, ended.Outcome)
+		require.Equal(t, both, kept.valid(begun, kept.now.AddDate(1, 0, 0)))
+
+		late, err := kept.rotate(kind, time.Hour)
+		if kind == metering.HMACSecretCredential {
+			require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "two are live")
+			continue
+		}
+		require.NoError(t, err)
+		ended, err = store.Rotations.Keep(t.Context(), kept.tenant, late.ID, late.Until)
+		require.NoError(t, err)
+		require.Equal(t, metering.RotationExpired, ended.Outcome, "what has ended is not revived")
+	}
+	require.Equal(t, "operator webhook.end_former_secret "+metering.EndpointID(finished.ids[metering.WebhookCredential]).String(), finished.audited())
+}
+
+func TestRotatingAgainSupersedesAndTheOwnExpiryStays(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t, dbtest.Open(t))
+	own := r.now.Add(30 * time.Minute)
+	key, err := r.store.APIKeys.Create(t.Context(), r.tenant, metering.Operator,
+		metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", ExpiresAt: &own}, r.hash())
+	require.NoError(t, err)
+	r.ids[metering.APIKeyCredential] = int64(key.ID)
+	first, err := r.rotate(metering.APIKeyCredential, time.Minute)
+	require.NoError(t, err)
+	second, err := r.rotate(metering.APIKeyCredential, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, own, second.Until, "an overlap never lengthens a credential's life")
+	require.Equal(t, both, r.valid(second, own.Add(-time.Microsecond)))
+	for _, id := range []int64{first.NewID, second.NewID} {
+		made, err := r.store.APIKeys.Get(t.Context(), r.tenant, metering.KeyID(id))
+		require.NoError(t, err)
+		require.Equal(t, own, *made.ExpiresAt)
+	}
+	old, err := r.store.APIKeys.Get(t.Context(), r.tenant, key.ID)
+	require.NoError(t, err)
+	require.Equal(t, metering.KeyID(second.NewID), *old.SuccessorID)
+	watched, err := r.store.Rotations.Watch(t.Context(), r.tenant, first.ID)
+	require.NoError(t, err)
+	require.Equal(t, metering.RotationSuperseded, watched.Outcome)
+
+	hook := metering.WebhookCredential
+	for range 2 { // a third secret stops signing
+		_, err = r.rotate(hook, time.Hour)
+		require.NoError(t, err)
+	}
+}
+
+func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	r := newRotated(t, store)
+	begun := map[metering.CredentialKind]metering.Rotation{}
+	for _, kind := range kinds {
+		rotation, err := r.rotate(kind, time.Hour)
+		require.NoError(t, err)
+		begun[kind] = rotation
+		_, err = store.Rotations.Watch(t.Context(), r.tenant, rotation.ID)
+		require.NoError(t, err)
+	}
+	unwatched, err := store.Rotations.Unwatched(t.Context(), time.Now().Add(2*time.Minute))
+	require.NoError(t, err)
+	require.Empty(t, unwatched, "their runs know when they end")
+
+	require.NoError(t, store.APIKeys.Revoke(t.Context(), r.tenant, metering.Operator, metering.KeyID(begun[metering.APIKeyCredential].OldID)))
+	require.NoError(t, store.HMACSecrets.Revoke(t.Context(), r.tenant, metering.Operator, metering.HMACSecretID(begun[metering.HMACSecretCredential].OldID)))
+	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID)))
+	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Second))
+	require.NoError(t, err)
+	require.Len(t, unwatched, len(kinds), "their runs have to be told")
+	for _, rotation := range begun {
+		for _, change := range []func() (metering.Rotation, error){
+			func() (metering.Rotation, error) {
+				return store.Rotations.Keep(t.Context(), r.tenant, rotation.ID, r.now)
+			},
+			func() (metering.Rotation, error) { return store.Rotations.Watch(t.Context(), r.tenant, rotation.ID) },
+		} {
+			now, err := change()
+			require.NoError(t, err)
+			require.Equal(t, metering.RotationRevoked, now.Outcome)
+		}
+	}
+	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	require.Empty(t, unwatched)
+}
+
+func TestARotationWithoutARunIsFoundByOneWorkerAtATime(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	r := newRotated(t, store)
+	begun, err := r.rotate(metering.APIKeyCredential, time.Hour)
+	require.NoError(t, err)
+	find := func(at time.Time) []db.UnwatchedRotation {
+		found, err := store.Rotations.Unwatched(t.Context(), at)
+		require.NoError(t, err)
+		return found
+	}
+	require.Empty(t, find(r.now.Add(59*time.Second)), "its start may be under way")
+	require.Equal(t, []db.UnwatchedRotation{{Tenant: r.tenant, ID: begun.ID}}, find(r.now.Add(time.Minute)))
+	require.Empty(t, find(r.now.Add(time.Minute)))
+	require.Len(t, find(r.now.Add(2*time.Minute)), 1, "that worker has died")
+	_, err = store.Rotations.Watch(t.Context(), r.tenant, begun.ID)
+	require.NoError(t, err)
+	require.Empty(t, find(begun.Until))
+	require.Len(t, find(begun.Until.Add(time.Minute)), 1, "its end is not recorded")
+}
+
+func TestAWarningIsGivenOnceWhereTheOldCredentialIsStillUsed(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t, dbtest.Open(t))
+	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential} {
+		begun, err := r.rotate(kind, 4*time.Hour)
+		require.NoError(t, err)
+		use := func(at time.Time) {
+			if kind == metering.APIKeyCredential {
+				require.NoError(t, r.store.APIKeys.Used(t.Context(), []db.KeyUse{{Tenant: r.tenant, Key: metering.KeyID(begun.OldID)}}, at))
+				return
+			}
+			require.NoError(t, r.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: r.tenant, Secret: metering.HMACSecretID(begun.OldID)}}, at))
+		}
+		warn := func(at time.Time) *time.Time {
+			warned, err := r.store.Rotations.Warn(t.Context(), r.tenant, begun.ID, at)
+			require.NoError(t, err)
+			return warned.WarnedAt
+		}
+		require.Equal(t, r.now.Add(3*time.Hour), begun.WarnAt())
+		require.Nil(t, warn(begun.WarnAt()), "nobody uses it")
+		use(r.now.Add(time.Hour))
+		require.Nil(t, warn(begun.WarnAt()), "its users have changed over since")
+		use(r.now.Add(150 * time.Minute))
+		require.Nil(t, warn(begun.Until), "nobody can do anything about it")
+		require.Equal(t, begun.WarnAt(), *warn(begun.WarnAt()))
+		require.Equal(t, "schedule "+string(kind)+".still_used "+begun.Old(), r.audited())
+		require.Equal(t, begun.WarnAt(), *warn(begun.WarnAt().Add(time.Minute)))
+	}
+}
+
+func TestARotationIsItsTenants(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	ours, theirs := newRotated(t, store), newRotated(t, store)
+	for _, kind := range kinds {
+		foreign, err := theirs.rotate(kind, time.Hour)
+		require.NoError(t, err)
+		ours.ids[kind] = foreign.OldID
+		for name, touch := range map[string]func() error{
+			"rotate": func() error { _, err := ours.rotate(kind, time.Hour); return err },
+			"watch":  func() error { _, err := store.Rotations.Watch(t.Context(), ours.tenant, foreign.ID); return err },
+			"warn": func() error {
+				_, err := store.Rotations.Warn(t.Context(), ours.tenant, foreign.ID, ours.now)
+				return err
+			},
+			"end": func() error {
+				_, err := store.Rotations.End(t.Context(), ours.tenant, foreign.ID, true, ours.now)
+				return err
+			},
+			"keep": func() error {
+				_, err := store.Rotations.Keep(t.Context(), ours.tenant, foreign.ID, ours.now)
+				return err
+			},
+		} {
+			require.Equal(t, metering.CodeNotFound, metering.CodeOf(touch()), name)
+		}
+		require.Equal(t, both, theirs.valid(foreign, theirs.now))
+	}
+}
+
+// Of two who rotate a credential at once, without an overlap, one makes a new
+// one, and the other finds the old one revoked.
+func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t, dbtest.Open(t))
+	var made, refused atomic.Int64
+	var all sync.WaitGroup
+	hashes := [][]byte{r.hash(), r.hash(), r.hash(), r.hash()}
+	for _, hash := range hashes {
+		all.Go(func() {
+			_, _, err := r.store.Rotations.APIKey(t.Context(), r.tenant, metering.Operator, metering.KeyID(r.ids[metering.APIKeyCredential]),
+				metering.APIKey{LastFour: "efgh"}, hash, 0, r.now)
+			switch metering.CodeOf(err) {
+			case metering.CodeConflict:
+				refused.Add(1)
+			default:
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, [2]int64{1, 3}, [2]int64{made.Load(), refused.Load()})
+}

@@ -1,0 +1,82 @@
+package metering
+
+import "time"
+
+// CredentialKind says what a credential is.
+type CredentialKind string
+
+// Kinds of credentials that are rotated one by one.
+const (
+	APIKeyCredential     CredentialKind = "api_key"
+	HMACSecretCredential CredentialKind = "hmac_secret"
+	WebhookCredential    CredentialKind = "webhook_secret" // what messages to an endpoint are signed with
+)
+
+// Bounds of how long an old credential stays valid beside the new one, and how
+// long a secret does unless the request says.
+const (
+	DefaultOverlap = 24 * time.Hour
+	MaxOverlap     = 7 * 24 * time.Hour
+)
+
+// RotationOutcome is how the time in which both credentials are valid has ended.
+type RotationOutcome string
+
+const (
+	RotationExpired    RotationOutcome = "expired"    // it was over: the old one is not valid any more
+	RotationFinished   RotationOutcome = "finished"   // an operator has ended the old one early
+	RotationRevoked    RotationOutcome = "revoked"    // somebody has revoked the old one
+	RotationKept       RotationOutcome = "kept"       // an operator has called it off: the old one is as if it had not been rotated
+	RotationSuperseded RotationOutcome = "superseded" // the old one was rotated again
+)
+
+// Rotation puts a new credential in the place of an old one. Both are valid
+// until Until, which is also the old one's own end: whether a rotation is
+// looked after makes no difference to what is accepted.
+type Rotation struct {
+	TenantID     TenantID
+	ID           RotationID
+	Kind         CredentialKind
+	OldID        int64 // of a webhook's secret, the webhook's
+	NewID        int64
+	CreatedAt    time.Time
+	Until        time.Time
+	OldExpiresAt *time.Time // when the old one would have expired by itself
+	LastUsedAt   *time.Time // the old one; of a webhook's secret only its receiver knows
+	WarnedAt     *time.Time // that the old one is still used
+	EndedAt      *time.Time
+	Outcome      RotationOutcome // "": both are valid, or it is not recorded yet that they are not
+}
+
+// Old names the old credential as the API does.
+func (r Rotation) Old() string {
+	if r.Kind == WebhookCredential {
+		return "the former secret of " + EndpointID(r.OldID).String()
+	}
+	return r.name(r.OldID)
+}
+
+// New names the new credential as the API does.
+func (r Rotation) New() string {
+	if r.Kind == WebhookCredential {
+		return "the secret of " + EndpointID(r.NewID).String()
+	}
+	return r.name(r.NewID)
+}
+
+func (r Rotation) name(id int64) string {
+	if r.Kind == APIKeyCredential {
+		return KeyID(id).String()
+	}
+	return HMACSecretID(id).String()
+}
+
+// WarnAt is when the end is near: whoever still uses the old credential then
+// has a quarter of the overlap left to change that.
+func (r Rotation) WarnAt() time.Time { return r.Until.Add(-r.Until.Sub(r.CreatedAt) / 4) }
+
+// StillUsed says whether the old credential was used in the overlap's later
+// half. In the earlier one its users are expected to change over.
+func (r Rotation) StillUsed() bool {
+	return r.LastUsedAt != nil && r.LastUsedAt.After(r.CreatedAt.Add(r.Until.Sub(r.CreatedAt)/2))
+}

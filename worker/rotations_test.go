@@ -1,0 +1,189 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// rotated is a credential of the kind that another has replaced, both valid for
+// so long. No run knows of it.
+func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
+	s.Helper()
+	tenant, now := s.tenant, time.Now()
+	seal := func(purpose db.Purpose, text string) []byte {
+		sealed, err := s.keyring.Seal(tenant, purpose, []byte(text))
+		require.NoError(s, err)
+		return sealed
+	}
+	switch kind {
+	case metering.APIKeyCredential:
+		hash := func(part string) []byte { return fmt.Appendf(nil, "canary-%s-%d", part, now.UnixNano()) }
+		old, err := s.store.APIKeys.Create(s.Context(), tenant, metering.Operator,
+			metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash("old"))
+		require.NoError(s, err)
+		_, r, err = s.store.Rotations.APIKey(s.Context(), tenant, metering.Operator, old.ID, metering.APIKey{LastFour: "efgh"}, hash("new"), overlap, now)
+		require.NoError(s, err)
+	case metering.HMACSecretCredential:
+		_, err := s.connect().Exec(s.Context(), `update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
+		require.NoError(s, err) // or there would be too many
+		old, err := s.store.HMACSecrets.Create(s.Context(), tenant, metering.Operator,
+			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
+		require.NoError(s, err)
+		_, r, err = s.store.Rotations.HMACSecret(s.Context(), tenant, metering.Operator, old.ID,
+			metering.HMACSecret{Sealed: seal(db.SigningSecret, "hms_canary_new"), LastFour: "nary"}, overlap, now)
+		require.NoError(s, err)
+	default:
+		hook := s.listen(metering.BillingSynced).hook
+		var err error
+		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret, webhookSecret), "ZWY=", overlap, now)
+		require.NoError(s, err)
+	}
+	return r
+}
+
+// outcome is "" while the end of the rotation is not recorded.
+func (s *system) rotationOutcome(r metering.Rotation) (outcome metering.RotationOutcome) {
+	s.Helper()
+	err := s.connect().QueryRow(s.Context(), `select coalesce(outcome, '') from credential_rotations where tenant_id = $1 and id = $2`, r.TenantID, r.ID).Scan(&outcome)
+	require.NoError(s, err)
+	return outcome
+}
+
+func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcome) {
+	s.Helper()
+	dbtest.Eventually(s, time.Minute, func() error {
+		if got := s.rotationOutcome(r); got != want {
+			return fmt.Errorf("its outcome is %q", got)
+		}
+		return nil
+	})
+}
+
+func (s *system) lastAudit() string {
+	s.Helper()
+	log, err := s.store.AuditLog.List(s.Context(), s.tenant, 0, 1)
+	require.NoError(s, err)
+	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Subject
+}
+
+func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	histories := map[string]*historypb.History{}
+	for name, c := range map[string]struct {
+		kind    metering.CredentialKind
+		overlap time.Duration
+		end     func(run string)
+		want    metering.RotationOutcome
+	}{
+		"rotate_credential":         {metering.HMACSecretCredential, 4 * time.Second, func(string) {}, metering.RotationExpired},
+		"rotate_credential_at_once": {metering.APIKeyCredential, 0, func(string) {}, metering.RotationExpired},
+		"rotate_credential_finished_now": {metering.APIKeyCredential, time.Hour, func(run string) {
+			require.NoError(t, s.update(run, "finish-now"))
+		}, metering.RotationFinished},
+		"rotate_credential_cancelled": {metering.WebhookCredential, time.Hour, func(run string) {
+			s.awaitDetails(run, "are both valid until")
+			require.NoError(t, s.temporal.CancelWorkflow(t.Context(), run, ""))
+		}, metering.RotationKept},
+	} {
+		r := s.rotated(c.kind, c.overlap)
+		run := workflows.RotateCredentialID(s.tenant, r.ID)
+		require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+		c.end(run)
+		require.NoError(t, s.awaitClosed(run))
+		require.Equal(t, c.want, s.rotationOutcome(r), name)
+		histories[name] = s.history(run)
+	}
+	keepHistories(t, histories)
+}
+
+func TestAWorkerRecordsTheEndOfARotationThatNobodyStarted(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	kinds := []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential}
+	var rotations []metering.Rotation
+	for _, kind := range kinds {
+		rotations = append(rotations, s.rotated(kind, time.Hour))
+	}
+	_, err := s.connect().Exec(t.Context(), `
+		update credential_rotations set overlap_until = now() - interval '2 minutes', run_due_at = now() - interval '1 minute' where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.work()
+	for _, r := range rotations {
+		s.awaitRotation(r, metering.RotationExpired)
+	}
+	key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(rotations[0].OldID))
+	require.NoError(t, err)
+	require.NotNil(t, key.RevokedAt)
+}
+
+func TestARunSeesThatTheOldCredentialWasRevoked(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	r := s.rotated(metering.APIKeyCredential, time.Hour)
+	run := workflows.RotateCredentialID(s.tenant, r.ID)
+	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	s.awaitDetails(run, "are both valid until")
+	require.NoError(t, s.store.APIKeys.Revoke(t.Context(), s.tenant, metering.Operator, metering.KeyID(r.OldID)))
+	require.NoError(t, s.awaitClosed(run))
+	s.awaitDetails(run, r.Old()+" is revoked")
+}
+
+func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	const overlap = 16 * time.Second
+	r := s.rotated(metering.HMACSecretCredential, overlap)
+	late := r.CreatedAt.Add(overlap * 5 / 8)
+	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
+	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		if got := s.lastAudit(); got != "schedule hmac_secret.still_used "+r.Old() {
+			return fmt.Errorf("the audit log says %s", got)
+		}
+		return nil
+	})
+	s.awaitDetails(workflows.RotateCredentialID(s.tenant, r.ID), r.Old()+" is ")
+	s.awaitRotation(r, metering.RotationExpired)
+}
+
+// A worker that is killed during an overlap makes no difference to what is
+// accepted; the next one records the end.
+func TestARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	system := proc.New(t, proc.Config{DatabaseURL: s.database, TemporalAddress: temporalAddress(t), Env: []string{
+		"TEMPORAL_NAMESPACE=" + s.namespace, "ODOMETER_ENCRYPTION_KEYS=" + testKey(),
+	}})
+	worker := system.Worker(t)
+	r := s.rotated(metering.APIKeyCredential, 15*time.Second)
+	run := workflows.RotateCredentialID(s.tenant, r.ID)
+	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	s.awaitDetails(run, "are both valid until")
+	worker.Kill(t)
+	dbtest.Eventually(t, 30*time.Second, func() error {
+		key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(r.OldID))
+		if err == nil && key.Live(time.Now()) {
+			err = fmt.Errorf("it is valid")
+		}
+		return err
+	})
+	require.Empty(t, s.rotationOutcome(r))
+	worker.Start(t)
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, metering.RotationExpired, s.rotationOutcome(r))
+	require.Equal(t, "schedule api_key.revoke "+r.Old(), s.lastAudit())
+}

@@ -1,0 +1,113 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// refusals notes the ids of the runs that are to begin, and begins none.
+type refusals struct {
+	interceptor.ClientInterceptorBase
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *refusals) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
+	refusing := &refusing{refusals: r}
+	refusing.Next = next
+	return refusing
+}
+
+func (r *refusals) note(id string) (client.WorkflowRun, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids = append(r.ids, id)
+	return nil, errors.New("not this one")
+}
+
+func (r *refusals) missing(ids []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if !slices.Contains(r.ids, id) {
+			return fmt.Errorf("%s was not begun", id)
+		}
+	}
+	return nil
+}
+
+type refusing struct {
+	interceptor.ClientOutboundInterceptorBase
+	*refusals
+}
+
+func (r *refusing) ExecuteWorkflow(_ context.Context, in *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
+	return r.note(in.Options.ID)
+}
+
+func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.ClientSignalWithStartWorkflowInput) (client.WorkflowRun, error) {
+	return r.note(in.Options.ID)
+}
+
+// Of each kind there is a row that nobody works on, and of some there are two.
+// No run can be begun, so that each row is tried although the others fail.
+func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	refused := &refusals{}
+	temporal, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: s.namespace, Logger: quiet(), Interceptors: []interceptor.ClientInterceptor{refused}})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	s.temporal = temporal
+
+	now := time.Now()
+	long := now.Add(-2 * time.Minute)
+	var want []string
+	for _, name := range []string{"first", "second"} {
+		customer := dbtest.Customer(t, s.store, s.tenant, name)
+		_, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
+		require.NoError(t, err)
+		event, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
+			Account: "acct", EventID: "evt_" + name, Kind: "invoice.created", ObjectID: "in", Customer: "cus", MadeAt: now}, long)
+		require.NoError(t, err)
+		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, name, customer.ExternalID, now, "1", "", "")})
+		require.NoError(t, err)
+		meter := dbtest.Meter(t, s.store, s.tenant, "of-"+name, name)
+		old := dbtest.Tenant(t, s.store).ID
+		dbtest.Customer(t, s.store, old, name)
+		_, err = s.connect().Exec(t.Context(), `update customers set created_at = $2, billing_starts_at = $2 where tenant_id = $1`, old, now.AddDate(0, -3, 0))
+		require.NoError(t, err)
+		l := s.listen(metering.BillingSynced)
+		_, err = s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, now)
+		require.NoError(t, err)
+		want = append(want, workflows.SyncCustomerID(s.tenant, customer.ID), workflows.HandleProviderEventID(s.tenant, event),
+			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.ClosePeriodID(old), workflows.DeliverWebhooksID(l.hook.ID))
+	}
+	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential} {
+		want = append(want, workflows.RotateCredentialID(s.tenant, s.rotated(kind, time.Hour).ID))
+	}
+	_, err = s.connect().Exec(t.Context(), `update credential_rotations set run_due_at = $2 where tenant_id = $1`, s.tenant, long)
+	require.NoError(t, err)
+	young := s.rotated(metering.APIKeyCredential, time.Hour)
+	_, err = s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, now)
+	require.NoError(t, err)
+
+	s.work()
+	dbtest.Eventually(t, 20*time.Second, func() error { return refused.missing(want) })
+	for _, id := range []string{workflows.SyncCustomerID(s.tenant, s.customer.ID), workflows.RotateCredentialID(s.tenant, young.ID)} {
+		require.Error(t, refused.missing([]string{id}), "its start may be under way")
+	}
+}

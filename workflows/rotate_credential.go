@@ -1,0 +1,126 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	// finishNowUpdate ends the old credential at once.
+	finishNowUpdate = "finish-now"
+	// rotationChanged tells a RotateCredential run that a row was committed.
+	rotationChanged = "rotation-changed"
+)
+
+// RotateCredentialInput names the rotation, whose row names both credentials.
+type RotateCredentialInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	RotationID metering.RotationID `json:"rotation_id"`
+}
+
+// RotateCredentialResult is how the time in which both are valid has ended.
+type RotateCredentialResult struct {
+	Outcome metering.RotationOutcome `json:"outcome"`
+}
+
+// RotateCredential watches over an API key, an HMAC secret or a webhook's secret
+// that is valid beside its successor. Both came with the row, and so did the old
+// one's end: the run shows it, warns where the old one is still used near its
+// end, records the end, and lets operators end it early or, by cancelling, keep
+// both.
+func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
+	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}
+	err := workflow.SetUpdateHandler(ctx, finishNowUpdate, func(ctx workflow.Context) error {
+		r.finishing = true
+		return workflow.Await(ctx, func() bool { return r.ended })
+	})
+	if err != nil {
+		return RotateCredentialResult{}, err
+	}
+	now, err := r.run(ctx)
+	if err != nil {
+		return RotateCredentialResult{}, err
+	}
+	r.ended = true
+	ctx, _ = workflow.NewDisconnectedContext(ctx) // who waits for an update is answered after a cancellation too
+	workflow.SetCurrentDetails(ctx, detailsOfRotation(now))
+	return RotateCredentialResult{now.Outcome}, workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+}
+
+type rotateCredential struct {
+	in        activities.RotationInput
+	changed   workflow.ReceiveChannel
+	finishing bool // an operator has asked for the end
+	warned    bool // if there was a reason to
+	ended     bool
+}
+
+func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationResult, err error) {
+	for {
+		drain(r.changed)
+		err := workflow.ExecuteActivity(storing(ctx, "look how long both are valid"), do.ReadRotation, r.in).Get(ctx, &now)
+		if err == nil && now.Outcome == "" {
+			now, err = r.wait(ctx, now)
+		}
+		if temporal.IsCanceledError(err) {
+			return r.keep(ctx)
+		}
+		if err != nil || now.Outcome != "" {
+			return now, err
+		}
+	}
+}
+
+// wait waits until it is time to warn or to end the old credential, or for
+// whoever changes it, and does what it is time for.
+func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationResult) (activities.RotationResult, error) {
+	until := now.WarnAt
+	if r.warned {
+		until = now.Until
+	}
+	workflow.SetCurrentDetails(ctx, detailsOfRotation(now))
+	asked, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		Timeout:      max(time.Second, until.Sub(workflow.Now(ctx))), // the database has the last word on whether it is time
+		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%s ends %s", now.Old, now.Until.UTC().Format(time.RFC3339))},
+	}, func() bool { return r.finishing || r.changed.Len() > 0 })
+	switch {
+	case err != nil || asked && !r.finishing:
+		return now, err
+	case !r.finishing && !r.warned:
+		r.warned = true
+		err = workflow.ExecuteActivity(storing(ctx, "warn if the old one is still used"), do.WarnOfUse, r.in).Get(ctx, &now)
+		return now, err
+	}
+	err = workflow.ExecuteActivity(storing(ctx, "end the old one if it is time"), do.EndRotation,
+		activities.EndRotationInput{RotationInput: r.in, AtOnce: r.finishing}).Get(ctx, &now)
+	return now, err
+}
+
+// keep calls the rotation off.
+func (r *rotateCredential) keep(ctx workflow.Context) (now activities.RotationResult, err error) {
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	err = workflow.ExecuteActivity(storing(disconnected, "keep both"), do.KeepBoth, r.in).Get(disconnected, &now)
+	return now, err
+}
+
+func detailsOfRotation(now activities.RotationResult) string {
+	switch now.Outcome {
+	case metering.RotationKept:
+		return fmt.Sprintf("%s and %s both stay valid", now.Old, now.New)
+	case metering.RotationSuperseded:
+		return now.Old + " was rotated again: another run watches over it"
+	case "":
+		both := fmt.Sprintf("%s and %s are both valid until %s", now.Old, now.New, now.Until.UTC().Format(time.RFC3339))
+		if now.StillUsed != nil {
+			both += fmt.Sprintf("\n\n**%s is still used**, last at %s. Whoever uses it is refused from then on.", now.Old, now.StillUsed.UTC().Format(time.RFC3339))
+		}
+		return both
+	}
+	return now.Old + " is revoked"
+}

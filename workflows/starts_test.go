@@ -1,0 +1,55 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Whoever begins a run, operators see the same.
+func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
+	for _, s := range []start{
+		syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), closePeriodStart(1), handleProviderEventStart(1, 7),
+		backfillMeterStart(1, 3), rotateCredentialStart(1, 4), deliverWebhooksStart(1, 6),
+		rotateSecretsStart("key"), maintainStart(), auditUsageStart(),
+	} {
+		client, child, action := s.clientOptions(), s.childOptions(), s.action()
+		for _, id := range []string{client.ID, child.WorkflowID, action.ID} {
+			require.Equal(t, s.id, id)
+		}
+		for _, summary := range []string{client.StaticSummary, child.StaticSummary, action.StaticSummary} {
+			require.NotEmpty(t, summary)
+			require.Equal(t, s.summary, summary)
+		}
+		require.Equal(t, client.StaticDetails, child.StaticDetails)
+		require.Equal(t, client.StaticDetails, action.StaticDetails)
+		require.Equal(t, client.TypedSearchAttributes, child.TypedSearchAttributes)
+		require.Equal(t, client.TypedSearchAttributes, action.TypedSearchAttributes)
+		require.Equal(t, client.Priority, child.Priority)
+		require.Equal(t, client.Priority, action.Priority)
+		require.Equal(t, s.tenant != 0, client.Priority.FairnessKey == "ten_1")
+		require.Equal(t, s.tenant != 0, client.TypedSearchAttributes.Size() > 0)
+	}
+}
+
+func TestARunBegunWithoutAttributesSetsNone(t *testing.T) {
+	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), handleProviderEventStart(1, 7), backfillMeterStart(1, 3)} {
+		plain := s.withoutAttributes(true)
+		require.Zero(t, plain.clientOptions().TypedSearchAttributes.Size())
+		require.Equal(t, s.clientOptions().Priority, plain.clientOptions().Priority)
+		require.Equal(t, s.args(), s.withoutAttributes(false).args())
+	}
+	require.Equal(t, []any{SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: true}}, syncCustomerStart(1, 2, metering.Manual).withoutAttributes(true).args())
+	require.Equal(t, []any{AutoSyncInput{TenantID: 1, Unindexed: true}}, autoSyncStart(1).withoutAttributes(true).args())
+	require.Equal(t, []any{HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true}}, handleProviderEventStart(1, 7).withoutAttributes(true).args())
+}
+
+// What a person asked for, or an invoice waits for, comes before what a
+// schedule brings.
+func TestOnlyWhatIsScheduledWaits(t *testing.T) {
+	for trigger, want := range map[metering.Trigger]int{metering.Manual: interactive, metering.ByProvider: interactive, metering.Scheduled: background} {
+		require.Equal(t, want, syncCustomerStart(1, 2, trigger).fairPriority().PriorityKey)
+	}
+}

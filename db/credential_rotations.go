@@ -105,7 +105,7 @@ func (s Rotations) WebhookSecret(ctx context.Context, tenant metering.TenantID, 
 	if err != nil {
 		return changed, begun, err
 	}
-	changed, err = Endpoints(s).Get(ctx, tenant, id)
+	changed, err = Webhooks(s).Get(ctx, tenant, id)
 	return changed, begun, err
 }
 
@@ -184,7 +184,7 @@ func insertRotation(ctx context.Context, tx pgx.Tx, actor metering.Actor, r *met
 		values (@tenant, @kind, @old, @new, @actor, @now, @until, @expires, @due)
 		returning id`, pgx.NamedArgs{
 		"tenant": r.TenantID, "kind": r.Kind, "old": r.OldID, "new": r.NewID, "actor": actor, "now": r.CreatedAt,
-		"until": r.Until, "expires": r.OldExpiresAt, "due": r.CreatedAt.Add(attended),
+		"until": r.Until, "expires": r.OldExpiresAt, "due": r.CreatedAt.Add(deliveryLease),
 	}).Scan(&r.ID)
 }
 
@@ -286,7 +286,7 @@ func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id meter
 		}
 		var due *time.Time
 		if r.EndedAt == nil {
-			due = new(r.Until.Add(attended))
+			due = new(r.Until.Add(deliveryLease))
 		}
 		_, err = tx.Exec(ctx, `update credential_rotations set run_due_at = $3 where tenant_id = $1 and id = $2`, tenant, id, due)
 		return err
@@ -320,7 +320,7 @@ func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRot
 		from due
 		where r.tenant_id = due.tenant_id
 		  and r.id = due.id
-		returning r.tenant_id, r.id`, now, now.Add(attended))
+		returning r.tenant_id, r.id`, now, now.Add(deliveryLease))
 	if err != nil {
 		return nil, fmt.Errorf("find unwatched rotations: %w", coded(err))
 	}

@@ -73,7 +73,7 @@ func (s *system) lastAudit() string {
 	s.Helper()
 	log, err := s.store.AuditLog.List(s.Context(), s.tenant, 0, 1)
 	require.NoError(s, err)
-	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Subject
+	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Resource
 }
 
 func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {

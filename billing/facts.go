@@ -80,16 +80,17 @@ type Method string
 // Destination is where the provider adds up the usage of one meter, and what
 // it can take there.
 type Destination struct {
-	MeterID  metering.MeterID
-	Excluded string // why nothing can be reported of the meter; then the rest is empty
+	MeterID  metering.MeterID `json:"meter_id"`
+	Excluded string           `json:"excluded,omitempty"` // why nothing can be reported of the meter; then the rest is empty
 
-	Target       string // what adds it up
-	Method       Method
-	Counting     Counting
-	Window       metering.Granularity // it keeps a quantity for each hour or day of UTC; "": one for the period
-	WholeUnits   bool                 // it takes no decimals, whatever the meter's usage scale
-	NotNegative  bool                 // what it keeps is never below zero
-	OnlyWhileRun bool                 // it takes nothing of a period of the subscription's that is over
+	Target       string               `json:"target,omitempty"` // what adds it up
+	Method       Method               `json:"method,omitempty"`
+	Counting     Counting             `json:"counting,omitempty"`
+	Window       metering.Granularity `json:"window,omitempty"`         // it keeps a quantity for each hour or day of UTC; "": one for the period
+	WholeUnits   bool                 `json:"whole_units,omitempty"`    // it takes no decimals, whatever the meter's usage scale
+	NotNegative  bool                 `json:"not_negative,omitempty"`   // what it keeps is never below zero
+	OnlyWhileRun bool                 `json:"only_while_run,omitempty"` // it takes nothing of a period of the subscription's that is over
+	Address      map[string]string    `json:"address,omitempty"`        // what else the provider needs to find it
 }
 
 // Subscription is the part of a provider's subscription that a period lies in.

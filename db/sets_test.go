@@ -27,7 +27,8 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
 		"members role":                       words(metering.Role("").Values()),
-		"api_key_rotations status":           words(metering.RotationStatus("").Values()),
+		"credential_rotations kind":          words(metering.CredentialKind("").Values()),
+		"credential_rotations outcome":       words(metering.RotationOutcome("").Values()),
 		"webhook_endpoints disabled_because": words(metering.DisabledBecause("").Values()),
 		"webhook_deliveries status":          words(metering.DeliveryStatus("").Values()),
 	}, checkedSets(t))

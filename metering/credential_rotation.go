@@ -12,6 +12,11 @@ const (
 	WebhookCredential    CredentialKind = "webhook_secret" // what messages to an endpoint are signed with
 )
 
+// Values are all kinds.
+func (CredentialKind) Values() []CredentialKind {
+	return []CredentialKind{APIKeyCredential, HMACSecretCredential, WebhookCredential}
+}
+
 // Bounds of how long an old credential stays valid beside the new one, and how
 // long a secret does unless the request says.
 const (
@@ -29,6 +34,11 @@ const (
 	RotationKept       RotationOutcome = "kept"       // an operator has called it off: the old one is as if it had not been rotated
 	RotationSuperseded RotationOutcome = "superseded" // the old one was rotated again
 )
+
+// Values are all outcomes.
+func (RotationOutcome) Values() []RotationOutcome {
+	return []RotationOutcome{RotationExpired, RotationFinished, RotationRevoked, RotationKept, RotationSuperseded}
+}
 
 // Rotation puts a new credential in the place of an old one. Both are valid
 // until Until, which is also the old one's own end: whether a rotation is

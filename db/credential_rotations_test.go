@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ type rotated struct {
 
 func newRotated(t *testing.T, store *db.DB) *rotated {
 	t.Helper()
-	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(time.Now()), ids: map[metering.CredentialKind]int64{}}
+	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(clock.Now()), ids: map[metering.CredentialKind]int64{}}
 	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash())
 	require.NoError(t, err)
 	secret, err := store.HMACSecrets.Create(t.Context(), r.tenant, metering.Operator,
@@ -212,14 +213,14 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 		_, err = store.Rotations.Watch(t.Context(), r.tenant, rotation.ID)
 		require.NoError(t, err)
 	}
-	unwatched, err := store.Rotations.Unwatched(t.Context(), time.Now().Add(2*time.Minute))
+	unwatched, err := store.Rotations.Unwatched(t.Context(), clock.Now().Add(2*time.Minute))
 	require.NoError(t, err)
 	require.Empty(t, unwatched, "their runs know when they end")
 
 	require.NoError(t, store.APIKeys.Revoke(t.Context(), r.tenant, metering.Operator, metering.KeyID(begun[metering.APIKeyCredential].OldID)))
 	require.NoError(t, store.HMACSecrets.Revoke(t.Context(), r.tenant, metering.Operator, metering.HMACSecretID(begun[metering.HMACSecretCredential].OldID)))
 	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID)))
-	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Second))
+	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Second))
 	require.NoError(t, err)
 	require.Len(t, unwatched, len(kinds), "their runs have to be told")
 	for _, rotation := range begun {
@@ -234,7 +235,7 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 			require.Equal(t, metering.RotationRevoked, now.Outcome)
 		}
 	}
-	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Hour))
+	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Empty(t, unwatched)
 }

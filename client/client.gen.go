@@ -1435,6 +1435,12 @@ type IngestResult struct {
 	Warnings []string `json:"warnings"`
 }
 
+// KeyOverlap defines model for KeyOverlap.
+type KeyOverlap struct {
+	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
+
 // ListAPIKey defines model for ListAPIKey.
 type ListAPIKey struct {
 	Data []APIKey `json:"data"`
@@ -1865,24 +1871,6 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
-// RotateAPIKey defines model for RotateAPIKey.
-type RotateAPIKey struct {
-	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
-// RotateHMACSecret defines model for RotateHMACSecret.
-type RotateHMACSecret struct {
-	// OverlapSeconds How long the old secret is valid beside the new one
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
-// RotateWebhookSecret defines model for RotateWebhookSecret.
-type RotateWebhookSecret struct {
-	// OverlapSeconds How long messages are signed with the old secret too
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
@@ -1927,6 +1915,12 @@ type SaveProvider struct {
 
 // SaveProviderType defines model for SaveProvider.Type.
 type SaveProviderType string
+
+// SecretOverlap defines model for SecretOverlap.
+type SecretOverlap struct {
+	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
 
 // Sent defines model for Sent.
 type Sent struct {
@@ -2596,7 +2590,7 @@ type RotateWebhookSecretParams struct {
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
 // RotateApiKeyJSONRequestBody defines body for RotateApiKey for application/json ContentType.
-type RotateApiKeyJSONRequestBody = RotateAPIKey
+type RotateApiKeyJSONRequestBody = KeyOverlap
 
 // LogInJSONRequestBody defines body for LogIn for application/json ContentType.
 type LogInJSONRequestBody = LogIn
@@ -2632,7 +2626,7 @@ type IngestEventsJSONRequestBody = EventBatch
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
 // RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
-type RotateHmacSecretJSONRequestBody = RotateHMACSecret
+type RotateHmacSecretJSONRequestBody = SecretOverlap
 
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
@@ -2671,7 +2665,7 @@ type CreateWebhookJSONRequestBody = CreateWebhook
 type UpdateWebhookJSONRequestBody = UpdateWebhook
 
 // RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
-type RotateWebhookSecretJSONRequestBody = RotateWebhookSecret
+type RotateWebhookSecretJSONRequestBody = SecretOverlap
 
 // Getter for additional properties for Event. Returns the specified
 // element and whether it was found

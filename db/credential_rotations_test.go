@@ -45,14 +45,14 @@ func (r *rotated) hash() []byte {
 }
 
 func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (begun metering.Rotation, err error) {
+	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now, Overlap: overlap}
 	switch old := r.ids[kind]; kind {
 	case metering.APIKeyCredential:
-		_, begun, err = r.store.Rotations.APIKey(r.Context(), r.tenant, metering.Operator, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash(), overlap, r.now)
+		_, begun, err = r.store.Rotations.APIKey(r.Context(), by, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash())
 	case metering.HMACSecretCredential:
-		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), r.tenant, metering.Operator, metering.HMACSecretID(old),
-			metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"}, overlap, r.now)
+		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), by, metering.HMACSecretID(old), metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"})
 	default:
-		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), r.tenant, metering.Operator, metering.EndpointID(old), []byte("new"), "efgh", overlap, r.now)
+		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), by, metering.EndpointID(old), []byte("new"), "efgh")
 	}
 	return begun, err
 }
@@ -328,11 +328,11 @@ func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
 	r := newRotated(t, dbtest.Open(t))
 	var made, refused atomic.Int64
 	var all sync.WaitGroup
+	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now}
 	hashes := [][]byte{r.hash(), r.hash(), r.hash(), r.hash()}
 	for _, hash := range hashes {
 		all.Go(func() {
-			_, _, err := r.store.Rotations.APIKey(t.Context(), r.tenant, metering.Operator, metering.KeyID(r.ids[metering.APIKeyCredential]),
-				metering.APIKey{LastFour: "efgh"}, hash, 0, r.now)
+			_, _, err := r.store.Rotations.APIKey(t.Context(), by, metering.KeyID(r.ids[metering.APIKeyCredential]), metering.APIKey{LastFour: "efgh"}, hash)
 			switch metering.CodeOf(err) {
 			case metering.CodeConflict:
 				refused.Add(1)

@@ -1481,6 +1481,14 @@ export interface components {
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
         };
+        KeyOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
+             * @default 0
+             */
+            overlap_seconds?: number;
+        };
         ListAPIKey: {
             data: components["schemas"]["APIKey"][];
             /** @description Whether another page follows */
@@ -1839,30 +1847,6 @@ export interface components {
             id: string;
             revoked: boolean;
         };
-        RotateAPIKey: {
-            /**
-             * Format: int64
-             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
-             * @default 0
-             */
-            overlap_seconds?: number;
-        };
-        RotateHMACSecret: {
-            /**
-             * Format: int64
-             * @description How long the old secret is valid beside the new one
-             * @default 86400
-             */
-            overlap_seconds?: number;
-        };
-        RotateWebhookSecret: {
-            /**
-             * Format: int64
-             * @description How long messages are signed with the old secret too
-             * @default 86400
-             */
-            overlap_seconds?: number;
-        };
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
@@ -1893,6 +1877,14 @@ export interface components {
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;
+        };
+        SecretOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both
+             * @default 86400
+             */
+            overlap_seconds?: number;
         };
         Sent: {
             /** @description Of the message */
@@ -2454,7 +2446,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateAPIKey"];
+                "application/json": components["schemas"]["KeyOverlap"];
             };
         };
         responses: {
@@ -3588,7 +3580,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateHMACSecret"];
+                "application/json": components["schemas"]["SecretOverlap"];
             };
         };
         responses: {
@@ -4846,7 +4838,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateWebhookSecret"];
+                "application/json": components["schemas"]["SecretOverlap"];
             };
         };
         responses: {

@@ -938,16 +938,10 @@ type APIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
-	OldLastUsedAt *time.Time `json:"old_last_used_at"`
-
 	// Prefix Examples: svc_adm_
 	Prefix    string      `json:"prefix"`
 	RevokedAt *time.Time  `json:"revoked_at"`
 	Scope     APIKeyScope `json:"scope"`
-
-	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
-	SuccessorId *string `json:"successor_id"`
 }
 
 // APIKeyScope defines model for APIKey.Scope.
@@ -1116,7 +1110,7 @@ type CreateMeter struct {
 	Name    *string   `json:"name,omitempty"`
 	Slug    string    `json:"slug"`
 
-	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -1133,7 +1127,7 @@ type CreateProduct struct {
 type CreateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
 	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent
@@ -1158,16 +1152,10 @@ type CreatedAPIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
-	OldLastUsedAt *time.Time `json:"old_last_used_at"`
-
 	// Prefix Examples: svc_adm_
 	Prefix    string             `json:"prefix"`
 	RevokedAt *time.Time         `json:"revoked_at"`
 	Scope     CreatedAPIKeyScope `json:"scope"`
-
-	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
-	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedAPIKeyScope defines model for CreatedAPIKey.Scope.
@@ -1179,15 +1167,11 @@ type CreatedHMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id         string     `json:"id"`
-	LastFour   string     `json:"last_four"`
-	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
-
-	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
-	OldLastUsedAt *time.Time             `json:"old_last_used_at"`
-	RevokedAt     *time.Time             `json:"revoked_at"`
-	Scope         CreatedHMACSecretScope `json:"scope"`
+	Id        string                 `json:"id"`
+	LastFour  string                 `json:"last_four"`
+	Name      string                 `json:"name"`
+	RevokedAt *time.Time             `json:"revoked_at"`
+	Scope     CreatedHMACSecretScope `json:"scope"`
 
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
@@ -1211,13 +1195,13 @@ type CreatedWebhook struct {
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                           `json:"enabled"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
 
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
+	// FormerSecretUntil Until when messages are signed with the secret before this one too
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -1384,15 +1368,11 @@ type HMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id         string     `json:"id"`
-	LastFour   string     `json:"last_four"`
-	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
-
-	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
-	OldLastUsedAt *time.Time      `json:"old_last_used_at"`
-	RevokedAt     *time.Time      `json:"revoked_at"`
-	Scope         HMACSecretScope `json:"scope"`
+	Id        string          `json:"id"`
+	LastFour  string          `json:"last_four"`
+	Name      string          `json:"name"`
+	RevokedAt *time.Time      `json:"revoked_at"`
+	Scope     HMACSecretScope `json:"scope"`
 
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
@@ -1433,12 +1413,6 @@ type IngestResult struct {
 
 	// Warnings What is worth knowing but stops nothing
 	Warnings []string `json:"warnings"`
-}
-
-// KeyOverlap defines model for KeyOverlap.
-type KeyOverlap struct {
-	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
 // ListAPIKey defines model for ListAPIKey.
@@ -1640,7 +1614,7 @@ type Meter struct {
 	// Status backfilling while earlier events are being counted; usage answers 503 until then
 	Status MeterStatus `json:"status"`
 
-	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
 	UsageScale int32 `json:"usage_scale"`
 }
 
@@ -1715,7 +1689,7 @@ type PreviewItem struct {
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
 
-	// Skipped Why the provider is not told of the meter, as of the customer's last sync
+	// Skipped Why the meter is excluded, as of the customer's last sync
 	Skipped *string `json:"skipped,omitempty"`
 
 	// UnitPrice The overage rate; 0 where the meter has no price
@@ -1871,6 +1845,12 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
+// RotateHMACSecret defines model for RotateHMACSecret.
+type RotateHMACSecret struct {
+	// OverlapSeconds How long the old secret is valid beside the new one
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
+
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
@@ -1915,12 +1895,6 @@ type SaveProvider struct {
 
 // SaveProviderType defines model for SaveProvider.Type.
 type SaveProviderType string
-
-// SecretOverlap defines model for SecretOverlap.
-type SecretOverlap struct {
-	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
 
 // Sent defines model for Sent.
 type Sent struct {
@@ -2062,13 +2036,13 @@ type SyncEntry struct {
 	// Examples: si_Na6dzxczY5fwHx
 	Item *string `json:"item,omitempty"`
 
-	// Mechanism How it is told
+	// Mechanism How it is reported
 	Mechanism SyncEntryMechanism `json:"mechanism"`
 	MeterId   string             `json:"meter_id"`
 	MeterSlug string             `json:"meter_slug"`
 	Period    UsagePeriod        `json:"period"`
 
-	// Sequence Of the snapshot that carried it; 0 where the provider is told meter by meter
+	// Sequence Of the snapshot that carried it; 0 where each meter is reported by itself
 	Sequence int64           `json:"sequence"`
 	Status   SyncEntryStatus `json:"status"`
 
@@ -2078,7 +2052,7 @@ type SyncEntry struct {
 	// Usage Of the whole period so far
 	Usage json.Number `json:"usage"`
 
-	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
 	Value json.Number `json:"value"`
 
 	// ValueSent The number that went out: value, or what it adds to the former one; of an invoice_item money
@@ -2086,7 +2060,7 @@ type SyncEntry struct {
 	Window    UsagePeriod  `json:"window"`
 }
 
-// SyncEntryMechanism How it is told
+// SyncEntryMechanism How it is reported
 type SyncEntryMechanism string
 
 // SyncEntryStatus defines model for SyncEntry.Status.
@@ -2170,7 +2144,7 @@ type UpdateMeter struct {
 	GroupBy     *[]string               `json:"group_by,omitempty"`
 	Name        *string                 `json:"name,omitempty"`
 
-	// UsageScale Changes what the provider is told of open periods; nothing is counted anew
+	// UsageScale Changes what is reported of open periods; nothing is counted anew
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -2299,13 +2273,13 @@ type Webhook struct {
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                    `json:"enabled"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []WebhookEventTypes `json:"event_types"`
 
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
+	// FormerSecretUntil Until when messages are signed with the secret before this one too
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -2328,7 +2302,7 @@ type CreateApiKeyParams struct {
 
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey A repeat is 409 and says what was made: the key itself is shown once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2589,9 +2563,6 @@ type RotateWebhookSecretParams struct {
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
-// RotateApiKeyJSONRequestBody defines body for RotateApiKey for application/json ContentType.
-type RotateApiKeyJSONRequestBody = KeyOverlap
-
 // LogInJSONRequestBody defines body for LogIn for application/json ContentType.
 type LogInJSONRequestBody = LogIn
 
@@ -2626,7 +2597,7 @@ type IngestEventsJSONRequestBody = EventBatch
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
 // RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
-type RotateHmacSecretJSONRequestBody = SecretOverlap
+type RotateHmacSecretJSONRequestBody = RotateHMACSecret
 
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
@@ -2663,9 +2634,6 @@ type CreateWebhookJSONRequestBody = CreateWebhook
 
 // UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
 type UpdateWebhookJSONRequestBody = UpdateWebhook
-
-// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
-type RotateWebhookSecretJSONRequestBody = SecretOverlap
 
 // Getter for additional properties for Event. Returns the specified
 // element and whether it was found
@@ -2948,12 +2916,12 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// GetHealth Whether the process runs
+	// GetHealth Check that the process runs
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetReadiness Whether requests can be served
+	// GetReadiness Check that requests can be served
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2982,21 +2950,16 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateApiKeyWithBody Rotate an API key
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
 	// RotateApiKey Rotate an API key
 	//
-	// Takes a body of the `application/json` content type.
+	// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetAuditLog Who changed what, newest first
+	// GetAuditLog List the audit log
+	//
+	// Who changed what, newest first.
 	//
 	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3015,80 +2978,86 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LogOut End this session
+	// LogOut Sign out
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LogOutEverywhere End every session of the member
+	// LogOutEverywhere Sign out everywhere
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FinishOidc Where the issuer sends browsers back to
+	// FinishOidc Finish signing in at the tenant's OIDC issuer
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// BeginOidc Sign in at the tenant's OIDC issuer
+	// BeginOidc Begin signing in at the tenant's OIDC issuer
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetPasswordWithBody Change the member's own password
+	// SetPasswordWithBody Change your password
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetPassword Change the member's own password
+	// SetPassword Change your password
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPassword(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSession Who asks, and what they may do
+	// GetSession Get the current session
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetAutoSync When customers are synced without being asked
+	// GetAutoSync Get the Auto-Sync settings
+	//
+	// When customers are synced by themselves, and the last and the next runs.
 	//
 	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 	GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveAutoSyncWithBody Set when customers are synced without being asked
+	// SaveAutoSyncWithBody Save the Auto-Sync settings
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveAutoSync Set when customers are synced without being asked
+	// SaveAutoSync Save the Auto-Sync settings
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TriggerAutoSync Sync every customer that is due, now
+	// TriggerAutoSync Run Auto-Sync now
+	//
+	// Syncs every customer who is out of sync.
 	//
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDiscrepancies Where the daily audit found totals and events to disagree
+	// ListDiscrepancies List discrepancies between totals and events
+	//
+	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBillingPeriods A customer's billing periods and what they come to
+	// ListBillingPeriods List a customer's billing periods
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewBilling What the current period would cost now
+	// PreviewBilling Preview the charges of the current billing period
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3098,45 +3067,49 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveBillingProviderWithBody Validate and save the billing provider
+	// SaveBillingProviderWithBody Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveBillingProvider Validate and save the billing provider
+	// SaveBillingProvider Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRevenue Estimated revenue by month and currency
+	// GetRevenue Estimate revenue by month and currency
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SyncBillingWithBody Send a customer's usage to the billing provider
+	// SyncBillingWithBody Sync a customer with the billing provider
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SyncBilling Send a customer's usage to the billing provider
+	// SyncBilling Sync a customer with the billing provider
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBilling(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBillingSyncs List sync runs
+	// ListBillingSyncs List syncs
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetBillingSync Get a sync run
+	// GetBillingSync Get a sync
 	//
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3160,7 +3133,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
 	CreateCustomer(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCustomerByExternalId Get a customer whose external ID does not fit in a path
+	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3170,19 +3143,19 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCustomerProduct Get the product that a customer has
+	// GetCustomerProduct Get a customer's plan
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProductWithBody Give a customer a product
+	// AssignProductWithBody Assign a plan to a customer
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProduct Give a customer a product
+	// AssignProduct Assign a plan to a customer
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3257,12 +3230,16 @@ type ClientInterface interface {
 
 	// RotateHmacSecretWithBody Rotate an HMAC secret
 	//
+	// The new secret is shown once. Both are valid until the old one expires or is revoked.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateHmacSecret Rotate an HMAC secret
+	//
+	// The new secret is shown once. Both are valid until the old one expires or is revoked.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3293,21 +3270,21 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMeterWithBody Change a meter
+	// UpdateMeterWithBody Update a meter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMeter Change a meter
+	// UpdateMeter Update a meter
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeter(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPricing Get a meter's price and its versions
+	// GetPricing Get a meter's prices
 	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 	GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3326,57 +3303,57 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProducts List products
+	// ListProducts List plans
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProductWithBody Create a product
+	// CreateProductWithBody Create a plan
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProduct Create a product
+	// CreateProduct Create a plan
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProduct Get a product
+	// GetProduct Get a plan
 	//
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProductPricing Get a meter's price in a product and its versions
+	// GetProductPricing Get a meter's prices in a plan
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 	GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetProductPricingWithBody Set a meter's price in a product
+	// SetProductPricingWithBody Set a meter's price in a plan
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetProductPricing Set a meter's price in a product
+	// SetProductPricing Set a meter's price in a plan
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEventWithBody Where Stripe sends its events
+	// ReceiveStripeEventWithBody Receive an event from Stripe
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEvent Where Stripe sends its events
+	// ReceiveStripeEvent Receive an event from Stripe
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3388,14 +3365,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTenantWithBody Change the tenant's settings
+	// UpdateTenantWithBody Update the tenant's settings
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTenant Change the tenant's settings
+	// UpdateTenant Update the tenant's settings
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3426,26 +3403,26 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMemberWithBody Change a member's name or role
+	// UpdateMemberWithBody Update a member's name or role
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMember Change a member's name or role
+	// UpdateMember Update a member's name or role
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMember(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MakeOwner Hand the tenant over to a member
+	// MakeOwner Make a member the owner
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteOidc Forget the tenant's OIDC issuer
+	// DeleteOidc Delete the tenant's OIDC issuer
 	//
 	// Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3455,26 +3432,30 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveOidcWithBody Validate and save the tenant's OIDC issuer
+	// SaveOidcWithBody Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveOidc Validate and save the tenant's OIDC issuer
+	// SaveOidc Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsage Usage of a meter as a time series
+	// GetUsage Get a meter's usage as a time series
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageComparison Usage month over month
+	// GetUsageComparison Compare usage with the month before
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3484,12 +3465,12 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageSummary Usage of every meter
+	// GetUsageSummary Get the usage of every meter
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageTotal Usage as one number
+	// GetUsageTotal Get usage as one number
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3499,21 +3480,25 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhookWithBody Have an endpoint told what happens
+	// CreateWebhookWithBody Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBody(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhook Have an endpoint told what happens
+	// CreateWebhook Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhook(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteWebhook Forget a webhook and what it was told
+	// DeleteWebhook Delete a webhook and its deliveries
 	//
 	// Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 	DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3523,56 +3508,51 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhookWithBody Change, disable or enable a webhook
+	// UpdateWebhookWithBody Update, disable or enable a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhook Change, disable or enable a webhook
+	// UpdateWebhook Update, disable or enable a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhook(ctx context.Context, id string, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeliveries What a webhook was told, newest first
+	// ListDeliveries List a webhook's deliveries
+	//
+	// Newest first.
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDelivery Get a delivery, its body and the attempts at it
+	// GetDelivery Get a delivery with its body and attempts
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Redeliver Send a message again
+	// Redeliver Redeliver a message
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateWebhookSecretWithBody Rotate a webhook's secret
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
 	// RotateWebhookSecret Rotate a webhook's secret
 	//
-	// Takes a body of the `application/json` content type.
+	// The new secret is shown once. Both sign for a day.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TestWebhook Send a webhook a test message
+	// TestWebhook Send a test message to a webhook
 	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// GetHealth Whether the process runs
+// GetHealth Check that the process runs
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3587,7 +3567,7 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// GetReadiness Whether requests can be served
+// GetReadiness Check that requests can be served
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3666,30 +3646,13 @@ func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// RotateApiKeyWithBody Rotate an API key
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *Client) RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateApiKeyRequestWithBody(c.Server, id, params, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
 // RotateApiKey Rotate an API key
 //
-// Takes a body of the `application/json` content type.
+// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateApiKeyRequest(c.Server, id, params, body)
+func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateApiKeyRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3700,7 +3663,9 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 	return c.Client.Do(req)
 }
 
-// GetAuditLog Who changed what, newest first
+// GetAuditLog List the audit log
+//
+// Who changed what, newest first.
 //
 // Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3749,7 +3714,7 @@ func (c *Client) LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditor
 	return c.Client.Do(req)
 }
 
-// LogOut End this session
+// LogOut Sign out
 //
 // Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3764,7 +3729,7 @@ func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 	return c.Client.Do(req)
 }
 
-// LogOutEverywhere End every session of the member
+// LogOutEverywhere Sign out everywhere
 //
 // Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3779,7 +3744,7 @@ func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// FinishOidc Where the issuer sends browsers back to
+// FinishOidc Finish signing in at the tenant's OIDC issuer
 //
 // Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3794,7 +3759,7 @@ func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEd
 	return c.Client.Do(req)
 }
 
-// BeginOidc Sign in at the tenant's OIDC issuer
+// BeginOidc Begin signing in at the tenant's OIDC issuer
 //
 // Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3809,7 +3774,7 @@ func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// SetPasswordWithBody Change the member's own password
+// SetPasswordWithBody Change your password
 //
 // Takes any type of body and a specified content type.
 //
@@ -3826,7 +3791,7 @@ func (c *Client) SetPasswordWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// SetPassword Change the member's own password
+// SetPassword Change your password
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3843,7 +3808,7 @@ func (c *Client) SetPassword(ctx context.Context, body SetPasswordJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// GetSession Who asks, and what they may do
+// GetSession Get the current session
 //
 // Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3858,7 +3823,9 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// GetAutoSync When customers are synced without being asked
+// GetAutoSync Get the Auto-Sync settings
+//
+// When customers are synced by themselves, and the last and the next runs.
 //
 // Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3873,7 +3840,7 @@ func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// SaveAutoSyncWithBody Set when customers are synced without being asked
+// SaveAutoSyncWithBody Save the Auto-Sync settings
 //
 // Takes any type of body and a specified content type.
 //
@@ -3890,7 +3857,7 @@ func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// SaveAutoSync Set when customers are synced without being asked
+// SaveAutoSync Save the Auto-Sync settings
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3907,7 +3874,9 @@ func (c *Client) SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestB
 	return c.Client.Do(req)
 }
 
-// TriggerAutoSync Sync every customer that is due, now
+// TriggerAutoSync Run Auto-Sync now
+//
+// Syncs every customer who is out of sync.
 //
 // Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3922,7 +3891,9 @@ func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEdito
 	return c.Client.Do(req)
 }
 
-// ListDiscrepancies Where the daily audit found totals and events to disagree
+// ListDiscrepancies List discrepancies between totals and events
+//
+// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 //
 // Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3937,7 +3908,7 @@ func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEdi
 	return c.Client.Do(req)
 }
 
-// ListBillingPeriods A customer's billing periods and what they come to
+// ListBillingPeriods List a customer's billing periods
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3952,7 +3923,7 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 	return c.Client.Do(req)
 }
 
-// PreviewBilling What the current period would cost now
+// PreviewBilling Preview the charges of the current billing period
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3982,7 +3953,9 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 	return c.Client.Do(req)
 }
 
-// SaveBillingProviderWithBody Validate and save the billing provider
+// SaveBillingProviderWithBody Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3999,7 +3972,9 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 	return c.Client.Do(req)
 }
 
-// SaveBillingProvider Validate and save the billing provider
+// SaveBillingProvider Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4016,7 +3991,7 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 	return c.Client.Do(req)
 }
 
-// GetRevenue Estimated revenue by month and currency
+// GetRevenue Estimate revenue by month and currency
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4031,7 +4006,7 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 	return c.Client.Do(req)
 }
 
-// SyncBillingWithBody Send a customer's usage to the billing provider
+// SyncBillingWithBody Sync a customer with the billing provider
 //
 // Takes any type of body and a specified content type.
 //
@@ -4048,7 +4023,7 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// SyncBilling Send a customer's usage to the billing provider
+// SyncBilling Sync a customer with the billing provider
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4065,7 +4040,7 @@ func (c *Client) SyncBilling(ctx context.Context, body SyncBillingJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// ListBillingSyncs List sync runs
+// ListBillingSyncs List syncs
 //
 // Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4080,7 +4055,7 @@ func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsP
 	return c.Client.Do(req)
 }
 
-// GetBillingSync Get a sync run
+// GetBillingSync Get a sync
 //
 // Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4144,7 +4119,7 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 	return c.Client.Do(req)
 }
 
-// GetCustomerByExternalId Get a customer whose external ID does not fit in a path
+// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4174,7 +4149,7 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 	return c.Client.Do(req)
 }
 
-// GetCustomerProduct Get the product that a customer has
+// GetCustomerProduct Get a customer's plan
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4189,7 +4164,7 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqE
 	return c.Client.Do(req)
 }
 
-// AssignProductWithBody Give a customer a product
+// AssignProductWithBody Assign a plan to a customer
 //
 // Takes any type of body and a specified content type.
 //
@@ -4206,7 +4181,7 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, c
 	return c.Client.Do(req)
 }
 
-// AssignProduct Give a customer a product
+// AssignProduct Assign a plan to a customer
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4391,6 +4366,8 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 
 // RotateHmacSecretWithBody Rotate an HMAC secret
 //
+// The new secret is shown once. Both are valid until the old one expires or is revoked.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
@@ -4407,6 +4384,8 @@ func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params
 }
 
 // RotateHmacSecret Rotate an HMAC secret
+//
+// The new secret is shown once. Both are valid until the old one expires or is revoked.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4487,7 +4466,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// UpdateMeterWithBody Change a meter
+// UpdateMeterWithBody Update a meter
 //
 // Takes any type of body and a specified content type.
 //
@@ -4504,7 +4483,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 	return c.Client.Do(req)
 }
 
-// UpdateMeter Change a meter
+// UpdateMeter Update a meter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4521,7 +4500,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 	return c.Client.Do(req)
 }
 
-// GetPricing Get a meter's price and its versions
+// GetPricing Get a meter's prices
 //
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4570,7 +4549,7 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
-// ListProducts List products
+// ListProducts List plans
 //
 // Corresponds with GET /v1/products (the `ListProducts` operationId).
 func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4585,7 +4564,7 @@ func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, r
 	return c.Client.Do(req)
 }
 
-// CreateProductWithBody Create a product
+// CreateProductWithBody Create a plan
 //
 // Takes any type of body and a specified content type.
 //
@@ -4602,7 +4581,7 @@ func (c *Client) CreateProductWithBody(ctx context.Context, params *CreateProduc
 	return c.Client.Do(req)
 }
 
-// CreateProduct Create a product
+// CreateProduct Create a plan
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4619,7 +4598,7 @@ func (c *Client) CreateProduct(ctx context.Context, params *CreateProductParams,
 	return c.Client.Do(req)
 }
 
-// GetProduct Get a product
+// GetProduct Get a plan
 //
 // Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4634,7 +4613,7 @@ func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// GetProductPricing Get a meter's price in a product and its versions
+// GetProductPricing Get a meter's prices in a plan
 //
 // Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 func (c *Client) GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4649,7 +4628,7 @@ func (c *Client) GetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// SetProductPricingWithBody Set a meter's price in a product
+// SetProductPricingWithBody Set a meter's price in a plan
 //
 // Takes any type of body and a specified content type.
 //
@@ -4666,7 +4645,7 @@ func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, met
 	return c.Client.Do(req)
 }
 
-// SetProductPricing Set a meter's price in a product
+// SetProductPricing Set a meter's price in a plan
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4683,7 +4662,7 @@ func (c *Client) SetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEventWithBody Where Stripe sends its events
+// ReceiveStripeEventWithBody Receive an event from Stripe
 //
 // Takes any type of body and a specified content type.
 //
@@ -4700,7 +4679,7 @@ func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEvent Where Stripe sends its events
+// ReceiveStripeEvent Receive an event from Stripe
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4732,7 +4711,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// UpdateTenantWithBody Change the tenant's settings
+// UpdateTenantWithBody Update the tenant's settings
 //
 // Takes any type of body and a specified content type.
 //
@@ -4749,7 +4728,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// UpdateTenant Change the tenant's settings
+// UpdateTenant Update the tenant's settings
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4830,7 +4809,7 @@ func (c *Client) RemoveMember(ctx context.Context, id string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// UpdateMemberWithBody Change a member's name or role
+// UpdateMemberWithBody Update a member's name or role
 //
 // Takes any type of body and a specified content type.
 //
@@ -4847,7 +4826,7 @@ func (c *Client) UpdateMemberWithBody(ctx context.Context, id string, contentTyp
 	return c.Client.Do(req)
 }
 
-// UpdateMember Change a member's name or role
+// UpdateMember Update a member's name or role
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4864,7 +4843,7 @@ func (c *Client) UpdateMember(ctx context.Context, id string, body UpdateMemberJ
 	return c.Client.Do(req)
 }
 
-// MakeOwner Hand the tenant over to a member
+// MakeOwner Make a member the owner
 //
 // Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4879,7 +4858,7 @@ func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...Request
 	return c.Client.Do(req)
 }
 
-// DeleteOidc Forget the tenant's OIDC issuer
+// DeleteOidc Delete the tenant's OIDC issuer
 //
 // Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4909,7 +4888,9 @@ func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// SaveOidcWithBody Validate and save the tenant's OIDC issuer
+// SaveOidcWithBody Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4926,7 +4907,9 @@ func (c *Client) SaveOidcWithBody(ctx context.Context, contentType string, body 
 	return c.Client.Do(req)
 }
 
-// SaveOidc Validate and save the tenant's OIDC issuer
+// SaveOidc Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4943,7 +4926,7 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 	return c.Client.Do(req)
 }
 
-// GetUsage Usage of a meter as a time series
+// GetUsage Get a meter's usage as a time series
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4958,7 +4941,7 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 	return c.Client.Do(req)
 }
 
-// GetUsageComparison Usage month over month
+// GetUsageComparison Compare usage with the month before
 //
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4988,7 +4971,7 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, req
 	return c.Client.Do(req)
 }
 
-// GetUsageSummary Usage of every meter
+// GetUsageSummary Get the usage of every meter
 //
 // Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5003,7 +4986,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 	return c.Client.Do(req)
 }
 
-// GetUsageTotal Usage as one number
+// GetUsageTotal Get usage as one number
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5033,7 +5016,9 @@ func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// CreateWebhookWithBody Have an endpoint told what happens
+// CreateWebhookWithBody Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5050,7 +5035,9 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhoo
 	return c.Client.Do(req)
 }
 
-// CreateWebhook Have an endpoint told what happens
+// CreateWebhook Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5067,7 +5054,7 @@ func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams,
 	return c.Client.Do(req)
 }
 
-// DeleteWebhook Forget a webhook and what it was told
+// DeleteWebhook Delete a webhook and its deliveries
 //
 // Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5097,7 +5084,7 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// UpdateWebhookWithBody Change, disable or enable a webhook
+// UpdateWebhookWithBody Update, disable or enable a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -5114,7 +5101,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 	return c.Client.Do(req)
 }
 
-// UpdateWebhook Change, disable or enable a webhook
+// UpdateWebhook Update, disable or enable a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5131,7 +5118,9 @@ func (c *Client) UpdateWebhook(ctx context.Context, id string, body UpdateWebhoo
 	return c.Client.Do(req)
 }
 
-// ListDeliveries What a webhook was told, newest first
+// ListDeliveries List a webhook's deliveries
+//
+// Newest first.
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5146,7 +5135,7 @@ func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeli
 	return c.Client.Do(req)
 }
 
-// GetDelivery Get a delivery, its body and the attempts at it
+// GetDelivery Get a delivery with its body and attempts
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 func (c *Client) GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5161,7 +5150,7 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 	return c.Client.Do(req)
 }
 
-// Redeliver Send a message again
+// Redeliver Redeliver a message
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5176,30 +5165,13 @@ func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEd
 	return c.Client.Do(req)
 }
 
-// RotateWebhookSecretWithBody Rotate a webhook's secret
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateWebhookSecretRequestWithBody(c.Server, id, params, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
 // RotateWebhookSecret Rotate a webhook's secret
 //
-// Takes a body of the `application/json` content type.
+// The new secret is shown once. Both sign for a day.
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateWebhookSecretRequest(c.Server, id, params, body)
+func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5210,7 +5182,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 	return c.Client.Do(req)
 }
 
-// TestWebhook Send a webhook a test message
+// TestWebhook Send a test message to a webhook
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5395,19 +5367,8 @@ func NewRevokeApiKeyRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewRotateApiKeyRequest calls the generic RotateApiKey builder with application/json body
-func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewRotateApiKeyRequestWithBody(server, id, params, "application/json", bodyReader)
-}
-
-// NewRotateApiKeyRequestWithBody constructs an http.Request for the RotateApiKey method, with any body, and a specified content type
-func NewRotateApiKeyRequestWithBody(server string, id string, params *RotateApiKeyParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewRotateApiKeyRequest constructs an http.Request for the RotateApiKey method
+func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -5432,12 +5393,10 @@ func NewRotateApiKeyRequestWithBody(server string, id string, params *RotateApiK
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-
-	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8731,19 +8690,8 @@ func NewRedeliverRequest(server string, id string, message string) (*http.Reques
 	return req, nil
 }
 
-// NewRotateWebhookSecretRequest calls the generic RotateWebhookSecret builder with application/json body
-func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewRotateWebhookSecretRequestWithBody(server, id, params, "application/json", bodyReader)
-}
-
-// NewRotateWebhookSecretRequestWithBody constructs an http.Request for the RotateWebhookSecret method, with any body, and a specified content type
-func NewRotateWebhookSecretRequestWithBody(server string, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewRotateWebhookSecretRequest constructs an http.Request for the RotateWebhookSecret method
+func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8768,12 +8716,10 @@ func NewRotateWebhookSecretRequestWithBody(server string, id string, params *Rot
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-
-	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8871,14 +8817,14 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// GetHealthWithResponse Whether the process runs
+	// GetHealthWithResponse Check that the process runs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
-	// GetReadinessWithResponse Whether requests can be served
+	// GetReadinessWithResponse Check that requests can be served
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8913,21 +8859,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKeyWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeApiKeyResponse, error)
 
-	// RotateApiKeyWithBodyWithResponse Rotate an API key
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
-
 	// RotateApiKeyWithResponse Rotate an API key
 	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
+	//
+	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
+	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
 
-	// GetAuditLogWithResponse Who changed what, newest first
+	// GetAuditLogWithResponse List the audit log
+	//
+	// Who changed what, newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8948,98 +8891,104 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogInWithResponse(ctx context.Context, body LogInJSONRequestBody, reqEditors ...RequestEditorFn) (*LogInResponse, error)
 
-	// LogOutWithResponse End this session
+	// LogOutWithResponse Sign out
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LogOutResponse, error)
 
-	// LogOutEverywhereWithResponse End every session of the member
+	// LogOutEverywhereWithResponse Sign out everywhere
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhereWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LogOutEverywhereResponse, error)
 
-	// FinishOidcWithResponse Where the issuer sends browsers back to
+	// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidcWithResponse(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*FinishOidcResponse, error)
 
-	// BeginOidcWithResponse Sign in at the tenant's OIDC issuer
+	// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidcWithResponse(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*BeginOidcResponse, error)
 
-	// SetPasswordWithBodyWithResponse Change the member's own password
+	// SetPasswordWithBodyWithResponse Change your password
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPasswordResponse, error)
 
-	// SetPasswordWithResponse Change the member's own password
+	// SetPasswordWithResponse Change your password
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithResponse(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPasswordResponse, error)
 
-	// GetSessionWithResponse Who asks, and what they may do
+	// GetSessionWithResponse Get the current session
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
-	// GetAutoSyncWithResponse When customers are synced without being asked
+	// GetAutoSyncWithResponse Get the Auto-Sync settings
+	//
+	// When customers are synced by themselves, and the last and the next runs.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 	GetAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoSyncResponse, error)
 
-	// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+	// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
 
-	// SaveAutoSyncWithResponse Set when customers are synced without being asked
+	// SaveAutoSyncWithResponse Save the Auto-Sync settings
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithResponse(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
 
-	// TriggerAutoSyncWithResponse Sync every customer that is due, now
+	// TriggerAutoSyncWithResponse Run Auto-Sync now
+	//
+	// Syncs every customer who is out of sync.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TriggerAutoSyncResponse, error)
 
-	// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
+	// ListDiscrepanciesWithResponse List discrepancies between totals and events
+	//
+	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
-	// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriodsWithResponse(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*ListBillingPeriodsResponse, error)
 
-	// PreviewBillingWithResponse What the current period would cost now
+	// PreviewBillingWithResponse Preview the charges of the current billing period
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9053,49 +9002,53 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProviderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBillingProviderResponse, error)
 
-	// SaveBillingProviderWithBodyWithResponse Validate and save the billing provider
+	// SaveBillingProviderWithBodyWithResponse Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
-	// SaveBillingProviderWithResponse Validate and save the billing provider
+	// SaveBillingProviderWithResponse Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
-	// GetRevenueWithResponse Estimated revenue by month and currency
+	// GetRevenueWithResponse Estimate revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error)
 
-	// SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
+	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
 
-	// SyncBillingWithResponse Send a customer's usage to the billing provider
+	// SyncBillingWithResponse Sync a customer with the billing provider
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithResponse(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
 
-	// ListBillingSyncsWithResponse List sync runs
+	// ListBillingSyncsWithResponse List syncs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncsWithResponse(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*ListBillingSyncsResponse, error)
 
-	// GetBillingSyncWithResponse Get a sync run
+	// GetBillingSyncWithResponse Get a sync
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9123,7 +9076,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
 	CreateCustomerWithResponse(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
 
-	// GetCustomerByExternalIdWithResponse Get a customer whose external ID does not fit in a path
+	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9137,21 +9090,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerResponse, error)
 
-	// GetCustomerProductWithResponse Get the product that a customer has
+	// GetCustomerProductWithResponse Get a customer's plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
 
-	// AssignProductWithBodyWithResponse Give a customer a product
+	// AssignProductWithBodyWithResponse Assign a plan to a customer
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
-	// AssignProductWithResponse Give a customer a product
+	// AssignProductWithResponse Assign a plan to a customer
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9230,12 +9183,16 @@ type ClientWithResponsesInterface interface {
 
 	// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 	//
+	// The new secret is shown once. Both are valid until the old one expires or is revoked.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
 
 	// RotateHmacSecretWithResponse Rotate an HMAC secret
+	//
+	// The new secret is shown once. Both are valid until the old one expires or is revoked.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9270,21 +9227,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetMeterResponse, error)
 
-	// UpdateMeterWithBodyWithResponse Change a meter
+	// UpdateMeterWithBodyWithResponse Update a meter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
-	// UpdateMeterWithResponse Change a meter
+	// UpdateMeterWithResponse Update a meter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithResponse(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
-	// GetPricingWithResponse Get a meter's price and its versions
+	// GetPricingWithResponse Get a meter's prices
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9305,63 +9262,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
-	// ListProductsWithResponse List products
+	// ListProductsWithResponse List plans
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error)
 
-	// CreateProductWithBodyWithResponse Create a product
+	// CreateProductWithBodyWithResponse Create a plan
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
 
-	// CreateProductWithResponse Create a product
+	// CreateProductWithResponse Create a plan
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
 
-	// GetProductWithResponse Get a product
+	// GetProductWithResponse Get a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error)
 
-	// GetProductPricingWithResponse Get a meter's price in a product and its versions
+	// GetProductPricingWithResponse Get a meter's prices in a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 	GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error)
 
-	// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+	// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// SetProductPricingWithResponse Set a meter's price in a product
+	// SetProductPricingWithResponse Set a meter's price in a plan
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
+	// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
 
-	// ReceiveStripeEventWithResponse Where Stripe sends its events
+	// ReceiveStripeEventWithResponse Receive an event from Stripe
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9375,14 +9332,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error)
 
-	// UpdateTenantWithBodyWithResponse Change the tenant's settings
+	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
-	// UpdateTenantWithResponse Change the tenant's settings
+	// UpdateTenantWithResponse Update the tenant's settings
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9417,28 +9374,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error)
 
-	// UpdateMemberWithBodyWithResponse Change a member's name or role
+	// UpdateMemberWithBodyWithResponse Update a member's name or role
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMemberResponse, error)
 
-	// UpdateMemberWithResponse Change a member's name or role
+	// UpdateMemberWithResponse Update a member's name or role
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithResponse(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMemberResponse, error)
 
-	// MakeOwnerWithResponse Hand the tenant over to a member
+	// MakeOwnerWithResponse Make a member the owner
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwnerWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*MakeOwnerResponse, error)
 
-	// DeleteOidcWithResponse Forget the tenant's OIDC issuer
+	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9452,28 +9409,32 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidcWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOidcResponse, error)
 
-	// SaveOidcWithBodyWithResponse Validate and save the tenant's OIDC issuer
+	// SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveOidcResponse, error)
 
-	// SaveOidcWithResponse Validate and save the tenant's OIDC issuer
+	// SaveOidcWithResponse Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithResponse(ctx context.Context, body SaveOidcJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveOidcResponse, error)
 
-	// GetUsageWithResponse Usage of a meter as a time series
+	// GetUsageWithResponse Get a meter's usage as a time series
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*GetUsageResponse, error)
 
-	// GetUsageComparisonWithResponse Usage month over month
+	// GetUsageComparisonWithResponse Compare usage with the month before
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9487,14 +9448,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error)
 
-	// GetUsageSummaryWithResponse Usage of every meter
+	// GetUsageSummaryWithResponse Get the usage of every meter
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummaryWithResponse(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*GetUsageSummaryResponse, error)
 
-	// GetUsageTotalWithResponse Usage as one number
+	// GetUsageTotalWithResponse Get usage as one number
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9508,21 +9469,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error)
 
-	// CreateWebhookWithBodyWithResponse Have an endpoint told what happens
+	// CreateWebhookWithBodyWithResponse Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBodyWithResponse(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
-	// CreateWebhookWithResponse Have an endpoint told what happens
+	// CreateWebhookWithResponse Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithResponse(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
-	// DeleteWebhookWithResponse Forget a webhook and what it was told
+	// DeleteWebhookWithResponse Delete a webhook and its deliveries
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9536,56 +9501,53 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhookWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetWebhookResponse, error)
 
-	// UpdateWebhookWithBodyWithResponse Change, disable or enable a webhook
+	// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
-	// UpdateWebhookWithResponse Change, disable or enable a webhook
+	// UpdateWebhookWithResponse Update, disable or enable a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithResponse(ctx context.Context, id string, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
-	// ListDeliveriesWithResponse What a webhook was told, newest first
+	// ListDeliveriesWithResponse List a webhook's deliveries
+	//
+	// Newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveriesWithResponse(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*ListDeliveriesResponse, error)
 
-	// GetDeliveryWithResponse Get a delivery, its body and the attempts at it
+	// GetDeliveryWithResponse Get a delivery with its body and attempts
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDeliveryWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*GetDeliveryResponse, error)
 
-	// RedeliverWithResponse Send a message again
+	// RedeliverWithResponse Redeliver a message
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	RedeliverWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*RedeliverResponse, error)
 
-	// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
-
 	// RotateWebhookSecretWithResponse Rotate a webhook's secret
 	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	// The new secret is shown once. Both sign for a day.
+	//
+	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
-	// TestWebhookWithResponse Send a webhook a test message
+	// TestWebhookWithResponse Send a test message to a webhook
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -13364,7 +13326,7 @@ func (r TestWebhookResponse) ContentType() string {
 	return ""
 }
 
-// GetHealthWithResponse Whether the process runs
+// GetHealthWithResponse Check that the process runs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13377,7 +13339,7 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 	return ParseGetHealthResponse(rsp)
 }
 
-// GetReadinessWithResponse Whether requests can be served
+// GetReadinessWithResponse Check that requests can be served
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13442,33 +13404,24 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 	return ParseRevokeApiKeyResponse(rsp)
 }
 
-// RotateApiKeyWithBodyWithResponse Rotate an API key
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *ClientWithResponses) RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
-	rsp, err := c.RotateApiKeyWithBody(ctx, id, params, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseRotateApiKeyResponse(rsp)
-}
-
 // RotateApiKeyWithResponse Rotate an API key
 //
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
+//
+// Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
-	rsp, err := c.RotateApiKey(ctx, id, params, body, reqEditors...)
+func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
+	rsp, err := c.RotateApiKey(ctx, id, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseRotateApiKeyResponse(rsp)
 }
 
-// GetAuditLogWithResponse Who changed what, newest first
+// GetAuditLogWithResponse List the audit log
+//
+// Who changed what, newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13507,7 +13460,7 @@ func (c *ClientWithResponses) LogInWithResponse(ctx context.Context, body LogInJ
 	return ParseLogInResponse(rsp)
 }
 
-// LogOutWithResponse End this session
+// LogOutWithResponse Sign out
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13520,7 +13473,7 @@ func (c *ClientWithResponses) LogOutWithResponse(ctx context.Context, reqEditors
 	return ParseLogOutResponse(rsp)
 }
 
-// LogOutEverywhereWithResponse End every session of the member
+// LogOutEverywhereWithResponse Sign out everywhere
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13533,7 +13486,7 @@ func (c *ClientWithResponses) LogOutEverywhereWithResponse(ctx context.Context, 
 	return ParseLogOutEverywhereResponse(rsp)
 }
 
-// FinishOidcWithResponse Where the issuer sends browsers back to
+// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13546,7 +13499,7 @@ func (c *ClientWithResponses) FinishOidcWithResponse(ctx context.Context, params
 	return ParseFinishOidcResponse(rsp)
 }
 
-// BeginOidcWithResponse Sign in at the tenant's OIDC issuer
+// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13559,7 +13512,7 @@ func (c *ClientWithResponses) BeginOidcWithResponse(ctx context.Context, tenantI
 	return ParseBeginOidcResponse(rsp)
 }
 
-// SetPasswordWithBodyWithResponse Change the member's own password
+// SetPasswordWithBodyWithResponse Change your password
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13572,7 +13525,7 @@ func (c *ClientWithResponses) SetPasswordWithBodyWithResponse(ctx context.Contex
 	return ParseSetPasswordResponse(rsp)
 }
 
-// SetPasswordWithResponse Change the member's own password
+// SetPasswordWithResponse Change your password
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13585,7 +13538,7 @@ func (c *ClientWithResponses) SetPasswordWithResponse(ctx context.Context, body 
 	return ParseSetPasswordResponse(rsp)
 }
 
-// GetSessionWithResponse Who asks, and what they may do
+// GetSessionWithResponse Get the current session
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13598,7 +13551,9 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 	return ParseGetSessionResponse(rsp)
 }
 
-// GetAutoSyncWithResponse When customers are synced without being asked
+// GetAutoSyncWithResponse Get the Auto-Sync settings
+//
+// When customers are synced by themselves, and the last and the next runs.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13611,7 +13566,7 @@ func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEd
 	return ParseGetAutoSyncResponse(rsp)
 }
 
-// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13624,7 +13579,7 @@ func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Conte
 	return ParseSaveAutoSyncResponse(rsp)
 }
 
-// SaveAutoSyncWithResponse Set when customers are synced without being asked
+// SaveAutoSyncWithResponse Save the Auto-Sync settings
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13637,7 +13592,9 @@ func (c *ClientWithResponses) SaveAutoSyncWithResponse(ctx context.Context, body
 	return ParseSaveAutoSyncResponse(rsp)
 }
 
-// TriggerAutoSyncWithResponse Sync every customer that is due, now
+// TriggerAutoSyncWithResponse Run Auto-Sync now
+//
+// Syncs every customer who is out of sync.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13650,7 +13607,9 @@ func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, r
 	return ParseTriggerAutoSyncResponse(rsp)
 }
 
-// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
+// ListDiscrepanciesWithResponse List discrepancies between totals and events
+//
+// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13663,7 +13622,7 @@ func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context,
 	return ParseListDiscrepanciesResponse(rsp)
 }
 
-// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+// ListBillingPeriodsWithResponse List a customer's billing periods
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13676,7 +13635,7 @@ func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context
 	return ParseListBillingPeriodsResponse(rsp)
 }
 
-// PreviewBillingWithResponse What the current period would cost now
+// PreviewBillingWithResponse Preview the charges of the current billing period
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13702,7 +13661,9 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 	return ParseGetBillingProviderResponse(rsp)
 }
 
-// SaveBillingProviderWithBodyWithResponse Validate and save the billing provider
+// SaveBillingProviderWithBodyWithResponse Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13715,7 +13676,9 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
-// SaveBillingProviderWithResponse Validate and save the billing provider
+// SaveBillingProviderWithResponse Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13728,7 +13691,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
-// GetRevenueWithResponse Estimated revenue by month and currency
+// GetRevenueWithResponse Estimate revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13741,7 +13704,7 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 	return ParseGetRevenueResponse(rsp)
 }
 
-// SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
+// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13754,7 +13717,7 @@ func (c *ClientWithResponses) SyncBillingWithBodyWithResponse(ctx context.Contex
 	return ParseSyncBillingResponse(rsp)
 }
 
-// SyncBillingWithResponse Send a customer's usage to the billing provider
+// SyncBillingWithResponse Sync a customer with the billing provider
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13767,7 +13730,7 @@ func (c *ClientWithResponses) SyncBillingWithResponse(ctx context.Context, body 
 	return ParseSyncBillingResponse(rsp)
 }
 
-// ListBillingSyncsWithResponse List sync runs
+// ListBillingSyncsWithResponse List syncs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13780,7 +13743,7 @@ func (c *ClientWithResponses) ListBillingSyncsWithResponse(ctx context.Context, 
 	return ParseListBillingSyncsResponse(rsp)
 }
 
-// GetBillingSyncWithResponse Get a sync run
+// GetBillingSyncWithResponse Get a sync
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13832,7 +13795,7 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 	return ParseCreateCustomerResponse(rsp)
 }
 
-// GetCustomerByExternalIdWithResponse Get a customer whose external ID does not fit in a path
+// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13858,7 +13821,7 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 	return ParseGetCustomerResponse(rsp)
 }
 
-// GetCustomerProductWithResponse Get the product that a customer has
+// GetCustomerProductWithResponse Get a customer's plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13871,7 +13834,7 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 	return ParseGetCustomerProductResponse(rsp)
 }
 
-// AssignProductWithBodyWithResponse Give a customer a product
+// AssignProductWithBodyWithResponse Assign a plan to a customer
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13884,7 +13847,7 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 	return ParseAssignProductResponse(rsp)
 }
 
-// AssignProductWithResponse Give a customer a product
+// AssignProductWithResponse Assign a plan to a customer
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14029,6 +13992,8 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 
 // RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 //
+// The new secret is shown once. Both are valid until the old one expires or is revoked.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
@@ -14041,6 +14006,8 @@ func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.C
 }
 
 // RotateHmacSecretWithResponse Rotate an HMAC secret
+//
+// The new secret is shown once. Both are valid until the old one expires or is revoked.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14105,7 +14072,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 	return ParseGetMeterResponse(rsp)
 }
 
-// UpdateMeterWithBodyWithResponse Change a meter
+// UpdateMeterWithBodyWithResponse Update a meter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14118,7 +14085,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 	return ParseUpdateMeterResponse(rsp)
 }
 
-// UpdateMeterWithResponse Change a meter
+// UpdateMeterWithResponse Update a meter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14131,7 +14098,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 	return ParseUpdateMeterResponse(rsp)
 }
 
-// GetPricingWithResponse Get a meter's price and its versions
+// GetPricingWithResponse Get a meter's prices
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14170,7 +14137,7 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
-// ListProductsWithResponse List products
+// ListProductsWithResponse List plans
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14183,7 +14150,7 @@ func (c *ClientWithResponses) ListProductsWithResponse(ctx context.Context, para
 	return ParseListProductsResponse(rsp)
 }
 
-// CreateProductWithBodyWithResponse Create a product
+// CreateProductWithBodyWithResponse Create a plan
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14196,7 +14163,7 @@ func (c *ClientWithResponses) CreateProductWithBodyWithResponse(ctx context.Cont
 	return ParseCreateProductResponse(rsp)
 }
 
-// CreateProductWithResponse Create a product
+// CreateProductWithResponse Create a plan
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14209,7 +14176,7 @@ func (c *ClientWithResponses) CreateProductWithResponse(ctx context.Context, par
 	return ParseCreateProductResponse(rsp)
 }
 
-// GetProductWithResponse Get a product
+// GetProductWithResponse Get a plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14222,7 +14189,7 @@ func (c *ClientWithResponses) GetProductWithResponse(ctx context.Context, slug s
 	return ParseGetProductResponse(rsp)
 }
 
-// GetProductPricingWithResponse Get a meter's price in a product and its versions
+// GetProductPricingWithResponse Get a meter's prices in a plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14235,7 +14202,7 @@ func (c *ClientWithResponses) GetProductPricingWithResponse(ctx context.Context,
 	return ParseGetProductPricingResponse(rsp)
 }
 
-// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14248,7 +14215,7 @@ func (c *ClientWithResponses) SetProductPricingWithBodyWithResponse(ctx context.
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// SetProductPricingWithResponse Set a meter's price in a product
+// SetProductPricingWithResponse Set a meter's price in a plan
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14261,7 +14228,7 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
+// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14274,7 +14241,7 @@ func (c *ClientWithResponses) ReceiveStripeEventWithBodyWithResponse(ctx context
 	return ParseReceiveStripeEventResponse(rsp)
 }
 
-// ReceiveStripeEventWithResponse Where Stripe sends its events
+// ReceiveStripeEventWithResponse Receive an event from Stripe
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14300,7 +14267,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 	return ParseGetTenantResponse(rsp)
 }
 
-// UpdateTenantWithBodyWithResponse Change the tenant's settings
+// UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14313,7 +14280,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 	return ParseUpdateTenantResponse(rsp)
 }
 
-// UpdateTenantWithResponse Change the tenant's settings
+// UpdateTenantWithResponse Update the tenant's settings
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14378,7 +14345,7 @@ func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id s
 	return ParseRemoveMemberResponse(rsp)
 }
 
-// UpdateMemberWithBodyWithResponse Change a member's name or role
+// UpdateMemberWithBodyWithResponse Update a member's name or role
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14391,7 +14358,7 @@ func (c *ClientWithResponses) UpdateMemberWithBodyWithResponse(ctx context.Conte
 	return ParseUpdateMemberResponse(rsp)
 }
 
-// UpdateMemberWithResponse Change a member's name or role
+// UpdateMemberWithResponse Update a member's name or role
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14404,7 +14371,7 @@ func (c *ClientWithResponses) UpdateMemberWithResponse(ctx context.Context, id s
 	return ParseUpdateMemberResponse(rsp)
 }
 
-// MakeOwnerWithResponse Hand the tenant over to a member
+// MakeOwnerWithResponse Make a member the owner
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14417,7 +14384,7 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 	return ParseMakeOwnerResponse(rsp)
 }
 
-// DeleteOidcWithResponse Forget the tenant's OIDC issuer
+// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14443,7 +14410,9 @@ func (c *ClientWithResponses) GetOidcWithResponse(ctx context.Context, reqEditor
 	return ParseGetOidcResponse(rsp)
 }
 
-// SaveOidcWithBodyWithResponse Validate and save the tenant's OIDC issuer
+// SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14456,7 +14425,9 @@ func (c *ClientWithResponses) SaveOidcWithBodyWithResponse(ctx context.Context, 
 	return ParseSaveOidcResponse(rsp)
 }
 
-// SaveOidcWithResponse Validate and save the tenant's OIDC issuer
+// SaveOidcWithResponse Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14469,7 +14440,7 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 	return ParseSaveOidcResponse(rsp)
 }
 
-// GetUsageWithResponse Usage of a meter as a time series
+// GetUsageWithResponse Get a meter's usage as a time series
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14482,7 +14453,7 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 	return ParseGetUsageResponse(rsp)
 }
 
-// GetUsageComparisonWithResponse Usage month over month
+// GetUsageComparisonWithResponse Compare usage with the month before
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14508,7 +14479,7 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 	return ParseExportUsageResponse(rsp)
 }
 
-// GetUsageSummaryWithResponse Usage of every meter
+// GetUsageSummaryWithResponse Get the usage of every meter
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14521,7 +14492,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 	return ParseGetUsageSummaryResponse(rsp)
 }
 
-// GetUsageTotalWithResponse Usage as one number
+// GetUsageTotalWithResponse Get usage as one number
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14547,7 +14518,9 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqE
 	return ParseListWebhooksResponse(rsp)
 }
 
-// CreateWebhookWithBodyWithResponse Have an endpoint told what happens
+// CreateWebhookWithBodyWithResponse Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14560,7 +14533,9 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseCreateWebhookResponse(rsp)
 }
 
-// CreateWebhookWithResponse Have an endpoint told what happens
+// CreateWebhookWithResponse Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14573,7 +14548,7 @@ func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, par
 	return ParseCreateWebhookResponse(rsp)
 }
 
-// DeleteWebhookWithResponse Forget a webhook and what it was told
+// DeleteWebhookWithResponse Delete a webhook and its deliveries
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14599,7 +14574,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 	return ParseGetWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithBodyWithResponse Change, disable or enable a webhook
+// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14612,7 +14587,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseUpdateWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithResponse Change, disable or enable a webhook
+// UpdateWebhookWithResponse Update, disable or enable a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14625,7 +14600,9 @@ func (c *ClientWithResponses) UpdateWebhookWithResponse(ctx context.Context, id 
 	return ParseUpdateWebhookResponse(rsp)
 }
 
-// ListDeliveriesWithResponse What a webhook was told, newest first
+// ListDeliveriesWithResponse List a webhook's deliveries
+//
+// Newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14638,7 +14615,7 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, id
 	return ParseListDeliveriesResponse(rsp)
 }
 
-// GetDeliveryWithResponse Get a delivery, its body and the attempts at it
+// GetDeliveryWithResponse Get a delivery with its body and attempts
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14651,7 +14628,7 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 	return ParseGetDeliveryResponse(rsp)
 }
 
-// RedeliverWithResponse Send a message again
+// RedeliverWithResponse Redeliver a message
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14664,33 +14641,22 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, id stri
 	return ParseRedeliverResponse(rsp)
 }
 
-// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
-	rsp, err := c.RotateWebhookSecretWithBody(ctx, id, params, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseRotateWebhookSecretResponse(rsp)
-}
-
 // RotateWebhookSecretWithResponse Rotate a webhook's secret
 //
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+// The new secret is shown once. Both sign for a day.
+//
+// Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
-	rsp, err := c.RotateWebhookSecret(ctx, id, params, body, reqEditors...)
+func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecret(ctx, id, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseRotateWebhookSecretResponse(rsp)
 }
 
-// TestWebhookWithResponse Send a webhook a test message
+// TestWebhookWithResponse Send a test message to a webhook
 //
 // Returns a wrapper object for the known response body format(s).
 //

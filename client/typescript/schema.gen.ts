@@ -8,7 +8,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the process runs */
+        /** Check that the process runs */
         get: operations["get-health"];
         put?: never;
         post?: never;
@@ -25,7 +25,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether requests can be served */
+        /** Check that requests can be served */
         get: operations["get-readiness"];
         put?: never;
         post?: never;
@@ -79,7 +79,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate an API key */
+        /**
+         * Rotate an API key
+         * @description The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
+         */
         post: operations["rotate-api-key"];
         delete?: never;
         options?: never;
@@ -94,7 +97,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who changed what, newest first */
+        /**
+         * List the audit log
+         * @description Who changed what, newest first.
+         */
         get: operations["get-audit-log"];
         put?: never;
         post?: never;
@@ -130,7 +136,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End this session */
+        /** Sign out */
         post: operations["log-out"];
         delete?: never;
         options?: never;
@@ -147,7 +153,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End every session of the member */
+        /** Sign out everywhere */
         post: operations["log-out-everywhere"];
         delete?: never;
         options?: never;
@@ -162,7 +168,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where the issuer sends browsers back to */
+        /** Finish signing in at the tenant's OIDC issuer */
         get: operations["finish-oidc"];
         put?: never;
         post?: never;
@@ -179,7 +185,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Sign in at the tenant's OIDC issuer */
+        /** Begin signing in at the tenant's OIDC issuer */
         get: operations["begin-oidc"];
         put?: never;
         post?: never;
@@ -197,7 +203,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Change the member's own password */
+        /** Change your password */
         put: operations["set-password"];
         post?: never;
         delete?: never;
@@ -213,7 +219,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who asks, and what they may do */
+        /** Get the current session */
         get: operations["get-session"];
         put?: never;
         post?: never;
@@ -230,9 +236,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** When customers are synced without being asked */
+        /**
+         * Get the Auto-Sync settings
+         * @description When customers are synced by themselves, and the last and the next runs.
+         */
         get: operations["get-auto-sync"];
-        /** Set when customers are synced without being asked */
+        /** Save the Auto-Sync settings */
         put: operations["save-auto-sync"];
         post?: never;
         delete?: never;
@@ -250,7 +259,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sync every customer that is due, now */
+        /**
+         * Run Auto-Sync now
+         * @description Syncs every customer who is out of sync.
+         */
         post: operations["trigger-auto-sync"];
         delete?: never;
         options?: never;
@@ -265,7 +277,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where the daily audit found totals and events to disagree */
+        /**
+         * List discrepancies between totals and events
+         * @description Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+         */
         get: operations["list-discrepancies"];
         put?: never;
         post?: never;
@@ -282,7 +297,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A customer's billing periods and what they come to */
+        /** List a customer's billing periods */
         get: operations["list-billing-periods"];
         put?: never;
         post?: never;
@@ -299,7 +314,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the current period would cost now */
+        /** Preview the charges of the current billing period */
         get: operations["preview-billing"];
         put?: never;
         post?: never;
@@ -318,7 +333,10 @@ export interface paths {
         };
         /** Get the billing provider */
         get: operations["get-billing-provider"];
-        /** Validate and save the billing provider */
+        /**
+         * Save the billing provider
+         * @description The settings are tried at the provider first.
+         */
         put: operations["save-billing-provider"];
         post?: never;
         delete?: never;
@@ -334,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Estimated revenue by month and currency */
+        /** Estimate revenue by month and currency */
         get: operations["get-revenue"];
         put?: never;
         post?: never;
@@ -353,7 +371,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a customer's usage to the billing provider */
+        /** Sync a customer with the billing provider */
         post: operations["sync-billing"];
         delete?: never;
         options?: never;
@@ -368,7 +386,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List sync runs */
+        /** List syncs */
         get: operations["list-billing-syncs"];
         put?: never;
         post?: never;
@@ -385,7 +403,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a sync run */
+        /** Get a sync */
         get: operations["get-billing-sync"];
         put?: never;
         post?: never;
@@ -420,7 +438,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer whose external ID does not fit in a path */
+        /** Get a customer by an external ID that does not fit in a path */
         get: operations["get-customer-by-external-id"];
         put?: never;
         post?: never;
@@ -454,9 +472,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the product that a customer has */
+        /** Get a customer's plan */
         get: operations["get-customer-product"];
-        /** Give a customer a product */
+        /** Assign a plan to a customer */
         put: operations["assign-product"];
         post?: never;
         delete?: never;
@@ -560,7 +578,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate an HMAC secret */
+        /**
+         * Rotate an HMAC secret
+         * @description The new secret is shown once. Both are valid until the old one expires or is revoked.
+         */
         post: operations["rotate-hmac-secret"];
         delete?: never;
         options?: never;
@@ -600,7 +621,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Change a meter */
+        /** Update a meter */
         patch: operations["update-meter"];
         trace?: never;
     };
@@ -611,7 +632,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's price and its versions */
+        /** Get a meter's prices */
         get: operations["get-pricing"];
         /** Set a meter's price */
         put: operations["set-pricing"];
@@ -629,10 +650,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List products */
+        /** List plans */
         get: operations["list-products"];
         put?: never;
-        /** Create a product */
+        /** Create a plan */
         post: operations["create-product"];
         delete?: never;
         options?: never;
@@ -647,7 +668,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a product */
+        /** Get a plan */
         get: operations["get-product"];
         put?: never;
         post?: never;
@@ -664,9 +685,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's price in a product and its versions */
+        /** Get a meter's prices in a plan */
         get: operations["get-product-pricing"];
-        /** Set a meter's price in a product */
+        /** Set a meter's price in a plan */
         put: operations["set-product-pricing"];
         post?: never;
         delete?: never;
@@ -684,7 +705,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Where Stripe sends its events */
+        /** Receive an event from Stripe */
         post: operations["receive-stripe-event"];
         delete?: never;
         options?: never;
@@ -706,7 +727,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Change the tenant's settings */
+        /** Update the tenant's settings */
         patch: operations["update-tenant"];
         trace?: never;
     };
@@ -742,7 +763,7 @@ export interface paths {
         delete: operations["remove-member"];
         options?: never;
         head?: never;
-        /** Change a member's name or role */
+        /** Update a member's name or role */
         patch: operations["update-member"];
         trace?: never;
     };
@@ -755,7 +776,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hand the tenant over to a member */
+        /** Make a member the owner */
         post: operations["make-owner"];
         delete?: never;
         options?: never;
@@ -772,10 +793,13 @@ export interface paths {
         };
         /** Get the tenant's OIDC issuer */
         get: operations["get-oidc"];
-        /** Validate and save the tenant's OIDC issuer */
+        /**
+         * Save the tenant's OIDC issuer
+         * @description The settings are tried at the issuer first.
+         */
         put: operations["save-oidc"];
         post?: never;
-        /** Forget the tenant's OIDC issuer */
+        /** Delete the tenant's OIDC issuer */
         delete: operations["delete-oidc"];
         options?: never;
         head?: never;
@@ -789,7 +813,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage of a meter as a time series */
+        /** Get a meter's usage as a time series */
         get: operations["get-usage"];
         put?: never;
         post?: never;
@@ -806,7 +830,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage month over month */
+        /** Compare usage with the month before */
         get: operations["get-usage-comparison"];
         put?: never;
         post?: never;
@@ -840,7 +864,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage of every meter */
+        /** Get the usage of every meter */
         get: operations["get-usage-summary"];
         put?: never;
         post?: never;
@@ -857,7 +881,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage as one number */
+        /** Get usage as one number */
         get: operations["get-usage-total"];
         put?: never;
         post?: never;
@@ -877,7 +901,10 @@ export interface paths {
         /** List webhooks */
         get: operations["list-webhooks"];
         put?: never;
-        /** Have an endpoint told what happens */
+        /**
+         * Create a webhook
+         * @description It receives messages of its event types. The secret that they are signed with is shown once.
+         */
         post: operations["create-webhook"];
         delete?: never;
         options?: never;
@@ -896,11 +923,11 @@ export interface paths {
         get: operations["get-webhook"];
         put?: never;
         post?: never;
-        /** Forget a webhook and what it was told */
+        /** Delete a webhook and its deliveries */
         delete: operations["delete-webhook"];
         options?: never;
         head?: never;
-        /** Change, disable or enable a webhook */
+        /** Update, disable or enable a webhook */
         patch: operations["update-webhook"];
         trace?: never;
     };
@@ -911,7 +938,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a webhook was told, newest first */
+        /**
+         * List a webhook's deliveries
+         * @description Newest first.
+         */
         get: operations["list-deliveries"];
         put?: never;
         post?: never;
@@ -928,7 +958,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a delivery, its body and the attempts at it */
+        /** Get a delivery with its body and attempts */
         get: operations["get-delivery"];
         put?: never;
         post?: never;
@@ -947,7 +977,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a message again */
+        /** Redeliver a message */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -964,7 +994,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate a webhook's secret */
+        /**
+         * Rotate a webhook's secret
+         * @description The new secret is shown once. Both sign for a day.
+         */
         post: operations["rotate-webhook-secret"];
         delete?: never;
         options?: never;
@@ -981,7 +1014,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a webhook a test message */
+        /** Send a test message to a webhook */
         post: operations["test-webhook"];
         delete?: never;
         options?: never;
@@ -1004,19 +1037,12 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
-            /**
-             * Format: date-time
-             * @description When the key that this one replaces was last used, while both are valid
-             */
-            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The key that replaces this one, which is valid beside it until expires_at */
-            successor_id: string | null;
         };
         AssignProduct: {
             /**
@@ -1185,7 +1211,7 @@ export interface components {
             slug: string;
             /**
              * Format: int32
-             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
              * @default 0
              */
             usage_scale?: number;
@@ -1196,7 +1222,7 @@ export interface components {
         };
         CreateWebhook: {
             description?: string;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
@@ -1215,19 +1241,12 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
-            /**
-             * Format: date-time
-             * @description When the key that this one replaces was last used, while both are valid
-             */
-            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The key that replaces this one, which is valid beside it until expires_at */
-            successor_id: string | null;
         };
         CreatedHMACSecret: {
             /** Format: date-time */
@@ -1237,14 +1256,7 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
-            /** Format: date-time */
-            last_used_at: string | null;
             name: string;
-            /**
-             * Format: date-time
-             * @description When the secret that this one replaces was last used, while both are valid
-             */
-            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1269,7 +1281,7 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
@@ -1278,7 +1290,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
+             * @description Until when messages are signed with the secret before this one too
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -1432,14 +1444,7 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
-            /** Format: date-time */
-            last_used_at: string | null;
             name: string;
-            /**
-             * Format: date-time
-             * @description When the secret that this one replaces was last used, while both are valid
-             */
-            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1480,14 +1485,6 @@ export interface components {
             rejected: number;
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
-        };
-        KeyOverlap: {
-            /**
-             * Format: int64
-             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
-             * @default 0
-             */
-            overlap_seconds?: number;
         };
         ListAPIKey: {
             data: components["schemas"]["APIKey"][];
@@ -1630,7 +1627,7 @@ export interface components {
             status: "backfilling" | "complete";
             /**
              * Format: int32
-             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
              */
             usage_scale: number;
         };
@@ -1708,7 +1705,7 @@ export interface components {
             late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
-            /** @description Why the provider is not told of the meter, as of the customer's last sync */
+            /** @description Why the meter is excluded, as of the customer's last sync */
             skipped?: string;
             /**
              * Format: decimal
@@ -1847,6 +1844,14 @@ export interface components {
             id: string;
             revoked: boolean;
         };
+        RotateHMACSecret: {
+            /**
+             * Format: int64
+             * @description How long the old secret is valid beside the new one
+             * @default 86400
+             */
+            overlap_seconds?: number;
+        };
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
@@ -1877,14 +1882,6 @@ export interface components {
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;
-        };
-        SecretOverlap: {
-            /**
-             * Format: int64
-             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both
-             * @default 86400
-             */
-            overlap_seconds?: number;
         };
         Sent: {
             /** @description Of the message */
@@ -2018,7 +2015,7 @@ export interface components {
              */
             item?: string;
             /**
-             * @description How it is told
+             * @description How it is reported
              * @enum {string}
              */
             mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last" | "invoice_item";
@@ -2027,7 +2024,7 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: int64
-             * @description Of the snapshot that carried it; 0 where the provider is told meter by meter
+             * @description Of the snapshot that carried it; 0 where each meter is reported by itself
              */
             sequence: number;
             /** @enum {string} */
@@ -2044,7 +2041,7 @@ export interface components {
             usage: string;
             /**
              * Format: decimal
-             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
              */
             value: string;
             /**
@@ -2126,7 +2123,7 @@ export interface components {
             name?: string;
             /**
              * Format: int32
-             * @description Changes what the provider is told of open periods; nothing is counted anew
+             * @description Changes what is reported of open periods; nothing is counted anew
              */
             usage_scale?: number;
         };
@@ -2252,7 +2249,7 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
@@ -2261,7 +2258,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
+             * @description Until when messages are signed with the secret before this one too
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -2436,7 +2433,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description A repeat is 409 and says what was made: the key itself is shown once */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -2444,11 +2441,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["KeyOverlap"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Created */
             201: {
@@ -3580,7 +3573,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["SecretOverlap"];
+                "application/json": components["schemas"]["RotateHMACSecret"];
             };
         };
         responses: {
@@ -4836,11 +4829,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["SecretOverlap"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Created */
             201: {

@@ -949,10 +949,10 @@ type APIKeyScope string
 
 // AssignProduct defines model for AssignProduct.
 type AssignProduct struct {
-	// EffectiveFrom A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// Product The product's slug; null: none
+	// Product The plan's slug; null: none
 	Product *string `json:"product"`
 }
 
@@ -1245,7 +1245,7 @@ type CustomerFields struct {
 
 // CustomerProduct defines model for CustomerProduct.
 type CustomerProduct struct {
-	// Product The slug of the product that charges the current period; null: the meters' own prices do
+	// Product The slug of the plan that charges the current period; null: the meters' own prices do
 	Product *string `json:"product"`
 
 	// Versions In the order in which they hold

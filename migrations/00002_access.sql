@@ -15,32 +15,6 @@ create table api_keys (
 );
 comment on table api_keys is 'API keys, each kept as a hash.';
 
--- The hash waits here, where nobody is let in with it, until one transaction
--- makes it a key and revokes the old one.
-create table api_key_rotations (
-  tenant_id       bigint not null,
-  id              bigint generated always as identity,
-  old_key_id      bigint not null,
-  new_key_id      bigint,
-  hash            bytea not null,
-  last_four       text not null,
-  actor           text not null,
-  idempotency_key text collate "C",
-  status          text not null default 'pending' check (status in ('pending', 'activated', 'withdrawn', 'refused')),
-  pending_until   timestamptz not null, -- nobody waits for the key after that, so it never becomes one
-  created_at      timestamptz not null default now(),
-  settled_at      timestamptz,
-  primary key (tenant_id, id),
-  foreign key (tenant_id, old_key_id) references api_keys (tenant_id, id),
-  foreign key (tenant_id, new_key_id) references api_keys (tenant_id, id),
-  check ((status = 'activated') = (new_key_id is not null))
-);
-comment on table api_key_rotations is 'Exchanges of an API key for a new one.';
-create unique index api_key_rotations_idempotency on api_key_rotations (tenant_id, idempotency_key)
-  where status in ('pending', 'activated');
-
--- A secret that another one replaces is valid until expires_at, whoever is
--- alive to record its revocation then.
 create table hmac_secrets (
   tenant_id      bigint not null references tenants,
   id             bigint generated always as identity,
@@ -52,14 +26,37 @@ create table hmac_secrets (
   created_by     text not null,
   expires_at     timestamptz,
   revoked_at     timestamptz,
-  successor_id   bigint,
-  own_expires_at timestamptz, -- its expiry if it were not replaced
-  primary key (tenant_id, id),
-  constraint hmac_secrets_successor foreign key (tenant_id, successor_id) references hmac_secrets (tenant_id, id),
-  constraint hmac_secrets_replaced check (successor_id is null or expires_at is not null)
+  last_used_at   timestamptz,
+  primary key (tenant_id, id)
 );
 comment on table hmac_secrets is 'Secrets that requests are signed with, sealed.';
-create index hmac_secrets_overlapping on hmac_secrets (expires_at) where successor_id is not null and revoked_at is null;
+
+-- A credential that another replaces: an API key, an HMAC secret, or what the
+-- messages to a webhook are signed with. The old one is valid until
+-- overlap_until by a column of its own (expires_at, or former_until of the
+-- webhook), whoever is alive to record the end.
+create table credential_rotations (
+  tenant_id      bigint not null references tenants,
+  id             bigint generated always as identity,
+  kind           text not null check (kind in ('api_key', 'hmac_secret', 'webhook_secret')),
+  old_id         bigint not null, -- of a webhook's secret, the webhook's
+  new_id         bigint not null,
+  actor          text not null,
+  created_at     timestamptz not null,
+  overlap_until  timestamptz not null,
+  old_expires_at timestamptz, -- the old one's expiry if it were not replaced
+  warned_at      timestamptz, -- that the old one is still used
+  ended_at       timestamptz,
+  outcome        text check (outcome in ('expired', 'finished', 'revoked', 'kept', 'superseded')),
+  run_due_at     timestamptz, -- when a run has to be begun, or told to look; null: none has to
+  primary key (tenant_id, id),
+  check ((ended_at is null) = (outcome is null))
+);
+comment on table credential_rotations is 'Credentials that others replace, and until when both are valid.';
+create unique index credential_rotations_open on credential_rotations (tenant_id, kind, old_id) where ended_at is null;
+create index credential_rotations_old on credential_rotations (tenant_id, kind, old_id);
+create index credential_rotations_new on credential_rotations (tenant_id, kind, new_id);
+create index credential_rotations_due on credential_rotations (run_due_at) where run_due_at is not null;
 
 create table request_ids (
   tenant_id  bigint not null,
@@ -145,6 +142,6 @@ drop table oidc_issuers;
 drop table sessions;
 drop table members;
 drop table request_ids;
+drop table credential_rotations;
 drop table hmac_secrets;
-drop table api_key_rotations;
 drop table api_keys;

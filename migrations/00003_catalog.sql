@@ -6,10 +6,11 @@ create table customers (
   name                text not null default '',
   billing_provider_id text,
   metadata            jsonb not null default '{}',
-  created_at          timestamptz not null default now(),
+  created_at          timestamptz not null,
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
   closed_from         timestamptz, -- the span of its closed billing periods:
   closed_until        timestamptz, -- usage that arrives within it is late
+  billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
   primary key (tenant_id, id),
   unique (tenant_id, external_id)
 );

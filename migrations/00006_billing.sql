@@ -177,7 +177,7 @@ create table billing_syncs (
   actor        text not null,
   status       text not null default 'requested' check (status in ('requested', 'running', 'succeeded', 'failed')),
   problem      text not null default '', -- what the operator should do
-  requested_at timestamptz not null default now(),
+  requested_at timestamptz not null,
   started_at   timestamptz,
   finished_at  timestamptz,
   primary key (tenant_id, id),

@@ -6,7 +6,7 @@ create table outbox (
   id           uuid not null,
   kind         text not null,
   payload      jsonb not null, -- internal ids only
-  created_at   timestamptz not null default now(),
+  created_at   timestamptz not null,
   delivered_at timestamptz,
   primary key (tenant_id, id)
 );

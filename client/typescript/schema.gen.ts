@@ -1047,10 +1047,10 @@ export interface components {
         AssignProduct: {
             /**
              * Format: date-time
-             * @description A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+             * @description A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
              */
             effective_from?: string;
-            /** @description The product's slug; null: none */
+            /** @description The plan's slug; null: none */
             product: string | null;
         };
         Assignment: {
@@ -1324,7 +1324,7 @@ export interface components {
             name?: string;
         };
         CustomerProduct: {
-            /** @description The slug of the product that charges the current period; null: the meters' own prices do */
+            /** @description The slug of the plan that charges the current period; null: the meters' own prices do */
             product: string | null;
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];

@@ -158,29 +158,7 @@ func inJSON(node any) (found []string) {
 
 // rewriting are files of billing that are being written anew, and the retired
 // words that still stand in them.
-var rewriting = map[string][]string{
-	"db/adjustments.go":            {"carrier", "frozen", "payer", "untold"},
-	"db/bill.go":                   {"payer"},
-	"db/coverage.go":               {"covered catalog", "covered events", "payer"},
-	"db/due.go":                    {"covered catalog", "covered events", "payer"},
-	"db/entries.go":                {"covered catalog", "payer"},
-	"db/freeze.go":                 {"freeze", "frozen", "payer"},
-	"db/freeze_test.go":            {"carrier", "freeze"},
-	"db/late_telling.go":           {"carrier", "payer", "telling"},
-	"db/ledger.go":                 {"covered catalog", "covered events", "lend"},
-	"db/meter_telling.go":          {"payer", "telling"},
-	"db/periods.go":                {"payer"},
-	"db/prices.go":                 {"payer"},
-	"db/retention.go":              {"payer"},
-	"db/snapshots.go":              {"covered catalog", "covered events", "payer"},
-	"db/statements.go":             {"carrier", "frozen", "payer"},
-	"db/telling.go":                {"payer", "telling"},
-	"db/telling_test.go":           {"telling"},
-	"db/windowed_telling.go":       {"payer", "telling"},
-	"docs/design.md":               {"freeze", "telling"}, // which name those files
-	"migrations/00006_billing.sql": {"covered catalog", "covered events", "told"},
-	"workflows/close_period.go":    {"frozen"},
-}
+var rewriting = map[string][]string{}
 
 // theirs are words that are Stripe's there: the time of a test clock is frozen.
 var theirs = map[string]string{

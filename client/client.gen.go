@@ -252,27 +252,27 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryEventType.
+// Defines values for DeliveryKind.
 const (
-	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
-	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
-	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
-	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
-	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
+	DeliveryKindBillingPeriodClosed DeliveryKind = "billing.period_closed"
+	DeliveryKindBillingSyncFailed   DeliveryKind = "billing.sync_failed"
+	DeliveryKindBillingSynced       DeliveryKind = "billing.synced"
+	DeliveryKindUsageDiscrepancy    DeliveryKind = "usage.discrepancy"
+	DeliveryKindWebhookTest         DeliveryKind = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryEventType enum.
-func (e DeliveryEventType) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryKind enum.
+func (e DeliveryKind) Valid() bool {
 	switch e {
-	case DeliveryEventTypeBillingPeriodClosed:
+	case DeliveryKindBillingPeriodClosed:
 		return true
-	case DeliveryEventTypeBillingSyncFailed:
+	case DeliveryKindBillingSyncFailed:
 		return true
-	case DeliveryEventTypeBillingSynced:
+	case DeliveryKindBillingSynced:
 		return true
-	case DeliveryEventTypeUsageDiscrepancy:
+	case DeliveryKindUsageDiscrepancy:
 		return true
-	case DeliveryEventTypeWebhookTest:
+	case DeliveryKindWebhookTest:
 		return true
 	default:
 		return false
@@ -300,27 +300,27 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryDetailsEventType.
+// Defines values for DeliveryDetailsKind.
 const (
-	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
-	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
-	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
-	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
-	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
+	DeliveryDetailsKindBillingPeriodClosed DeliveryDetailsKind = "billing.period_closed"
+	DeliveryDetailsKindBillingSyncFailed   DeliveryDetailsKind = "billing.sync_failed"
+	DeliveryDetailsKindBillingSynced       DeliveryDetailsKind = "billing.synced"
+	DeliveryDetailsKindUsageDiscrepancy    DeliveryDetailsKind = "usage.discrepancy"
+	DeliveryDetailsKindWebhookTest         DeliveryDetailsKind = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
-func (e DeliveryDetailsEventType) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryDetailsKind enum.
+func (e DeliveryDetailsKind) Valid() bool {
 	switch e {
-	case DeliveryDetailsEventTypeBillingPeriodClosed:
+	case DeliveryDetailsKindBillingPeriodClosed:
 		return true
-	case DeliveryDetailsEventTypeBillingSyncFailed:
+	case DeliveryDetailsKindBillingSyncFailed:
 		return true
-	case DeliveryDetailsEventTypeBillingSynced:
+	case DeliveryDetailsKindBillingSynced:
 		return true
-	case DeliveryDetailsEventTypeUsageDiscrepancy:
+	case DeliveryDetailsKindUsageDiscrepancy:
 		return true
-	case DeliveryDetailsEventTypeWebhookTest:
+	case DeliveryDetailsKindWebhookTest:
 		return true
 	default:
 		return false
@@ -938,10 +938,16 @@ type APIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
+	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
 	// Prefix Examples: svc_adm_
 	Prefix    string      `json:"prefix"`
 	RevokedAt *time.Time  `json:"revoked_at"`
 	Scope     APIKeyScope `json:"scope"`
+
+	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // APIKeyScope defines model for APIKey.Scope.
@@ -1152,10 +1158,16 @@ type CreatedAPIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
+	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
 	// Prefix Examples: svc_adm_
 	Prefix    string             `json:"prefix"`
 	RevokedAt *time.Time         `json:"revoked_at"`
 	Scope     CreatedAPIKeyScope `json:"scope"`
+
+	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedAPIKeyScope defines model for CreatedAPIKey.Scope.
@@ -1167,11 +1179,15 @@ type CreatedHMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id        string                 `json:"id"`
-	LastFour  string                 `json:"last_four"`
-	Name      string                 `json:"name"`
-	RevokedAt *time.Time             `json:"revoked_at"`
-	Scope     CreatedHMACSecretScope `json:"scope"`
+	Id         string     `json:"id"`
+	LastFour   string     `json:"last_four"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Name       string     `json:"name"`
+
+	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time             `json:"old_last_used_at"`
+	RevokedAt     *time.Time             `json:"revoked_at"`
+	Scope         CreatedHMACSecretScope `json:"scope"`
 
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
@@ -1201,7 +1217,7 @@ type CreatedWebhook struct {
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too
+	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -1266,21 +1282,21 @@ type DeleteWebhook struct {
 // Delivery defines model for Delivery.
 type Delivery struct {
 	// Attempts Since it was last asked for
-	Attempts  int64             `json:"attempts"`
-	CreatedAt time.Time         `json:"created_at"`
-	EventType DeliveryEventType `json:"event_type"`
+	Attempts  int64     `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
 
 	// Id Of the message: its webhook-id
-	Id            string     `json:"id"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+	Id            string       `json:"id"`
+	Kind          DeliveryKind `json:"kind"`
+	NextAttemptAt *time.Time   `json:"next_attempt_at"`
+	SettledAt     *time.Time   `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryStatus `json:"status"`
 }
 
-// DeliveryEventType defines model for Delivery.EventType.
-type DeliveryEventType string
+// DeliveryKind defines model for Delivery.Kind.
+type DeliveryKind string
 
 // DeliveryStatus A failed one is tried again when asked for
 type DeliveryStatus string
@@ -1294,21 +1310,21 @@ type DeliveryDetails struct {
 	AttemptsMade []Attempt `json:"attempts_made"`
 
 	// Body What every attempt has sent
-	Body      string                   `json:"body"`
-	CreatedAt time.Time                `json:"created_at"`
-	EventType DeliveryDetailsEventType `json:"event_type"`
+	Body      string    `json:"body"`
+	CreatedAt time.Time `json:"created_at"`
 
 	// Id Of the message: its webhook-id
-	Id            string     `json:"id"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+	Id            string              `json:"id"`
+	Kind          DeliveryDetailsKind `json:"kind"`
+	NextAttemptAt *time.Time          `json:"next_attempt_at"`
+	SettledAt     *time.Time          `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
-// DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
-type DeliveryDetailsEventType string
+// DeliveryDetailsKind defines model for DeliveryDetails.Kind.
+type DeliveryDetailsKind string
 
 // DeliveryDetailsStatus A failed one is tried again when asked for
 type DeliveryDetailsStatus string
@@ -1368,11 +1384,15 @@ type HMACSecret struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// Id Examples: sec_3
-	Id        string          `json:"id"`
-	LastFour  string          `json:"last_four"`
-	Name      string          `json:"name"`
-	RevokedAt *time.Time      `json:"revoked_at"`
-	Scope     HMACSecretScope `json:"scope"`
+	Id         string     `json:"id"`
+	LastFour   string     `json:"last_four"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Name       string     `json:"name"`
+
+	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	OldLastUsedAt *time.Time      `json:"old_last_used_at"`
+	RevokedAt     *time.Time      `json:"revoked_at"`
+	Scope         HMACSecretScope `json:"scope"`
 
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
@@ -1413,6 +1433,12 @@ type IngestResult struct {
 
 	// Warnings What is worth knowing but stops nothing
 	Warnings []string `json:"warnings"`
+}
+
+// KeyOverlap defines model for KeyOverlap.
+type KeyOverlap struct {
+	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
 // ListAPIKey defines model for ListAPIKey.
@@ -1845,12 +1871,6 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
-// RotateHMACSecret defines model for RotateHMACSecret.
-type RotateHMACSecret struct {
-	// OverlapSeconds How long the old secret is valid beside the new one
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
@@ -1895,6 +1915,12 @@ type SaveProvider struct {
 
 // SaveProviderType defines model for SaveProvider.Type.
 type SaveProviderType string
+
+// SecretOverlap defines model for SecretOverlap.
+type SecretOverlap struct {
+	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
 
 // Sent defines model for Sent.
 type Sent struct {
@@ -2279,7 +2305,7 @@ type Webhook struct {
 	// FailingSince It has taken nothing since
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too
+	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -2302,7 +2328,7 @@ type CreateApiKeyParams struct {
 
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
-	// IdempotencyKey A repeat is 409 and says what was made: the key itself is shown once
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2563,6 +2589,9 @@ type RotateWebhookSecretParams struct {
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
+// RotateApiKeyJSONRequestBody defines body for RotateApiKey for application/json ContentType.
+type RotateApiKeyJSONRequestBody = KeyOverlap
+
 // LogInJSONRequestBody defines body for LogIn for application/json ContentType.
 type LogInJSONRequestBody = LogIn
 
@@ -2597,7 +2626,7 @@ type IngestEventsJSONRequestBody = EventBatch
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
 // RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
-type RotateHmacSecretJSONRequestBody = RotateHMACSecret
+type RotateHmacSecretJSONRequestBody = SecretOverlap
 
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
@@ -2634,6 +2663,9 @@ type CreateWebhookJSONRequestBody = CreateWebhook
 
 // UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
 type UpdateWebhookJSONRequestBody = UpdateWebhook
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = SecretOverlap
 
 // Getter for additional properties for Event. Returns the specified
 // element and whether it was found
@@ -2950,12 +2982,19 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateApiKey Rotate an API key
+	// RotateApiKeyWithBody Rotate an API key
 	//
-	// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateApiKey Rotate an API key
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAuditLog List the audit log
 	//
@@ -3230,16 +3269,12 @@ type ClientInterface interface {
 
 	// RotateHmacSecretWithBody Rotate an HMAC secret
 	//
-	// The new secret is shown once. Both are valid until the old one expires or is revoked.
-	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateHmacSecret Rotate an HMAC secret
-	//
-	// The new secret is shown once. Both are valid until the old one expires or is revoked.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3539,12 +3574,19 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RotateWebhookSecret Rotate a webhook's secret
+	// RotateWebhookSecretWithBody Rotate a webhook's secret
 	//
-	// The new secret is shown once. Both sign for a day.
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateWebhookSecret Rotate a webhook's secret
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TestWebhook Send a test message to a webhook
 	//
@@ -3646,13 +3688,30 @@ func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// RotateApiKey Rotate an API key
+// RotateApiKeyWithBody Rotate an API key
 //
-// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateApiKeyRequest(c.Server, id, params)
+func (c *Client) RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateApiKeyRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateApiKey Rotate an API key
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateApiKeyRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4366,8 +4425,6 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 
 // RotateHmacSecretWithBody Rotate an HMAC secret
 //
-// The new secret is shown once. Both are valid until the old one expires or is revoked.
-//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
@@ -4384,8 +4441,6 @@ func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params
 }
 
 // RotateHmacSecret Rotate an HMAC secret
-//
-// The new secret is shown once. Both are valid until the old one expires or is revoked.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5165,13 +5220,30 @@ func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEd
 	return c.Client.Do(req)
 }
 
-// RotateWebhookSecret Rotate a webhook's secret
+// RotateWebhookSecretWithBody Rotate a webhook's secret
 //
-// The new secret is shown once. Both sign for a day.
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRotateWebhookSecretRequest(c.Server, id, params)
+func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateWebhookSecret Rotate a webhook's secret
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateWebhookSecretRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5367,8 +5439,19 @@ func NewRevokeApiKeyRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewRotateApiKeyRequest constructs an http.Request for the RotateApiKey method
-func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams) (*http.Request, error) {
+// NewRotateApiKeyRequest calls the generic RotateApiKey builder with application/json body
+func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateApiKeyRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRotateApiKeyRequestWithBody constructs an http.Request for the RotateApiKey method, with any body, and a specified content type
+func NewRotateApiKeyRequestWithBody(server string, id string, params *RotateApiKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -5393,10 +5476,12 @@ func NewRotateApiKeyRequest(server string, id string, params *RotateApiKeyParams
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8690,8 +8775,19 @@ func NewRedeliverRequest(server string, id string, message string) (*http.Reques
 	return req, nil
 }
 
-// NewRotateWebhookSecretRequest constructs an http.Request for the RotateWebhookSecret method
-func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams) (*http.Request, error) {
+// NewRotateWebhookSecretRequest calls the generic RotateWebhookSecret builder with application/json body
+func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRotateWebhookSecretRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRotateWebhookSecretRequestWithBody constructs an http.Request for the RotateWebhookSecret method, with any body, and a specified content type
+func NewRotateWebhookSecretRequestWithBody(server string, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8716,10 +8812,12 @@ func NewRotateWebhookSecretRequest(server string, id string, params *RotateWebho
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	if params != nil {
 
@@ -8859,14 +8957,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKeyWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeApiKeyResponse, error)
 
-	// RotateApiKeyWithResponse Rotate an API key
+	// RotateApiKeyWithBodyWithResponse Rotate an API key
 	//
-	// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
-	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
+	RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
+
+	// RotateApiKeyWithResponse Rotate an API key
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
 
 	// GetAuditLogWithResponse List the audit log
 	//
@@ -9183,16 +9286,12 @@ type ClientWithResponsesInterface interface {
 
 	// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 	//
-	// The new secret is shown once. Both are valid until the old one expires or is revoked.
-	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
 
 	// RotateHmacSecretWithResponse Rotate an HMAC secret
-	//
-	// The new secret is shown once. Both are valid until the old one expires or is revoked.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9538,14 +9637,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	RedeliverWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*RedeliverResponse, error)
 
-	// RotateWebhookSecretWithResponse Rotate a webhook's secret
+	// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 	//
-	// The new secret is shown once. Both sign for a day.
-	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+	RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
+
+	// RotateWebhookSecretWithResponse Rotate a webhook's secret
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
 	// TestWebhookWithResponse Send a test message to a webhook
 	//
@@ -13404,15 +13508,26 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 	return ParseRevokeApiKeyResponse(rsp)
 }
 
-// RotateApiKeyWithResponse Rotate an API key
+// RotateApiKeyWithBodyWithResponse Rotate an API key
 //
-// The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
-//
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
-func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
-	rsp, err := c.RotateApiKey(ctx, id, params, reqEditors...)
+func (c *ClientWithResponses) RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
+	rsp, err := c.RotateApiKeyWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateApiKeyResponse(rsp)
+}
+
+// RotateApiKeyWithResponse Rotate an API key
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
+func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error) {
+	rsp, err := c.RotateApiKey(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13992,8 +14107,6 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 
 // RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 //
-// The new secret is shown once. Both are valid until the old one expires or is revoked.
-//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
@@ -14006,8 +14119,6 @@ func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.C
 }
 
 // RotateHmacSecretWithResponse Rotate an HMAC secret
-//
-// The new secret is shown once. Both are valid until the old one expires or is revoked.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14641,15 +14752,26 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, id stri
 	return ParseRedeliverResponse(rsp)
 }
 
-// RotateWebhookSecretWithResponse Rotate a webhook's secret
+// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 //
-// The new secret is shown once. Both sign for a day.
-//
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
-func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
-	rsp, err := c.RotateWebhookSecret(ctx, id, params, reqEditors...)
+func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecretWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateWebhookSecretResponse(rsp)
+}
+
+// RotateWebhookSecretWithResponse Rotate a webhook's secret
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
+func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error) {
+	rsp, err := c.RotateWebhookSecret(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ create table billing_periods (
   subscription       text not null default '',
   subscription_start timestamptz,
   subscription_end   timestamptz,
-  covered_events     bigint,
-  covered_catalog    text,
+  watermark_events     bigint,
+  watermark_configuration    text,
   closed_at          timestamptz,
   closed_epoch       bigint, -- the tenant's when it was closed: events from it on are late
   primary key (tenant_id, id),
@@ -69,8 +69,8 @@ create table billing_period_totals (
   currency       text not null,
   billed         boolean not null, -- whether a provider has it: only then is there something to adjust
   -- What the provider has of usage and what the charge is for; null: all of it, exactly.
-  told           numeric,
-  reported_scale smallint not null default 0, -- the decimals that told is rounded to
+  reported       numeric,
+  reported_scale smallint not null default 0, -- the decimals that reported is rounded to
   late_usage     numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count     bigint,
   primary key (tenant_id, period_id, meter_id),
@@ -113,8 +113,8 @@ create table billing_snapshots (
   provider_id     bigint not null,
   period_id       bigint not null,
   body            bytea not null,
-  covered_events  bigint,
-  covered_catalog text, -- a hash of the meters, prices and account
+  watermark_events  bigint,
+  watermark_configuration text, -- a hash of the meters, prices and account
   status          text not null default 'prepared' check (status in ('prepared', 'sent', 'acknowledged', 'rejected')),
   lease_until     timestamptz, -- nobody else sends it before
   attempts        integer not null default 0,

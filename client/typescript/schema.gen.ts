@@ -79,10 +79,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Rotate an API key
-         * @description The new key is shown once; it is valid, and the old one revoked, when the answer arrives.
-         */
+        /** Rotate an API key */
         post: operations["rotate-api-key"];
         delete?: never;
         options?: never;
@@ -578,10 +575,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Rotate an HMAC secret
-         * @description The new secret is shown once. Both are valid until the old one expires or is revoked.
-         */
+        /** Rotate an HMAC secret */
         post: operations["rotate-hmac-secret"];
         delete?: never;
         options?: never;
@@ -994,10 +988,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Rotate a webhook's secret
-         * @description The new secret is shown once. Both sign for a day.
-         */
+        /** Rotate a webhook's secret */
         post: operations["rotate-webhook-secret"];
         delete?: never;
         options?: never;
@@ -1037,12 +1028,19 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the key that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         AssignProduct: {
             /**
@@ -1241,12 +1239,19 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the key that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** @example svc_adm_ */
             prefix: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            successor_id: string | null;
         };
         CreatedHMACSecret: {
             /** Format: date-time */
@@ -1256,7 +1261,14 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
+            /** Format: date-time */
+            last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the secret that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1290,7 +1302,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too
+             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -1344,10 +1356,10 @@ export interface components {
             attempts: number;
             /** Format: date-time */
             created_at: string;
-            /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1370,10 +1382,10 @@ export interface components {
             body: string;
             /** Format: date-time */
             created_at: string;
-            /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1444,7 +1456,14 @@ export interface components {
             /** @example sec_3 */
             id: string;
             last_four: string;
+            /** Format: date-time */
+            last_used_at: string | null;
             name: string;
+            /**
+             * Format: date-time
+             * @description When the secret that this one replaces was last used, while both are valid
+             */
+            old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
@@ -1485,6 +1504,14 @@ export interface components {
             rejected: number;
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
+        };
+        KeyOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
+             * @default 0
+             */
+            overlap_seconds?: number;
         };
         ListAPIKey: {
             data: components["schemas"]["APIKey"][];
@@ -1844,14 +1871,6 @@ export interface components {
             id: string;
             revoked: boolean;
         };
-        RotateHMACSecret: {
-            /**
-             * Format: int64
-             * @description How long the old secret is valid beside the new one
-             * @default 86400
-             */
-            overlap_seconds?: number;
-        };
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
@@ -1882,6 +1901,14 @@ export interface components {
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;
+        };
+        SecretOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both
+             * @default 86400
+             */
+            overlap_seconds?: number;
         };
         Sent: {
             /** @description Of the message */
@@ -2258,7 +2285,7 @@ export interface components {
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too
+             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -2433,7 +2460,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat is 409 and says what was made: the key itself is shown once */
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -2441,7 +2468,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["KeyOverlap"];
+            };
+        };
         responses: {
             /** @description Created */
             201: {
@@ -3573,7 +3604,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateHMACSecret"];
+                "application/json": components["schemas"]["SecretOverlap"];
             };
         };
         responses: {
@@ -4829,7 +4860,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SecretOverlap"];
+            };
+        };
         responses: {
             /** @description Created */
             201: {

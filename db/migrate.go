@@ -27,7 +27,7 @@ func (d *DB) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", coded(err))
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)

@@ -81,7 +81,7 @@ func appliedMigrations(ctx context.Context, pool *sql.DB) (applied []int64, reco
 	if err != nil {
 		return nil, nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var version int64
 		if err := rows.Scan(&version); err != nil {

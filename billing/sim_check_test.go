@@ -90,10 +90,10 @@ func (l *life) check() {
 	plan := f.Plan()
 	begins := l.customer.BillingStartsAt
 	if !plan.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
-		l.fail("there is something to report, and nobody looks: %+v", plan)
+		l.failf("there is something to report, and nobody looks: %+v", plan)
 	}
 	if l.plans%8 == 0 && !reflect.DeepEqual(plan, f.Plan()) {
-		l.fail("the same facts gave another plan")
+		l.failf("the same facts gave another plan")
 	}
 	l.checkMost()
 }
@@ -106,7 +106,7 @@ func (l *life) checkMost() {
 			most := l.mostOf(key, l.used(m.ID, p.Range))
 			out := l.out(m.ID, p.Start)
 			if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves())) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 {
-				l.fail("%s of meter %d are out for the period from %s, of %s used", out, m.ID, p.Start, most)
+				l.failf("%s of meter %d are out for the period from %s, of %s used", out, m.ID, p.Start, most)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
 	again.Excluded = f.Excluded
 	rest := again.Plan()
 	if len(rest.Resume) != len(plan.Resume)+written {
-		l.fail("%d reports are resumed after %d of a plan that resumes %d", len(rest.Resume), written, len(plan.Resume))
+		l.failf("%d reports are resumed after %d of a plan that resumes %d", len(rest.Resume), written, len(plan.Resume))
 	}
 	if f.Connection.Statements && written > 0 {
 		return // what is on its way is waited for
@@ -192,7 +192,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
 		return reflect.DeepEqual(a, b)
 	})
 	if !same && !plan.More {
-		l.fail("after %d reports of a plan the rest is another:\n%+v\n%+v", written, rest.Reports, plan.Reports[written:])
+		l.failf("after %d reports of a plan the rest is another:\n%+v\n%+v", written, rest.Reports, plan.Reports[written:])
 	}
 }
 
@@ -208,7 +208,7 @@ func (l *life) checkClosing(c billing.Closing) {
 		}
 		charge := l.oracle(line.MeterID, version, rational(billable))
 		if !line.Usage.Equal(used) || line.PriceVersion != version || version > 0 && line.Currency != currency || rational(line.Charge).Cmp(charge) != 0 {
-			l.fail("the period from %s closed at %+v; the oracle says %s for %s at price %d", c.Period.Start, line, charge.FloatString(4), used, version)
+			l.failf("the period from %s closed at %+v; the oracle says %s for %s at price %d", c.Period.Start, line, charge.FloatString(4), used, version)
 		}
 	}
 }
@@ -245,22 +245,22 @@ func (l *life) end() {
 	}
 	l.sync()
 	if !l.closed(latest) {
-		l.fail("its periods do not close")
+		l.failf("its periods do not close")
 	}
 	if plan := l.facts(l.now, l.after()).Plan(); !plan.Empty() && l.failure == "" {
-		l.fail("something is left to do: %+v", plan)
+		l.failf("something is left to do: %+v", plan)
 	}
 	l.check()
 	l.checkBilled()
 	for _, r := range l.reports {
 		if r.bytes() != r.closed {
-			l.fail("report %d was changed after it was written down", r.number)
+			l.failf("report %d was changed after it was written down", r.number)
 		}
 	}
 	for n := range l.ends {
 		p := l.periods[n]
 		if l.ends[n] != closedText(p.Start, p.Closed) {
-			l.fail("a closed period was changed: %s, %s", l.ends[n], closedText(p.Start, p.Closed))
+			l.failf("a closed period was changed: %s, %s", l.ends[n], closedText(p.Start, p.Closed))
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (l *life) closed(latest time.Time) bool {
 func (l *life) checkBilled() {
 	for _, f := range l.farSides {
 		if !f.lastOnInvoices() {
-			l.fail("an invoice's last quantity is not the sum of its periods'")
+			l.failf("an invoice's last quantity is not the sum of its periods'")
 		}
 	}
 	for _, p := range l.periods {
@@ -305,7 +305,7 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 	if !line.Billed {
 		for currency, amount := range late {
 			if !amount.IsZero() {
-				l.fail("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody", amount, currency, line.MeterID, p.Start)
+				l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody", amount, currency, line.MeterID, p.Start)
 			}
 		}
 		return
@@ -315,15 +315,15 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 		reported = *line.Reported
 	}
 	if !units.Equal(reported) {
-		l.fail("%s units of meter %d in the period from %s are billed; it closed at %s", units, line.MeterID, p.Start, reported)
+		l.failf("%s units of meter %d in the period from %s are billed; it closed at %s", units, line.MeterID, p.Start, reported)
 	}
 	if c := l.contractOf(p); c != nil && c.cancelled == p.Subscription.Range && line.Usage.Sub(reported).Cmp(metering.Whole(1)) >= 0 {
-		l.fail("%s units of meter %d are billed of the last period of a subscription; %s were used", reported, line.MeterID, line.Usage)
+		l.failf("%s units of meter %d are billed of the last period of a subscription; %s were used", reported, line.MeterID, line.Usage)
 	}
 	if line.Reported == nil && !priced {
 		for currency, amount := range own {
 			if want := line.Charge; currency == line.Currency && !amount.Equal(want) || currency != line.Currency && !amount.IsZero() {
-				l.fail("%s %s are billed of meter %d in the period from %s; its charge is %s %s", amount, currency, line.MeterID, p.Start, want, line.Currency)
+				l.failf("%s %s are billed of meter %d in the period from %s; its charge is %s %s", amount, currency, line.MeterID, p.Start, want, line.Currency)
 			}
 		}
 	}
@@ -347,7 +347,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	}
 	for currency, amount := range late {
 		if currency != line.Currency && !amount.IsZero() {
-			l.fail("%s %s of late usage are billed; the closed period's currency is %s", amount, currency, line.Currency)
+			l.failf("%s %s of late usage are billed; the closed period's currency is %s", amount, currency, line.Currency)
 		}
 	}
 	carried := rational(late[line.Currency])
@@ -357,10 +357,10 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 			want = new(big.Rat)
 		}
 		if line.PriceVersion == 0 && line.Reported != nil && !billing.Units(total, line.ReportedScale).Equal(*line.Reported) {
-			l.fail("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
+			l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
 		}
 		if carried.Cmp(want) != 0 {
-			l.fail("%s %s of late usage are billed of meter %d in the period from %s; they are worth %s",
+			l.failf("%s %s of late usage are billed of meter %d in the period from %s; they are worth %s",
 				carried.FloatString(4), line.Currency, line.MeterID, p.Start, want.FloatString(4))
 		}
 		return
@@ -372,7 +372,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		ok = ok || carried.Cmp(worth(at)) == 0
 	}
 	if !ok {
-		l.fail("%s %s of late usage are billed of meter %d in the period from %s, which they were worth at no time",
+		l.failf("%s %s of late usage are billed of meter %d in the period from %s, which they were worth at no time",
 			carried.FloatString(4), line.Currency, line.MeterID, p.Start)
 	}
 }
@@ -412,7 +412,8 @@ func (l *life) allLate() bool {
 	return l.settings.LatePolicy == metering.AdjustLate && l.connection != nil && (l.connection.Statements || l.present() != nil)
 }
 
-// outcome is what every closed period came to in the end.
+// outcome is what every closed period came to in the end. Where late usage is
+// only reported, what is late depends on when a period closed.
 func (l *life) outcome() string {
 	var text strings.Builder
 	for _, p := range l.periods {
@@ -430,6 +431,9 @@ func (l *life) outcome() string {
 			}
 			for currency, amount := range late {
 				own[currency] = own[currency].Add(amount)
+			}
+			if l.settings.LatePolicy == metering.ReportLate {
+				own = nil
 			}
 			fmt.Fprintln(&text, p.Start, p.End, line.MeterID, usage, line.PriceVersion, own)
 		}

@@ -222,7 +222,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	return l
 }
 
-func (l *life) fail(format string, args ...any) {
+func (l *life) failf(format string, args ...any) {
 	if l.failure == "" {
 		l.failure = fmt.Sprintf(format, args...)
 	}
@@ -263,7 +263,7 @@ func (l *life) sync() {
 			return
 		}
 	}
-	l.fail("a pass does not end")
+	l.failf("a pass does not end")
 }
 
 // shiver lets the neighbour's worker try, in vain.

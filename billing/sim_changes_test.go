@@ -215,7 +215,7 @@ func (l *life) removesItem() bool {
 }
 
 func (l *life) addsItem() bool {
-	if l.present() == nil || l.leavesOut(unansweredAtAFormer) && l.someOutstanding() {
+	if l.present() == nil || l.leavesOut(unansweredAtAFormer) && (l.someOutstanding() || l.someUnanswered()) {
 		return false
 	}
 	for _, m := range l.meters {

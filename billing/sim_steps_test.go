@@ -57,7 +57,7 @@ var kinds = []kind{
 	{"an unlink", 5, (*life).unlinks},
 	{"another subscription", 4, (*life).movesSubscription},
 	{"an item is removed", 5, (*life).removesItem},
-	{"an item is added", 8, (*life).addsItem},
+	{"an item is added", 11, (*life).addsItem},
 	{"a final invoice", 9, (*life).invoiceIsFinal},
 	{"a late policy", 2, (*life).switchesPolicy},
 	{"another grace", 2, (*life).changesGrace},
@@ -262,10 +262,10 @@ func (l *life) someDropped() bool {
 }
 
 // someUnanswered says whether the far side has something whose sender does not
-// know that.
+// know that: the answer was lost, or it was, and the next attempt was refused.
 func (l *life) someUnanswered() bool {
 	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		return r.state.Outstanding() && r.arrived || r.Kind == billing.QuantityReport && r.state == billing.Sending || r.lease.After(l.now)
+		return r.arrived && !r.state.Taken() || r.Kind == billing.QuantityReport && r.state == billing.Sending || r.lease.After(l.now)
 	})
 }
 

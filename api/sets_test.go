@@ -19,7 +19,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	sets := [][]string{
 		words(metering.Aggregation("").Values()), words(metering.DeliveryStatus("").Values()), words(metering.DisabledBecause("").Values()),
 		words(metering.EntryStatus("").Values()), words(metering.Granularity("").Values()), words(metering.LatePolicy("").Values()),
-		words(metering.Mechanism("").Values()), words(metering.ProviderKind("").Values()), words(metering.Scope("").Values()),
+		words(metering.ProviderKind("").Values()), words(metering.Scope("").Values()),
 		words(metering.SyncStatus("").Values()), words(metering.Trigger("").Values()),
 		words(messages), words(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		words(roles), words(roles[1:]), // all, and all but the owner's

@@ -37,8 +37,7 @@ var clocksAllowed = map[string]string{
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
 	"completed_at = now()":                           "a meter whose past is counted",
 	"case when past.found then null else now() end,": "the same, without a past",
-	"timestamptz not null default now()":             "a migration's column; 00032 takes the default from those that rules read",
-	"set default now();":                             "how that migration goes back",
+	"timestamptz not null default now()":             "a column of a migration: none that a rule reads",
 }
 
 var (

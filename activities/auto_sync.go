@@ -233,24 +233,24 @@ func (c *chunk) recordDelivery(ctx context.Context, customer metering.CustomerID
 	return c.metrics.synced("", 1, c.metrics.settled("snapshot", string(db.Acknowledged), err))
 }
 
-// CloseChunkResult is what came of freezing.
+// CloseChunkResult is what came of closing.
 type CloseChunkResult struct {
 	Closed int                   `json:"closed"` // periods
 	Open   []metering.CustomerID `json:"open"`   // customers with a due period that has to wait
 }
 
-// DuePeriods finds customers with a period that should be frozen.
+// DuePeriods finds customers with a period that should be closed.
 func (a *Activities) DuePeriods(ctx context.Context, in DuePageInput) (DuePageResult, error) {
 	defer alive(ctx)()
 	page, err := a.store.Ledger.DuePeriods(ctx, in.TenantID, in.After, in.Limit, a.now())
 	return DuePageResult(page), err
 }
 
-// closedAtOnce is how many customers' periods one transaction freezes, while
+// closedAtOnce is how many customers' periods one transaction closes, while
 // the tenant's ingest waits.
 const closedAtOnce = 10
 
-// CloseChunk freezes the due periods of customers whose usage the provider
+// CloseChunk closes the due periods of customers whose usage the provider
 // has acknowledged.
 func (a *Activities) CloseChunk(ctx context.Context, in SyncChunkInput) (CloseChunkResult, error) {
 	defer alive(ctx)()

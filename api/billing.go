@@ -17,7 +17,7 @@ type previewItem struct {
 	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price"`
 	Amount    metering.Decimal `json:"amount" doc:"base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by"`
 	Currency  string           `json:"currency" example:"USD"`
-	Skipped   string           `json:"skipped,omitempty" doc:"Why the provider is not told of the meter, as of the customer's last sync"`
+	Skipped   string           `json:"skipped,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
 
 	// LateFor is the closed period, where usage arrived after it was closed.
 	LateFor *usagePeriod `json:"late_for,omitempty"`

@@ -1,12 +1,15 @@
 package api_test
 
 import (
+	"encoding/json"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/dev/words"
 )
 
 func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
@@ -17,5 +20,34 @@ func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
 		committed, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Equal(t, string(current), string(committed), "%s is stale: run make generate", name)
+	}
+}
+
+// aVerb is how a summary begins: it says what the operation does.
+var aVerb = regexp.MustCompile(`^(Assign|Begin|Change|Check|Compare|Create|Delete|Disable|Estimate|Export|Finish|Get|List|Make|Preview|Receive|Redeliver|Remove|Revoke|Rotate|Run|Save|Send|Set|Sign|Sync|Update),? [^.]+$`)
+
+func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
+	t.Parallel()
+	v31, _, err := api.Documents()
+	require.NoError(t, err)
+	var document struct {
+		Paths map[string]map[string]struct {
+			Summary, Description string
+		}
+	}
+	require.NoError(t, json.Unmarshal(v31, &document))
+	require.NotEmpty(t, document.Paths)
+	first := map[string]string{}
+	for path, item := range document.Paths {
+		for method, operation := range item {
+			place := method + " " + path
+			require.Regexp(t, aVerb, operation.Summary, place)
+			require.Empty(t, first[operation.Summary], "%s has its summary too", place)
+			first[operation.Summary] = place
+			for _, text := range []string{operation.Summary, operation.Description} {
+				require.Empty(t, words.In(text, words.Anywhere), "%s: %s", place, text)
+				require.NotContains(t, words.Parts(text), "told", place)
+			}
+		}
 	}
 }

@@ -18,7 +18,7 @@ type meter struct {
 	Name        string               `json:"name"`
 	Aggregation metering.Aggregation `json:"aggregation"`
 	GroupBy     []string             `json:"group_by" doc:"The event properties that usage is grouped by"`
-	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told"`
+	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units"`
 	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
 	CreatedAt   time.Time            `json:"created_at"`
@@ -61,7 +61,7 @@ type createMeterInput struct {
 		Name        string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the events' values, count counts the events"`
 		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
-		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is"`
+		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is"`
 	}
 }
 
@@ -120,7 +120,7 @@ type updateMeterInput struct {
 		Name        *string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5"`
-		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what the provider is told of open periods; nothing is counted anew"`
+		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what is reported of open periods; nothing is counted anew"`
 	}
 }
 

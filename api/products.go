@@ -113,7 +113,7 @@ func (s *server) setProductPricing(ctx context.Context, in *setProductPricingInp
 }
 
 type customerProduct struct {
-	Product  *string      `json:"product" doc:"The slug of the product that charges the current period; null: the meters' own prices do"`
+	Product  *string      `json:"product" doc:"The slug of the plan that charges the current period; null: the meters' own prices do"`
 	Versions []assignment `json:"versions" doc:"In the order in which they hold"`
 }
 
@@ -154,8 +154,8 @@ func (s *server) getCustomerProduct(ctx context.Context, in *getCustomerInput) (
 type assignProductInput struct {
 	ExternalID string `path:"external_id" maxLength:"255"`
 	Body       struct {
-		Product       *string    `json:"product" maxLength:"64" nullable:"true" doc:"The product's slug; null: none"`
-		EffectiveFrom *time.Time `json:"effective_from,omitempty" doc:"A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
+		Product       *string    `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
+		EffectiveFrom *time.Time `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
 	}
 }
 

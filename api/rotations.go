@@ -22,20 +22,38 @@ func (s *server) watch(ctx context.Context, r metering.Rotation) {
 	}
 }
 
-// overlap is how long the old credential is valid beside the new one.
-func overlap(seconds *int, otherwise time.Duration) time.Duration {
-	if seconds == nil {
-		return otherwise
+func (s *server) rotating(who Principal, overlap time.Duration) db.Rotating {
+	return db.Rotating{Tenant: who.Tenant.ID, Actor: who.Actor, Now: s.Now(), Overlap: overlap}
+}
+
+// KeyOverlap is what the rotation of an API key may come with.
+type KeyOverlap struct {
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"How long the old key is valid beside the new one; unless it says, the old one ends at once"`
+}
+
+func (o *KeyOverlap) overlap() time.Duration {
+	if o == nil || o.Seconds == nil {
+		return 0
 	}
-	return time.Duration(*seconds) * time.Second
+	return time.Duration(*o.Seconds) * time.Second
+}
+
+// SecretOverlap is what the rotation of a secret may come with.
+type SecretOverlap struct {
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret is valid beside the new one; messages to a webhook are signed with both"`
+}
+
+func (o *SecretOverlap) overlap() time.Duration {
+	if o == nil || o.Seconds == nil {
+		return metering.DefaultOverlap
+	}
+	return time.Duration(*o.Seconds) * time.Second
 }
 
 type rotateAPIKeyInput struct {
 	ID string `path:"id" example:"key_12"`
 	Repeatable
-	Body *struct {
-		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"How long the old key is valid beside the new one; unless it says, the old one ends at once"`
-	}
+	Body *KeyOverlap
 }
 
 // rotateAPIKey makes a key that takes an old one's place, and shows it.
@@ -45,14 +63,10 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	if err != nil {
 		return nil, err
 	}
-	var seconds *int
-	if in.Body != nil {
-		seconds = in.Body.OverlapSeconds
-	}
 	key, hash, lastFour := s.Keys.Make(old.Scope)
 	var begun metering.Rotation
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-api-key", in, func(within db.Creators) (APIKey, error) {
-		made, r, err := within.Rotations.APIKey(ctx, who.Tenant.ID, who.Actor, old.ID, metering.APIKey{LastFour: lastFour}, hash, overlap(seconds, 0), s.Now())
+		made, r, err := within.Rotations.APIKey(ctx, s.rotating(who, in.Body.overlap()), old.ID, metering.APIKey{LastFour: lastFour}, hash)
 		begun = r
 		return s.showAPIKey(made), err
 	})
@@ -83,9 +97,7 @@ func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey
 type rotateHMACSecretInput struct {
 	ID string `path:"id" example:"sec_3"`
 	Repeatable
-	Body *struct {
-		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret is valid beside the new one"`
-	}
+	Body *SecretOverlap
 }
 
 // rotateHMACSecret makes a secret that takes an old one's place, and shows it.
@@ -95,17 +107,13 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	if err != nil {
 		return nil, err
 	}
-	var seconds *int
-	if in.Body != nil {
-		seconds = in.Body.OverlapSeconds
-	}
 	secret, record, err := s.newSecret(who.Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
 	var begun metering.Rotation
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-hmac-secret", in, func(within db.Creators) (HMACSecret, error) {
-		made, r, err := within.Rotations.HMACSecret(ctx, who.Tenant.ID, who.Actor, old.ID, record, overlap(seconds, metering.DefaultOverlap), s.Now())
+		made, r, err := within.Rotations.HMACSecret(ctx, s.rotating(who, in.Body.overlap()), old.ID, record)
 		begun = r
 		return showHMACSecret(made), err
 	})
@@ -136,9 +144,7 @@ func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMA
 type rotateWebhookSecretInput struct {
 	WebhookPath
 	Repeatable
-	Body *struct {
-		OverlapSeconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long messages are signed with the old secret too"`
-	}
+	Body *SecretOverlap
 }
 
 // rotateWebhookSecret makes a secret and shows it. It signs at once.
@@ -148,10 +154,6 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 	if err != nil {
 		return nil, err
 	}
-	var seconds *int
-	if in.Body != nil {
-		seconds = in.Body.OverlapSeconds
-	}
 	secret := newWebhookSecret()
 	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 	}
 	var begun metering.Rotation
 	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-webhook-secret", in, func(within db.Creators) (Webhook, error) {
-		e, r, err := within.Rotations.WebhookSecret(ctx, who.Tenant.ID, who.Actor, id, sealed, lastFour(secret), overlap(seconds, metering.DefaultOverlap), s.Now())
+		e, r, err := within.Rotations.WebhookSecret(ctx, s.rotating(who, in.Body.overlap()), id, sealed, lastFour(secret))
 		begun = r
 		return showWebhook(e), err
 	})

@@ -117,7 +117,7 @@ func newServer(deps Deps) *server {
 func (s *server) routes() {
 	huma.Register(s.api, get("list-customers", "/v1/customers", CustomersRead, "List customers"), s.listCustomers)
 	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer")), s.createCustomer)
-	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer whose external ID does not fit in a path"), s.customerByExternalID)
+	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path"), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer"), s.getCustomer)
 	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or replace a customer"), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
@@ -125,43 +125,47 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters"), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter"), s.getMeter)
-	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Change a meter"), s.updateMeter)
-	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's price and its versions"), s.getPricing)
+	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter"), s.updateMeter)
+	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices"), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
-	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a product")), s.createProduct)
-	huma.Register(s.api, get("list-products", "/v1/products", PricingRead, "List products"), s.listProducts)
-	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a product"), s.getProduct)
-	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's price in a product and its versions"), s.getProductPricing)
-	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a product"), s.setProductPricing)
-	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get the product that a customer has"), s.getCustomerProduct)
-	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Give a customer a product"), s.assignProduct)
+	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a plan")), s.createProduct)
+	huma.Register(s.api, get("list-products", "/v1/products", PricingRead, "List plans"), s.listProducts)
+	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a plan"), s.getProduct)
+	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan"), s.getProductPricing)
+	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan"), s.setProductPricing)
+	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get a customer's plan"), s.getCustomerProduct)
+	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Assign a plan to a customer"), s.assignProduct)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event")), s.ingestEvent)
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events")), s.ingestEvents)
 	s.describeEvents()
 
-	huma.Register(s.api, get("get-usage", "/v1/usage", UsageRead, "Usage of a meter as a time series"), s.usage)
-	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Usage of every meter"), s.usageSummary)
-	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Usage as one number"), s.usageTotal)
-	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Usage month over month"), s.usageComparison)
+	huma.Register(s.api, get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series"), s.usage)
+	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)
+	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number"), s.usageTotal)
+	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before"), s.usageComparison)
 	huma.Register(s.api, get("export-usage", "/v1/usage/export", UsageRead, "Export a customer's events"), s.exportUsage)
 	s.describeExport()
 
-	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "What the current period would cost now"), s.previewBilling)
+	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
-	huma.Register(s.api, put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Validate and save the billing provider"), s.saveProvider)
-	huma.Register(s.api, stripeEvents(post("receive-stripe-event", stripeEventsPath, Public, "Where Stripe sends its events")), s.stripeEvent)
-	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Send a customer's usage to the billing provider"), s.syncBilling)
+	huma.Register(s.api, described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
+		"The settings are tried at the provider first."), s.saveProvider)
+	huma.Register(s.api, stripeEvents(post("receive-stripe-event", stripeEventsPath, Public, "Receive an event from Stripe")), s.stripeEvent)
+	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
-	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync run"), s.getSync)
+	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync"), s.getSync)
 
-	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List sync runs"), s.listSyncs)
-	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "A customer's billing periods and what they come to"), s.listPeriods)
-	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimated revenue by month and currency"), s.revenue)
-	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "Where the daily audit found totals and events to disagree"), s.listDiscrepancies)
-	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "When customers are synced without being asked"), s.getAutoSync)
-	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Set when customers are synced without being asked"), s.saveAutoSync)
-	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Sync every customer that is due, now")), s.triggerAutoSync)
+	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs"), s.listSyncs)
+	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods"), s.listPeriods)
+	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimate revenue by month and currency"), s.revenue)
+	huma.Register(s.api, described(get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events"),
+		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
+	huma.Register(s.api, described(get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings"),
+		"When customers are synced by themselves, and the last and the next runs."), s.getAutoSync)
+	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Save the Auto-Sync settings"), s.saveAutoSync)
+	huma.Register(s.api, accepted(described(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Run Auto-Sync now"),
+		"Syncs every customer who is out of sync.")), s.triggerAutoSync)
 
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys"), s.listAPIKeys)
@@ -173,40 +177,44 @@ func (s *server) routes() {
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret"), s.revokeHMACSecret)
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret")), s.rotateHMACSecret)
 
-	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Have an endpoint told what happens")), s.createWebhook)
+	huma.Register(s.api, created(described(post("create-webhook", "/v1/webhooks", HooksWrite, "Create a webhook"),
+		"It receives messages of its event types. The secret that they are signed with is shown once.")), s.createWebhook)
 	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks"), s.listWebhooks)
 	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook"), s.getWebhook)
-	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Change, disable or enable a webhook"), s.updateWebhook)
-	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Forget a webhook and what it was told"), s.deleteWebhook)
+	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook"), s.updateWebhook)
+	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries"), s.deleteWebhook)
 	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret")), s.rotateWebhookSecret)
-	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a webhook a test message")), s.testWebhook)
-	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "What a webhook was told, newest first"), s.listDeliveries)
-	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery, its body and the attempts at it"), s.getDelivery)
-	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Send a message again")), s.redeliver)
+	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a test message to a webhook")), s.testWebhook)
+	huma.Register(s.api, described(get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries"),
+		"Newest first."), s.listDeliveries)
+	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery with its body and attempts"), s.getDelivery)
+	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message")), s.redeliver)
 
-	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "Who changed what, newest first"), s.auditLog)
+	huma.Register(s.api, described(get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log"),
+		"Who changed what, newest first."), s.auditLog)
 
 	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"), s.logIn)
-	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "End this session"), s.logOut)
-	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "End every session of the member"), s.logOutEverywhere)
-	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Who asks, and what they may do"), s.getSession)
-	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change the member's own password"), s.setPassword)
-	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Sign in at the tenant's OIDC issuer")), s.beginOIDC)
-	huma.Register(s.api, redirect(get("finish-oidc", callbackPath, Public, "Where the issuer sends browsers back to")), s.finishOIDC)
+	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out"), s.logOut)
+	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere"), s.logOutEverywhere)
+	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
+	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password"), s.setPassword)
+	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Begin signing in at the tenant's OIDC issuer")), s.beginOIDC)
+	huma.Register(s.api, redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer")), s.finishOIDC)
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)
-	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Change the tenant's settings"), s.updateTenant)
+	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings"), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members"), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Create a member")), s.createMember)
-	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Change a member's name or role"), s.updateMember)
+	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role"), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member"), s.removeMember)
-	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Hand the tenant over to a member"), s.makeOwner)
+	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner"), s.makeOwner)
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer"), s.getOIDC)
-	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Validate and save the tenant's OIDC issuer"), s.saveOIDC)
-	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Forget the tenant's OIDC issuer"), s.deleteOIDC)
+	huma.Register(s.api, described(put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer"),
+		"The settings are tried at the issuer first."), s.saveOIDC)
+	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer"), s.deleteOIDC)
 
-	huma.Register(s.api, get("get-health", "/healthz", Public, "Whether the process runs"), s.health)
-	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Whether requests can be served"), s.readiness)
+	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs"), s.health)
+	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served"), s.readiness)
 
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
 	s.mux.HandleFunc("GET /docs", s.docs())
@@ -233,6 +241,11 @@ func patch(id, path string, permission Permission, summary string) huma.Operatio
 
 func remove(id, path string, permission Permission, summary string) huma.Operation {
 	return operation(http.MethodDelete, id, path, permission, summary)
+}
+
+func described(op huma.Operation, description string) huma.Operation {
+	op.Description = description
+	return op
 }
 
 func operation(method, id, path string, permission Permission, summary string) huma.Operation {

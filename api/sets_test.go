@@ -17,13 +17,13 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	t.Parallel()
 	messages, roles := metering.MessageKind("").Values(), metering.Role("").Values()
 	sets := [][]string{
-		words(metering.Aggregation("").Values()), words(metering.DeliveryStatus("").Values()), words(metering.DisabledBecause("").Values()),
-		words(metering.EntryStatus("").Values()), words(metering.Granularity("").Values()), words(metering.LatePolicy("").Values()),
-		words(metering.ProviderKind("").Values()), words(metering.Scope("").Values()),
-		words(metering.SyncStatus("").Values()), words(metering.Trigger("").Values()),
-		words(messages), words(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
-		words(roles), words(roles[1:]), // all, and all but the owner's
-		words([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
+		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
+		valuesOf(metering.EntryStatus("").Values()), valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
+		valuesOf(metering.ProviderKind("").Values()), valuesOf(metering.Scope("").Values()),
+		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
+		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
+		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
+		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		{"ok"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated"}, {"json", "csv"}, // the API's own
 	}
 	v31, v30, err := api.Documents()
@@ -41,11 +41,11 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	require.Len(t, used, len(sets), "some sets are not in the document")
 }
 
-func words[T ~string](values []T) (words []string) {
+func valuesOf[T ~string](values []T) (all []string) {
 	for _, v := range values {
-		words = append(words, string(v))
+		all = append(all, string(v))
 	}
-	return words
+	return all
 }
 
 func eachEnum(document any, visit func([]string)) {

@@ -12,12 +12,12 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// Webhook is an endpoint of the tenant's that is told what happens, without its secret.
+// Webhook is an endpoint of the tenant's that receives messages, without its secret.
 type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Of what it is told"`
+	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Those that it receives messages of"`
 	SecretLastFour string                   `json:"secret_last_four"`
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too, unless an operator has kept that"`
 	CreatedAt      time.Time                `json:"created_at"`
@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Of what it is told"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Those that it receives messages of"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }
@@ -206,7 +206,7 @@ type listDeliveriesInput struct {
 
 type listDeliveriesOutput struct{ Body List[Delivery] }
 
-// listDeliveries shows what the webhook was told in the last 30 days, newest first.
+// listDeliveries shows what was sent to the webhook in the last 30 days, newest first.
 func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*listDeliveriesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	id, err := in.endpoint()

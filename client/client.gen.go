@@ -252,27 +252,27 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryEventType.
+// Defines values for DeliveryKind.
 const (
-	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
-	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
-	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
-	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
-	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
+	DeliveryKindBillingPeriodClosed DeliveryKind = "billing.period_closed"
+	DeliveryKindBillingSyncFailed   DeliveryKind = "billing.sync_failed"
+	DeliveryKindBillingSynced       DeliveryKind = "billing.synced"
+	DeliveryKindUsageDiscrepancy    DeliveryKind = "usage.discrepancy"
+	DeliveryKindWebhookTest         DeliveryKind = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryEventType enum.
-func (e DeliveryEventType) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryKind enum.
+func (e DeliveryKind) Valid() bool {
 	switch e {
-	case DeliveryEventTypeBillingPeriodClosed:
+	case DeliveryKindBillingPeriodClosed:
 		return true
-	case DeliveryEventTypeBillingSyncFailed:
+	case DeliveryKindBillingSyncFailed:
 		return true
-	case DeliveryEventTypeBillingSynced:
+	case DeliveryKindBillingSynced:
 		return true
-	case DeliveryEventTypeUsageDiscrepancy:
+	case DeliveryKindUsageDiscrepancy:
 		return true
-	case DeliveryEventTypeWebhookTest:
+	case DeliveryKindWebhookTest:
 		return true
 	default:
 		return false
@@ -300,27 +300,27 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryDetailsEventType.
+// Defines values for DeliveryDetailsKind.
 const (
-	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
-	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
-	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
-	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
-	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
+	DeliveryDetailsKindBillingPeriodClosed DeliveryDetailsKind = "billing.period_closed"
+	DeliveryDetailsKindBillingSyncFailed   DeliveryDetailsKind = "billing.sync_failed"
+	DeliveryDetailsKindBillingSynced       DeliveryDetailsKind = "billing.synced"
+	DeliveryDetailsKindUsageDiscrepancy    DeliveryDetailsKind = "usage.discrepancy"
+	DeliveryDetailsKindWebhookTest         DeliveryDetailsKind = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
-func (e DeliveryDetailsEventType) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryDetailsKind enum.
+func (e DeliveryDetailsKind) Valid() bool {
 	switch e {
-	case DeliveryDetailsEventTypeBillingPeriodClosed:
+	case DeliveryDetailsKindBillingPeriodClosed:
 		return true
-	case DeliveryDetailsEventTypeBillingSyncFailed:
+	case DeliveryDetailsKindBillingSyncFailed:
 		return true
-	case DeliveryDetailsEventTypeBillingSynced:
+	case DeliveryDetailsKindBillingSynced:
 		return true
-	case DeliveryDetailsEventTypeUsageDiscrepancy:
+	case DeliveryDetailsKindUsageDiscrepancy:
 		return true
-	case DeliveryDetailsEventTypeWebhookTest:
+	case DeliveryDetailsKindWebhookTest:
 		return true
 	default:
 		return false
@@ -561,39 +561,6 @@ func (e SessionScope) Valid() bool {
 	case SessionScopeReadOnly:
 		return true
 	case SessionScopeReadWrite:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for SyncEntryMechanism.
-const (
-	Adjustment  SyncEntryMechanism = "adjustment"
-	InvoiceItem SyncEntryMechanism = "invoice_item"
-	MeterDelta  SyncEntryMechanism = "meter_delta"
-	MeterLast   SyncEntryMechanism = "meter_last"
-	MeterWindow SyncEntryMechanism = "meter_window"
-	Snapshot    SyncEntryMechanism = "snapshot"
-	UsageRecord SyncEntryMechanism = "usage_record"
-)
-
-// Valid indicates whether the value is a known member of the SyncEntryMechanism enum.
-func (e SyncEntryMechanism) Valid() bool {
-	switch e {
-	case Adjustment:
-		return true
-	case InvoiceItem:
-		return true
-	case MeterDelta:
-		return true
-	case MeterLast:
-		return true
-	case MeterWindow:
-		return true
-	case Snapshot:
-		return true
-	case UsageRecord:
 		return true
 	default:
 		return false
@@ -955,10 +922,10 @@ type APIKeyScope string
 
 // AssignProduct defines model for AssignProduct.
 type AssignProduct struct {
-	// EffectiveFrom A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// Product The product's slug; null: none
+	// Product The plan's slug; null: none
 	Product *string `json:"product"`
 }
 
@@ -1116,7 +1083,7 @@ type CreateMeter struct {
 	Name    *string   `json:"name,omitempty"`
 	Slug    string    `json:"slug"`
 
-	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -1133,7 +1100,7 @@ type CreateProduct struct {
 type CreateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
 	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent
@@ -1211,7 +1178,7 @@ type CreatedWebhook struct {
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                           `json:"enabled"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
 
 	// FailingSince It has taken nothing since
@@ -1261,7 +1228,7 @@ type CustomerFields struct {
 
 // CustomerProduct defines model for CustomerProduct.
 type CustomerProduct struct {
-	// Product The slug of the product that charges the current period; null: the meters' own prices do
+	// Product The slug of the plan that charges the current period; null: the meters' own prices do
 	Product *string `json:"product"`
 
 	// Versions In the order in which they hold
@@ -1282,21 +1249,21 @@ type DeleteWebhook struct {
 // Delivery defines model for Delivery.
 type Delivery struct {
 	// Attempts Since it was last asked for
-	Attempts  int64             `json:"attempts"`
-	CreatedAt time.Time         `json:"created_at"`
-	EventType DeliveryEventType `json:"event_type"`
+	Attempts  int64     `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
 
 	// Id Of the message: its webhook-id
-	Id            string     `json:"id"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+	Id            string       `json:"id"`
+	Kind          DeliveryKind `json:"kind"`
+	NextAttemptAt *time.Time   `json:"next_attempt_at"`
+	SettledAt     *time.Time   `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryStatus `json:"status"`
 }
 
-// DeliveryEventType defines model for Delivery.EventType.
-type DeliveryEventType string
+// DeliveryKind defines model for Delivery.Kind.
+type DeliveryKind string
 
 // DeliveryStatus A failed one is tried again when asked for
 type DeliveryStatus string
@@ -1310,21 +1277,21 @@ type DeliveryDetails struct {
 	AttemptsMade []Attempt `json:"attempts_made"`
 
 	// Body What every attempt has sent
-	Body      string                   `json:"body"`
-	CreatedAt time.Time                `json:"created_at"`
-	EventType DeliveryDetailsEventType `json:"event_type"`
+	Body      string    `json:"body"`
+	CreatedAt time.Time `json:"created_at"`
 
 	// Id Of the message: its webhook-id
-	Id            string     `json:"id"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+	Id            string              `json:"id"`
+	Kind          DeliveryDetailsKind `json:"kind"`
+	NextAttemptAt *time.Time          `json:"next_attempt_at"`
+	SettledAt     *time.Time          `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
-// DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
-type DeliveryDetailsEventType string
+// DeliveryDetailsKind defines model for DeliveryDetails.Kind.
+type DeliveryDetailsKind string
 
 // DeliveryDetailsStatus A failed one is tried again when asked for
 type DeliveryDetailsStatus string
@@ -1433,6 +1400,12 @@ type IngestResult struct {
 
 	// Warnings What is worth knowing but stops nothing
 	Warnings []string `json:"warnings"`
+}
+
+// KeyOverlap defines model for KeyOverlap.
+type KeyOverlap struct {
+	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
 // ListAPIKey defines model for ListAPIKey.
@@ -1634,7 +1607,7 @@ type Meter struct {
 	// Status backfilling while earlier events are being counted; usage answers 503 until then
 	Status MeterStatus `json:"status"`
 
-	// UsageScale With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
 	UsageScale int32 `json:"usage_scale"`
 }
 
@@ -1709,7 +1682,7 @@ type PreviewItem struct {
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
 
-	// Skipped Why the provider is not told of the meter, as of the customer's last sync
+	// Skipped Why the meter is excluded, as of the customer's last sync
 	Skipped *string `json:"skipped,omitempty"`
 
 	// UnitPrice The overage rate; 0 where the meter has no price
@@ -1865,24 +1838,6 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
-// RotateAPIKey defines model for RotateAPIKey.
-type RotateAPIKey struct {
-	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
-// RotateHMACSecret defines model for RotateHMACSecret.
-type RotateHMACSecret struct {
-	// OverlapSeconds How long the old secret is valid beside the new one
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
-// RotateWebhookSecret defines model for RotateWebhookSecret.
-type RotateWebhookSecret struct {
-	// OverlapSeconds How long messages are signed with the old secret too
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
-}
-
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
@@ -1927,6 +1882,12 @@ type SaveProvider struct {
 
 // SaveProviderType defines model for SaveProvider.Type.
 type SaveProviderType string
+
+// SecretOverlap defines model for SecretOverlap.
+type SecretOverlap struct {
+	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
 
 // Sent defines model for Sent.
 type Sent struct {
@@ -2068,13 +2029,15 @@ type SyncEntry struct {
 	// Examples: si_Na6dzxczY5fwHx
 	Item *string `json:"item,omitempty"`
 
-	// Mechanism How it is told
-	Mechanism SyncEntryMechanism `json:"mechanism"`
-	MeterId   string             `json:"meter_id"`
-	MeterSlug string             `json:"meter_slug"`
-	Period    UsagePeriod        `json:"period"`
+	// Mechanism How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
+	//
+	// Examples: snapshot
+	Mechanism string      `json:"mechanism"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+	Period    UsagePeriod `json:"period"`
 
-	// Sequence Of the snapshot that carried it; 0 where the provider is told meter by meter
+	// Sequence Of the snapshot that carried it; 0 where each meter is reported by itself
 	Sequence int64           `json:"sequence"`
 	Status   SyncEntryStatus `json:"status"`
 
@@ -2084,16 +2047,13 @@ type SyncEntry struct {
 	// Usage Of the whole period so far
 	Usage json.Number `json:"usage"`
 
-	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
 	Value json.Number `json:"value"`
 
 	// ValueSent The number that went out: value, or what it adds to the former one; of an invoice_item money
 	ValueSent *json.Number `json:"value_sent,omitempty"`
 	Window    UsagePeriod  `json:"window"`
 }
-
-// SyncEntryMechanism How it is told
-type SyncEntryMechanism string
 
 // SyncEntryStatus defines model for SyncEntry.Status.
 type SyncEntryStatus string
@@ -2176,7 +2136,7 @@ type UpdateMeter struct {
 	GroupBy     *[]string               `json:"group_by,omitempty"`
 	Name        *string                 `json:"name,omitempty"`
 
-	// UsageScale Changes what the provider is told of open periods; nothing is counted anew
+	// UsageScale Changes what is reported of open periods; nothing is counted anew
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -2305,7 +2265,7 @@ type Webhook struct {
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                    `json:"enabled"`
 
-	// EventTypes Of what it is told
+	// EventTypes Those that it receives messages of
 	EventTypes []WebhookEventTypes `json:"event_types"`
 
 	// FailingSince It has taken nothing since
@@ -2596,7 +2556,7 @@ type RotateWebhookSecretParams struct {
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
 // RotateApiKeyJSONRequestBody defines body for RotateApiKey for application/json ContentType.
-type RotateApiKeyJSONRequestBody = RotateAPIKey
+type RotateApiKeyJSONRequestBody = KeyOverlap
 
 // LogInJSONRequestBody defines body for LogIn for application/json ContentType.
 type LogInJSONRequestBody = LogIn
@@ -2632,7 +2592,7 @@ type IngestEventsJSONRequestBody = EventBatch
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
 // RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
-type RotateHmacSecretJSONRequestBody = RotateHMACSecret
+type RotateHmacSecretJSONRequestBody = SecretOverlap
 
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
@@ -2671,7 +2631,7 @@ type CreateWebhookJSONRequestBody = CreateWebhook
 type UpdateWebhookJSONRequestBody = UpdateWebhook
 
 // RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
-type RotateWebhookSecretJSONRequestBody = RotateWebhookSecret
+type RotateWebhookSecretJSONRequestBody = SecretOverlap
 
 // Getter for additional properties for Event. Returns the specified
 // element and whether it was found
@@ -2954,12 +2914,12 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// GetHealth Whether the process runs
+	// GetHealth Check that the process runs
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetReadiness Whether requests can be served
+	// GetReadiness Check that requests can be served
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3002,7 +2962,9 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
 	RotateApiKey(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetAuditLog Who changed what, newest first
+	// GetAuditLog List the audit log
+	//
+	// Who changed what, newest first.
 	//
 	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3021,80 +2983,86 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LogOut End this session
+	// LogOut Sign out
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LogOutEverywhere End every session of the member
+	// LogOutEverywhere Sign out everywhere
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FinishOidc Where the issuer sends browsers back to
+	// FinishOidc Finish signing in at the tenant's OIDC issuer
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// BeginOidc Sign in at the tenant's OIDC issuer
+	// BeginOidc Begin signing in at the tenant's OIDC issuer
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetPasswordWithBody Change the member's own password
+	// SetPasswordWithBody Change your password
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetPassword Change the member's own password
+	// SetPassword Change your password
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPassword(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSession Who asks, and what they may do
+	// GetSession Get the current session
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetAutoSync When customers are synced without being asked
+	// GetAutoSync Get the Auto-Sync settings
+	//
+	// When customers are synced by themselves, and the last and the next runs.
 	//
 	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 	GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveAutoSyncWithBody Set when customers are synced without being asked
+	// SaveAutoSyncWithBody Save the Auto-Sync settings
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveAutoSync Set when customers are synced without being asked
+	// SaveAutoSync Save the Auto-Sync settings
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TriggerAutoSync Sync every customer that is due, now
+	// TriggerAutoSync Run Auto-Sync now
+	//
+	// Syncs every customer who is out of sync.
 	//
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDiscrepancies Where the daily audit found totals and events to disagree
+	// ListDiscrepancies List discrepancies between totals and events
+	//
+	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBillingPeriods A customer's billing periods and what they come to
+	// ListBillingPeriods List a customer's billing periods
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewBilling What the current period would cost now
+	// PreviewBilling Preview the charges of the current billing period
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3104,45 +3072,49 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveBillingProviderWithBody Validate and save the billing provider
+	// SaveBillingProviderWithBody Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveBillingProvider Validate and save the billing provider
+	// SaveBillingProvider Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRevenue Estimated revenue by month and currency
+	// GetRevenue Estimate revenue by month and currency
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SyncBillingWithBody Send a customer's usage to the billing provider
+	// SyncBillingWithBody Sync a customer with the billing provider
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SyncBilling Send a customer's usage to the billing provider
+	// SyncBilling Sync a customer with the billing provider
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBilling(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBillingSyncs List sync runs
+	// ListBillingSyncs List syncs
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetBillingSync Get a sync run
+	// GetBillingSync Get a sync
 	//
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3166,7 +3138,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
 	CreateCustomer(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCustomerByExternalId Get a customer whose external ID does not fit in a path
+	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3176,19 +3148,19 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCustomerProduct Get the product that a customer has
+	// GetCustomerProduct Get a customer's plan
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProductWithBody Give a customer a product
+	// AssignProductWithBody Assign a plan to a customer
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProduct Give a customer a product
+	// AssignProduct Assign a plan to a customer
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3299,21 +3271,21 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMeterWithBody Change a meter
+	// UpdateMeterWithBody Update a meter
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMeter Change a meter
+	// UpdateMeter Update a meter
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeter(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPricing Get a meter's price and its versions
+	// GetPricing Get a meter's prices
 	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 	GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3332,57 +3304,57 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProducts List products
+	// ListProducts List plans
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProductWithBody Create a product
+	// CreateProductWithBody Create a plan
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProduct Create a product
+	// CreateProduct Create a plan
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProduct Get a product
+	// GetProduct Get a plan
 	//
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProductPricing Get a meter's price in a product and its versions
+	// GetProductPricing Get a meter's prices in a plan
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 	GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetProductPricingWithBody Set a meter's price in a product
+	// SetProductPricingWithBody Set a meter's price in a plan
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetProductPricing Set a meter's price in a product
+	// SetProductPricing Set a meter's price in a plan
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEventWithBody Where Stripe sends its events
+	// ReceiveStripeEventWithBody Receive an event from Stripe
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEvent Where Stripe sends its events
+	// ReceiveStripeEvent Receive an event from Stripe
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3394,14 +3366,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTenantWithBody Change the tenant's settings
+	// UpdateTenantWithBody Update the tenant's settings
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateTenant Change the tenant's settings
+	// UpdateTenant Update the tenant's settings
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3432,26 +3404,26 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMemberWithBody Change a member's name or role
+	// UpdateMemberWithBody Update a member's name or role
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateMember Change a member's name or role
+	// UpdateMember Update a member's name or role
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMember(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MakeOwner Hand the tenant over to a member
+	// MakeOwner Make a member the owner
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteOidc Forget the tenant's OIDC issuer
+	// DeleteOidc Delete the tenant's OIDC issuer
 	//
 	// Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3461,26 +3433,30 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveOidcWithBody Validate and save the tenant's OIDC issuer
+	// SaveOidcWithBody Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SaveOidc Validate and save the tenant's OIDC issuer
+	// SaveOidc Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsage Usage of a meter as a time series
+	// GetUsage Get a meter's usage as a time series
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageComparison Usage month over month
+	// GetUsageComparison Compare usage with the month before
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3490,12 +3466,12 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageSummary Usage of every meter
+	// GetUsageSummary Get the usage of every meter
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageTotal Usage as one number
+	// GetUsageTotal Get usage as one number
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3505,21 +3481,25 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhookWithBody Have an endpoint told what happens
+	// CreateWebhookWithBody Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBody(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateWebhook Have an endpoint told what happens
+	// CreateWebhook Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhook(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteWebhook Forget a webhook and what it was told
+	// DeleteWebhook Delete a webhook and its deliveries
 	//
 	// Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 	DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3529,31 +3509,33 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhookWithBody Change, disable or enable a webhook
+	// UpdateWebhookWithBody Update, disable or enable a webhook
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateWebhook Change, disable or enable a webhook
+	// UpdateWebhook Update, disable or enable a webhook
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhook(ctx context.Context, id string, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeliveries What a webhook was told, newest first
+	// ListDeliveries List a webhook's deliveries
+	//
+	// Newest first.
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDelivery Get a delivery, its body and the attempts at it
+	// GetDelivery Get a delivery with its body and attempts
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Redeliver Send a message again
+	// Redeliver Redeliver a message
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3572,13 +3554,13 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecret(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TestWebhook Send a webhook a test message
+	// TestWebhook Send a test message to a webhook
 	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// GetHealth Whether the process runs
+// GetHealth Check that the process runs
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3593,7 +3575,7 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// GetReadiness Whether requests can be served
+// GetReadiness Check that requests can be served
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3706,7 +3688,9 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 	return c.Client.Do(req)
 }
 
-// GetAuditLog Who changed what, newest first
+// GetAuditLog List the audit log
+//
+// Who changed what, newest first.
 //
 // Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3755,7 +3739,7 @@ func (c *Client) LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditor
 	return c.Client.Do(req)
 }
 
-// LogOut End this session
+// LogOut Sign out
 //
 // Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3770,7 +3754,7 @@ func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 	return c.Client.Do(req)
 }
 
-// LogOutEverywhere End every session of the member
+// LogOutEverywhere Sign out everywhere
 //
 // Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3785,7 +3769,7 @@ func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// FinishOidc Where the issuer sends browsers back to
+// FinishOidc Finish signing in at the tenant's OIDC issuer
 //
 // Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3800,7 +3784,7 @@ func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEd
 	return c.Client.Do(req)
 }
 
-// BeginOidc Sign in at the tenant's OIDC issuer
+// BeginOidc Begin signing in at the tenant's OIDC issuer
 //
 // Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3815,7 +3799,7 @@ func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// SetPasswordWithBody Change the member's own password
+// SetPasswordWithBody Change your password
 //
 // Takes any type of body and a specified content type.
 //
@@ -3832,7 +3816,7 @@ func (c *Client) SetPasswordWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// SetPassword Change the member's own password
+// SetPassword Change your password
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3849,7 +3833,7 @@ func (c *Client) SetPassword(ctx context.Context, body SetPasswordJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// GetSession Who asks, and what they may do
+// GetSession Get the current session
 //
 // Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3864,7 +3848,9 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// GetAutoSync When customers are synced without being asked
+// GetAutoSync Get the Auto-Sync settings
+//
+// When customers are synced by themselves, and the last and the next runs.
 //
 // Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3879,7 +3865,7 @@ func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// SaveAutoSyncWithBody Set when customers are synced without being asked
+// SaveAutoSyncWithBody Save the Auto-Sync settings
 //
 // Takes any type of body and a specified content type.
 //
@@ -3896,7 +3882,7 @@ func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// SaveAutoSync Set when customers are synced without being asked
+// SaveAutoSync Save the Auto-Sync settings
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3913,7 +3899,9 @@ func (c *Client) SaveAutoSync(ctx context.Context, body SaveAutoSyncJSONRequestB
 	return c.Client.Do(req)
 }
 
-// TriggerAutoSync Sync every customer that is due, now
+// TriggerAutoSync Run Auto-Sync now
+//
+// Syncs every customer who is out of sync.
 //
 // Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3928,7 +3916,9 @@ func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEdito
 	return c.Client.Do(req)
 }
 
-// ListDiscrepancies Where the daily audit found totals and events to disagree
+// ListDiscrepancies List discrepancies between totals and events
+//
+// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 //
 // Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3943,7 +3933,7 @@ func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEdi
 	return c.Client.Do(req)
 }
 
-// ListBillingPeriods A customer's billing periods and what they come to
+// ListBillingPeriods List a customer's billing periods
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3958,7 +3948,7 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 	return c.Client.Do(req)
 }
 
-// PreviewBilling What the current period would cost now
+// PreviewBilling Preview the charges of the current billing period
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3988,7 +3978,9 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 	return c.Client.Do(req)
 }
 
-// SaveBillingProviderWithBody Validate and save the billing provider
+// SaveBillingProviderWithBody Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4005,7 +3997,9 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 	return c.Client.Do(req)
 }
 
-// SaveBillingProvider Validate and save the billing provider
+// SaveBillingProvider Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4022,7 +4016,7 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 	return c.Client.Do(req)
 }
 
-// GetRevenue Estimated revenue by month and currency
+// GetRevenue Estimate revenue by month and currency
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4037,7 +4031,7 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 	return c.Client.Do(req)
 }
 
-// SyncBillingWithBody Send a customer's usage to the billing provider
+// SyncBillingWithBody Sync a customer with the billing provider
 //
 // Takes any type of body and a specified content type.
 //
@@ -4054,7 +4048,7 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// SyncBilling Send a customer's usage to the billing provider
+// SyncBilling Sync a customer with the billing provider
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4071,7 +4065,7 @@ func (c *Client) SyncBilling(ctx context.Context, body SyncBillingJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// ListBillingSyncs List sync runs
+// ListBillingSyncs List syncs
 //
 // Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4086,7 +4080,7 @@ func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsP
 	return c.Client.Do(req)
 }
 
-// GetBillingSync Get a sync run
+// GetBillingSync Get a sync
 //
 // Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4150,7 +4144,7 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 	return c.Client.Do(req)
 }
 
-// GetCustomerByExternalId Get a customer whose external ID does not fit in a path
+// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4180,7 +4174,7 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 	return c.Client.Do(req)
 }
 
-// GetCustomerProduct Get the product that a customer has
+// GetCustomerProduct Get a customer's plan
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4195,7 +4189,7 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqE
 	return c.Client.Do(req)
 }
 
-// AssignProductWithBody Give a customer a product
+// AssignProductWithBody Assign a plan to a customer
 //
 // Takes any type of body and a specified content type.
 //
@@ -4212,7 +4206,7 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, c
 	return c.Client.Do(req)
 }
 
-// AssignProduct Give a customer a product
+// AssignProduct Assign a plan to a customer
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4493,7 +4487,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// UpdateMeterWithBody Change a meter
+// UpdateMeterWithBody Update a meter
 //
 // Takes any type of body and a specified content type.
 //
@@ -4510,7 +4504,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 	return c.Client.Do(req)
 }
 
-// UpdateMeter Change a meter
+// UpdateMeter Update a meter
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4527,7 +4521,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 	return c.Client.Do(req)
 }
 
-// GetPricing Get a meter's price and its versions
+// GetPricing Get a meter's prices
 //
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4576,7 +4570,7 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
-// ListProducts List products
+// ListProducts List plans
 //
 // Corresponds with GET /v1/products (the `ListProducts` operationId).
 func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4591,7 +4585,7 @@ func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, r
 	return c.Client.Do(req)
 }
 
-// CreateProductWithBody Create a product
+// CreateProductWithBody Create a plan
 //
 // Takes any type of body and a specified content type.
 //
@@ -4608,7 +4602,7 @@ func (c *Client) CreateProductWithBody(ctx context.Context, params *CreateProduc
 	return c.Client.Do(req)
 }
 
-// CreateProduct Create a product
+// CreateProduct Create a plan
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4625,7 +4619,7 @@ func (c *Client) CreateProduct(ctx context.Context, params *CreateProductParams,
 	return c.Client.Do(req)
 }
 
-// GetProduct Get a product
+// GetProduct Get a plan
 //
 // Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4640,7 +4634,7 @@ func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// GetProductPricing Get a meter's price in a product and its versions
+// GetProductPricing Get a meter's prices in a plan
 //
 // Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 func (c *Client) GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4655,7 +4649,7 @@ func (c *Client) GetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// SetProductPricingWithBody Set a meter's price in a product
+// SetProductPricingWithBody Set a meter's price in a plan
 //
 // Takes any type of body and a specified content type.
 //
@@ -4672,7 +4666,7 @@ func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, met
 	return c.Client.Do(req)
 }
 
-// SetProductPricing Set a meter's price in a product
+// SetProductPricing Set a meter's price in a plan
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4689,7 +4683,7 @@ func (c *Client) SetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEventWithBody Where Stripe sends its events
+// ReceiveStripeEventWithBody Receive an event from Stripe
 //
 // Takes any type of body and a specified content type.
 //
@@ -4706,7 +4700,7 @@ func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEvent Where Stripe sends its events
+// ReceiveStripeEvent Receive an event from Stripe
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4738,7 +4732,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// UpdateTenantWithBody Change the tenant's settings
+// UpdateTenantWithBody Update the tenant's settings
 //
 // Takes any type of body and a specified content type.
 //
@@ -4755,7 +4749,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// UpdateTenant Change the tenant's settings
+// UpdateTenant Update the tenant's settings
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4836,7 +4830,7 @@ func (c *Client) RemoveMember(ctx context.Context, id string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
-// UpdateMemberWithBody Change a member's name or role
+// UpdateMemberWithBody Update a member's name or role
 //
 // Takes any type of body and a specified content type.
 //
@@ -4853,7 +4847,7 @@ func (c *Client) UpdateMemberWithBody(ctx context.Context, id string, contentTyp
 	return c.Client.Do(req)
 }
 
-// UpdateMember Change a member's name or role
+// UpdateMember Update a member's name or role
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4870,7 +4864,7 @@ func (c *Client) UpdateMember(ctx context.Context, id string, body UpdateMemberJ
 	return c.Client.Do(req)
 }
 
-// MakeOwner Hand the tenant over to a member
+// MakeOwner Make a member the owner
 //
 // Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4885,7 +4879,7 @@ func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...Request
 	return c.Client.Do(req)
 }
 
-// DeleteOidc Forget the tenant's OIDC issuer
+// DeleteOidc Delete the tenant's OIDC issuer
 //
 // Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4915,7 +4909,9 @@ func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// SaveOidcWithBody Validate and save the tenant's OIDC issuer
+// SaveOidcWithBody Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4932,7 +4928,9 @@ func (c *Client) SaveOidcWithBody(ctx context.Context, contentType string, body 
 	return c.Client.Do(req)
 }
 
-// SaveOidc Validate and save the tenant's OIDC issuer
+// SaveOidc Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4949,7 +4947,7 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 	return c.Client.Do(req)
 }
 
-// GetUsage Usage of a meter as a time series
+// GetUsage Get a meter's usage as a time series
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4964,7 +4962,7 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 	return c.Client.Do(req)
 }
 
-// GetUsageComparison Usage month over month
+// GetUsageComparison Compare usage with the month before
 //
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4994,7 +4992,7 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, req
 	return c.Client.Do(req)
 }
 
-// GetUsageSummary Usage of every meter
+// GetUsageSummary Get the usage of every meter
 //
 // Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5009,7 +5007,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 	return c.Client.Do(req)
 }
 
-// GetUsageTotal Usage as one number
+// GetUsageTotal Get usage as one number
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5039,7 +5037,9 @@ func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// CreateWebhookWithBody Have an endpoint told what happens
+// CreateWebhookWithBody Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5056,7 +5056,9 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhoo
 	return c.Client.Do(req)
 }
 
-// CreateWebhook Have an endpoint told what happens
+// CreateWebhook Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5073,7 +5075,7 @@ func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams,
 	return c.Client.Do(req)
 }
 
-// DeleteWebhook Forget a webhook and what it was told
+// DeleteWebhook Delete a webhook and its deliveries
 //
 // Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5103,7 +5105,7 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// UpdateWebhookWithBody Change, disable or enable a webhook
+// UpdateWebhookWithBody Update, disable or enable a webhook
 //
 // Takes any type of body and a specified content type.
 //
@@ -5120,7 +5122,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 	return c.Client.Do(req)
 }
 
-// UpdateWebhook Change, disable or enable a webhook
+// UpdateWebhook Update, disable or enable a webhook
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5137,7 +5139,9 @@ func (c *Client) UpdateWebhook(ctx context.Context, id string, body UpdateWebhoo
 	return c.Client.Do(req)
 }
 
-// ListDeliveries What a webhook was told, newest first
+// ListDeliveries List a webhook's deliveries
+//
+// Newest first.
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5152,7 +5156,7 @@ func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeli
 	return c.Client.Do(req)
 }
 
-// GetDelivery Get a delivery, its body and the attempts at it
+// GetDelivery Get a delivery with its body and attempts
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 func (c *Client) GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5167,7 +5171,7 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 	return c.Client.Do(req)
 }
 
-// Redeliver Send a message again
+// Redeliver Redeliver a message
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5216,7 +5220,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 	return c.Client.Do(req)
 }
 
-// TestWebhook Send a webhook a test message
+// TestWebhook Send a test message to a webhook
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8877,14 +8881,14 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// GetHealthWithResponse Whether the process runs
+	// GetHealthWithResponse Check that the process runs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
-	// GetReadinessWithResponse Whether requests can be served
+	// GetReadinessWithResponse Check that requests can be served
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8933,7 +8937,9 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
 	RotateApiKeyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, body RotateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
 
-	// GetAuditLogWithResponse Who changed what, newest first
+	// GetAuditLogWithResponse List the audit log
+	//
+	// Who changed what, newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8954,98 +8960,104 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogInWithResponse(ctx context.Context, body LogInJSONRequestBody, reqEditors ...RequestEditorFn) (*LogInResponse, error)
 
-	// LogOutWithResponse End this session
+	// LogOutWithResponse Sign out
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LogOutResponse, error)
 
-	// LogOutEverywhereWithResponse End every session of the member
+	// LogOutEverywhereWithResponse Sign out everywhere
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhereWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LogOutEverywhereResponse, error)
 
-	// FinishOidcWithResponse Where the issuer sends browsers back to
+	// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidcWithResponse(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*FinishOidcResponse, error)
 
-	// BeginOidcWithResponse Sign in at the tenant's OIDC issuer
+	// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidcWithResponse(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*BeginOidcResponse, error)
 
-	// SetPasswordWithBodyWithResponse Change the member's own password
+	// SetPasswordWithBodyWithResponse Change your password
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPasswordResponse, error)
 
-	// SetPasswordWithResponse Change the member's own password
+	// SetPasswordWithResponse Change your password
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithResponse(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPasswordResponse, error)
 
-	// GetSessionWithResponse Who asks, and what they may do
+	// GetSessionWithResponse Get the current session
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
-	// GetAutoSyncWithResponse When customers are synced without being asked
+	// GetAutoSyncWithResponse Get the Auto-Sync settings
+	//
+	// When customers are synced by themselves, and the last and the next runs.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 	GetAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoSyncResponse, error)
 
-	// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+	// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
 
-	// SaveAutoSyncWithResponse Set when customers are synced without being asked
+	// SaveAutoSyncWithResponse Save the Auto-Sync settings
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithResponse(ctx context.Context, body SaveAutoSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
 
-	// TriggerAutoSyncWithResponse Sync every customer that is due, now
+	// TriggerAutoSyncWithResponse Run Auto-Sync now
+	//
+	// Syncs every customer who is out of sync.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/auto-sync/trigger (the `TriggerAutoSync` operationId).
 	TriggerAutoSyncWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TriggerAutoSyncResponse, error)
 
-	// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
+	// ListDiscrepanciesWithResponse List discrepancies between totals and events
+	//
+	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
-	// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriodsWithResponse(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*ListBillingPeriodsResponse, error)
 
-	// PreviewBillingWithResponse What the current period would cost now
+	// PreviewBillingWithResponse Preview the charges of the current billing period
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9059,49 +9071,53 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProviderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBillingProviderResponse, error)
 
-	// SaveBillingProviderWithBodyWithResponse Validate and save the billing provider
+	// SaveBillingProviderWithBodyWithResponse Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
-	// SaveBillingProviderWithResponse Validate and save the billing provider
+	// SaveBillingProviderWithResponse Save the billing provider
+	//
+	// The settings are tried at the provider first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
-	// GetRevenueWithResponse Estimated revenue by month and currency
+	// GetRevenueWithResponse Estimate revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error)
 
-	// SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
+	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
 
-	// SyncBillingWithResponse Send a customer's usage to the billing provider
+	// SyncBillingWithResponse Sync a customer with the billing provider
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithResponse(ctx context.Context, body SyncBillingJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
 
-	// ListBillingSyncsWithResponse List sync runs
+	// ListBillingSyncsWithResponse List syncs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncsWithResponse(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*ListBillingSyncsResponse, error)
 
-	// GetBillingSyncWithResponse Get a sync run
+	// GetBillingSyncWithResponse Get a sync
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9129,7 +9145,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
 	CreateCustomerWithResponse(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
 
-	// GetCustomerByExternalIdWithResponse Get a customer whose external ID does not fit in a path
+	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9143,21 +9159,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerResponse, error)
 
-	// GetCustomerProductWithResponse Get the product that a customer has
+	// GetCustomerProductWithResponse Get a customer's plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
 
-	// AssignProductWithBodyWithResponse Give a customer a product
+	// AssignProductWithBodyWithResponse Assign a plan to a customer
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
-	// AssignProductWithResponse Give a customer a product
+	// AssignProductWithResponse Assign a plan to a customer
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9276,21 +9292,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetMeterResponse, error)
 
-	// UpdateMeterWithBodyWithResponse Change a meter
+	// UpdateMeterWithBodyWithResponse Update a meter
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
-	// UpdateMeterWithResponse Change a meter
+	// UpdateMeterWithResponse Update a meter
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithResponse(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
-	// GetPricingWithResponse Get a meter's price and its versions
+	// GetPricingWithResponse Get a meter's prices
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9311,63 +9327,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
-	// ListProductsWithResponse List products
+	// ListProductsWithResponse List plans
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error)
 
-	// CreateProductWithBodyWithResponse Create a product
+	// CreateProductWithBodyWithResponse Create a plan
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
 
-	// CreateProductWithResponse Create a product
+	// CreateProductWithResponse Create a plan
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
 
-	// GetProductWithResponse Get a product
+	// GetProductWithResponse Get a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error)
 
-	// GetProductPricingWithResponse Get a meter's price in a product and its versions
+	// GetProductPricingWithResponse Get a meter's prices in a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 	GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error)
 
-	// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+	// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// SetProductPricingWithResponse Set a meter's price in a product
+	// SetProductPricingWithResponse Set a meter's price in a plan
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
+	// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
 	ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
 
-	// ReceiveStripeEventWithResponse Where Stripe sends its events
+	// ReceiveStripeEventWithResponse Receive an event from Stripe
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9381,14 +9397,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenantWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetTenantResponse, error)
 
-	// UpdateTenantWithBodyWithResponse Change the tenant's settings
+	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
-	// UpdateTenantWithResponse Change the tenant's settings
+	// UpdateTenantWithResponse Update the tenant's settings
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9423,28 +9439,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error)
 
-	// UpdateMemberWithBodyWithResponse Change a member's name or role
+	// UpdateMemberWithBodyWithResponse Update a member's name or role
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMemberResponse, error)
 
-	// UpdateMemberWithResponse Change a member's name or role
+	// UpdateMemberWithResponse Update a member's name or role
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithResponse(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMemberResponse, error)
 
-	// MakeOwnerWithResponse Hand the tenant over to a member
+	// MakeOwnerWithResponse Make a member the owner
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwnerWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*MakeOwnerResponse, error)
 
-	// DeleteOidcWithResponse Forget the tenant's OIDC issuer
+	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9458,28 +9474,32 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidcWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOidcResponse, error)
 
-	// SaveOidcWithBodyWithResponse Validate and save the tenant's OIDC issuer
+	// SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveOidcResponse, error)
 
-	// SaveOidcWithResponse Validate and save the tenant's OIDC issuer
+	// SaveOidcWithResponse Save the tenant's OIDC issuer
+	//
+	// The settings are tried at the issuer first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/tenant/oidc (the `SaveOidc` operationId).
 	SaveOidcWithResponse(ctx context.Context, body SaveOidcJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveOidcResponse, error)
 
-	// GetUsageWithResponse Usage of a meter as a time series
+	// GetUsageWithResponse Get a meter's usage as a time series
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*GetUsageResponse, error)
 
-	// GetUsageComparisonWithResponse Usage month over month
+	// GetUsageComparisonWithResponse Compare usage with the month before
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9493,14 +9513,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error)
 
-	// GetUsageSummaryWithResponse Usage of every meter
+	// GetUsageSummaryWithResponse Get the usage of every meter
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummaryWithResponse(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*GetUsageSummaryResponse, error)
 
-	// GetUsageTotalWithResponse Usage as one number
+	// GetUsageTotalWithResponse Get usage as one number
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9514,21 +9534,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error)
 
-	// CreateWebhookWithBodyWithResponse Have an endpoint told what happens
+	// CreateWebhookWithBodyWithResponse Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithBodyWithResponse(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
-	// CreateWebhookWithResponse Have an endpoint told what happens
+	// CreateWebhookWithResponse Create a webhook
+	//
+	// It receives messages of its event types. The secret that they are signed with is shown once.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
 	CreateWebhookWithResponse(ctx context.Context, params *CreateWebhookParams, body CreateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error)
 
-	// DeleteWebhookWithResponse Forget a webhook and what it was told
+	// DeleteWebhookWithResponse Delete a webhook and its deliveries
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9542,35 +9566,37 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhookWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetWebhookResponse, error)
 
-	// UpdateWebhookWithBodyWithResponse Change, disable or enable a webhook
+	// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
-	// UpdateWebhookWithResponse Change, disable or enable a webhook
+	// UpdateWebhookWithResponse Update, disable or enable a webhook
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithResponse(ctx context.Context, id string, body UpdateWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
-	// ListDeliveriesWithResponse What a webhook was told, newest first
+	// ListDeliveriesWithResponse List a webhook's deliveries
+	//
+	// Newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveriesWithResponse(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*ListDeliveriesResponse, error)
 
-	// GetDeliveryWithResponse Get a delivery, its body and the attempts at it
+	// GetDeliveryWithResponse Get a delivery with its body and attempts
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDeliveryWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*GetDeliveryResponse, error)
 
-	// RedeliverWithResponse Send a message again
+	// RedeliverWithResponse Redeliver a message
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9591,7 +9617,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
-	// TestWebhookWithResponse Send a webhook a test message
+	// TestWebhookWithResponse Send a test message to a webhook
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -13370,7 +13396,7 @@ func (r TestWebhookResponse) ContentType() string {
 	return ""
 }
 
-// GetHealthWithResponse Whether the process runs
+// GetHealthWithResponse Check that the process runs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13383,7 +13409,7 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 	return ParseGetHealthResponse(rsp)
 }
 
-// GetReadinessWithResponse Whether requests can be served
+// GetReadinessWithResponse Check that requests can be served
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13474,7 +13500,9 @@ func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id s
 	return ParseRotateApiKeyResponse(rsp)
 }
 
-// GetAuditLogWithResponse Who changed what, newest first
+// GetAuditLogWithResponse List the audit log
+//
+// Who changed what, newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13513,7 +13541,7 @@ func (c *ClientWithResponses) LogInWithResponse(ctx context.Context, body LogInJ
 	return ParseLogInResponse(rsp)
 }
 
-// LogOutWithResponse End this session
+// LogOutWithResponse Sign out
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13526,7 +13554,7 @@ func (c *ClientWithResponses) LogOutWithResponse(ctx context.Context, reqEditors
 	return ParseLogOutResponse(rsp)
 }
 
-// LogOutEverywhereWithResponse End every session of the member
+// LogOutEverywhereWithResponse Sign out everywhere
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13539,7 +13567,7 @@ func (c *ClientWithResponses) LogOutEverywhereWithResponse(ctx context.Context, 
 	return ParseLogOutEverywhereResponse(rsp)
 }
 
-// FinishOidcWithResponse Where the issuer sends browsers back to
+// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13552,7 +13580,7 @@ func (c *ClientWithResponses) FinishOidcWithResponse(ctx context.Context, params
 	return ParseFinishOidcResponse(rsp)
 }
 
-// BeginOidcWithResponse Sign in at the tenant's OIDC issuer
+// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13565,7 +13593,7 @@ func (c *ClientWithResponses) BeginOidcWithResponse(ctx context.Context, tenantI
 	return ParseBeginOidcResponse(rsp)
 }
 
-// SetPasswordWithBodyWithResponse Change the member's own password
+// SetPasswordWithBodyWithResponse Change your password
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13578,7 +13606,7 @@ func (c *ClientWithResponses) SetPasswordWithBodyWithResponse(ctx context.Contex
 	return ParseSetPasswordResponse(rsp)
 }
 
-// SetPasswordWithResponse Change the member's own password
+// SetPasswordWithResponse Change your password
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13591,7 +13619,7 @@ func (c *ClientWithResponses) SetPasswordWithResponse(ctx context.Context, body 
 	return ParseSetPasswordResponse(rsp)
 }
 
-// GetSessionWithResponse Who asks, and what they may do
+// GetSessionWithResponse Get the current session
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13604,7 +13632,9 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 	return ParseGetSessionResponse(rsp)
 }
 
-// GetAutoSyncWithResponse When customers are synced without being asked
+// GetAutoSyncWithResponse Get the Auto-Sync settings
+//
+// When customers are synced by themselves, and the last and the next runs.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13617,7 +13647,7 @@ func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEd
 	return ParseGetAutoSyncResponse(rsp)
 }
 
-// SaveAutoSyncWithBodyWithResponse Set when customers are synced without being asked
+// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13630,7 +13660,7 @@ func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Conte
 	return ParseSaveAutoSyncResponse(rsp)
 }
 
-// SaveAutoSyncWithResponse Set when customers are synced without being asked
+// SaveAutoSyncWithResponse Save the Auto-Sync settings
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13643,7 +13673,9 @@ func (c *ClientWithResponses) SaveAutoSyncWithResponse(ctx context.Context, body
 	return ParseSaveAutoSyncResponse(rsp)
 }
 
-// TriggerAutoSyncWithResponse Sync every customer that is due, now
+// TriggerAutoSyncWithResponse Run Auto-Sync now
+//
+// Syncs every customer who is out of sync.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13656,7 +13688,9 @@ func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, r
 	return ParseTriggerAutoSyncResponse(rsp)
 }
 
-// ListDiscrepanciesWithResponse Where the daily audit found totals and events to disagree
+// ListDiscrepanciesWithResponse List discrepancies between totals and events
+//
+// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13669,7 +13703,7 @@ func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context,
 	return ParseListDiscrepanciesResponse(rsp)
 }
 
-// ListBillingPeriodsWithResponse A customer's billing periods and what they come to
+// ListBillingPeriodsWithResponse List a customer's billing periods
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13682,7 +13716,7 @@ func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context
 	return ParseListBillingPeriodsResponse(rsp)
 }
 
-// PreviewBillingWithResponse What the current period would cost now
+// PreviewBillingWithResponse Preview the charges of the current billing period
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13708,7 +13742,9 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 	return ParseGetBillingProviderResponse(rsp)
 }
 
-// SaveBillingProviderWithBodyWithResponse Validate and save the billing provider
+// SaveBillingProviderWithBodyWithResponse Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13721,7 +13757,9 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
-// SaveBillingProviderWithResponse Validate and save the billing provider
+// SaveBillingProviderWithResponse Save the billing provider
+//
+// The settings are tried at the provider first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13734,7 +13772,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
-// GetRevenueWithResponse Estimated revenue by month and currency
+// GetRevenueWithResponse Estimate revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13747,7 +13785,7 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 	return ParseGetRevenueResponse(rsp)
 }
 
-// SyncBillingWithBodyWithResponse Send a customer's usage to the billing provider
+// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13760,7 +13798,7 @@ func (c *ClientWithResponses) SyncBillingWithBodyWithResponse(ctx context.Contex
 	return ParseSyncBillingResponse(rsp)
 }
 
-// SyncBillingWithResponse Send a customer's usage to the billing provider
+// SyncBillingWithResponse Sync a customer with the billing provider
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13773,7 +13811,7 @@ func (c *ClientWithResponses) SyncBillingWithResponse(ctx context.Context, body 
 	return ParseSyncBillingResponse(rsp)
 }
 
-// ListBillingSyncsWithResponse List sync runs
+// ListBillingSyncsWithResponse List syncs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13786,7 +13824,7 @@ func (c *ClientWithResponses) ListBillingSyncsWithResponse(ctx context.Context, 
 	return ParseListBillingSyncsResponse(rsp)
 }
 
-// GetBillingSyncWithResponse Get a sync run
+// GetBillingSyncWithResponse Get a sync
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13838,7 +13876,7 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 	return ParseCreateCustomerResponse(rsp)
 }
 
-// GetCustomerByExternalIdWithResponse Get a customer whose external ID does not fit in a path
+// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13864,7 +13902,7 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 	return ParseGetCustomerResponse(rsp)
 }
 
-// GetCustomerProductWithResponse Get the product that a customer has
+// GetCustomerProductWithResponse Get a customer's plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13877,7 +13915,7 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 	return ParseGetCustomerProductResponse(rsp)
 }
 
-// AssignProductWithBodyWithResponse Give a customer a product
+// AssignProductWithBodyWithResponse Assign a plan to a customer
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13890,7 +13928,7 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 	return ParseAssignProductResponse(rsp)
 }
 
-// AssignProductWithResponse Give a customer a product
+// AssignProductWithResponse Assign a plan to a customer
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14111,7 +14149,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 	return ParseGetMeterResponse(rsp)
 }
 
-// UpdateMeterWithBodyWithResponse Change a meter
+// UpdateMeterWithBodyWithResponse Update a meter
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14124,7 +14162,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 	return ParseUpdateMeterResponse(rsp)
 }
 
-// UpdateMeterWithResponse Change a meter
+// UpdateMeterWithResponse Update a meter
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14137,7 +14175,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 	return ParseUpdateMeterResponse(rsp)
 }
 
-// GetPricingWithResponse Get a meter's price and its versions
+// GetPricingWithResponse Get a meter's prices
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14176,7 +14214,7 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
-// ListProductsWithResponse List products
+// ListProductsWithResponse List plans
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14189,7 +14227,7 @@ func (c *ClientWithResponses) ListProductsWithResponse(ctx context.Context, para
 	return ParseListProductsResponse(rsp)
 }
 
-// CreateProductWithBodyWithResponse Create a product
+// CreateProductWithBodyWithResponse Create a plan
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14202,7 +14240,7 @@ func (c *ClientWithResponses) CreateProductWithBodyWithResponse(ctx context.Cont
 	return ParseCreateProductResponse(rsp)
 }
 
-// CreateProductWithResponse Create a product
+// CreateProductWithResponse Create a plan
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14215,7 +14253,7 @@ func (c *ClientWithResponses) CreateProductWithResponse(ctx context.Context, par
 	return ParseCreateProductResponse(rsp)
 }
 
-// GetProductWithResponse Get a product
+// GetProductWithResponse Get a plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14228,7 +14266,7 @@ func (c *ClientWithResponses) GetProductWithResponse(ctx context.Context, slug s
 	return ParseGetProductResponse(rsp)
 }
 
-// GetProductPricingWithResponse Get a meter's price in a product and its versions
+// GetProductPricingWithResponse Get a meter's prices in a plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14241,7 +14279,7 @@ func (c *ClientWithResponses) GetProductPricingWithResponse(ctx context.Context,
 	return ParseGetProductPricingResponse(rsp)
 }
 
-// SetProductPricingWithBodyWithResponse Set a meter's price in a product
+// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14254,7 +14292,7 @@ func (c *ClientWithResponses) SetProductPricingWithBodyWithResponse(ctx context.
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// SetProductPricingWithResponse Set a meter's price in a product
+// SetProductPricingWithResponse Set a meter's price in a plan
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14267,7 +14305,7 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// ReceiveStripeEventWithBodyWithResponse Where Stripe sends its events
+// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14280,7 +14318,7 @@ func (c *ClientWithResponses) ReceiveStripeEventWithBodyWithResponse(ctx context
 	return ParseReceiveStripeEventResponse(rsp)
 }
 
-// ReceiveStripeEventWithResponse Where Stripe sends its events
+// ReceiveStripeEventWithResponse Receive an event from Stripe
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14306,7 +14344,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 	return ParseGetTenantResponse(rsp)
 }
 
-// UpdateTenantWithBodyWithResponse Change the tenant's settings
+// UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14319,7 +14357,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 	return ParseUpdateTenantResponse(rsp)
 }
 
-// UpdateTenantWithResponse Change the tenant's settings
+// UpdateTenantWithResponse Update the tenant's settings
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14384,7 +14422,7 @@ func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id s
 	return ParseRemoveMemberResponse(rsp)
 }
 
-// UpdateMemberWithBodyWithResponse Change a member's name or role
+// UpdateMemberWithBodyWithResponse Update a member's name or role
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14397,7 +14435,7 @@ func (c *ClientWithResponses) UpdateMemberWithBodyWithResponse(ctx context.Conte
 	return ParseUpdateMemberResponse(rsp)
 }
 
-// UpdateMemberWithResponse Change a member's name or role
+// UpdateMemberWithResponse Update a member's name or role
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14410,7 +14448,7 @@ func (c *ClientWithResponses) UpdateMemberWithResponse(ctx context.Context, id s
 	return ParseUpdateMemberResponse(rsp)
 }
 
-// MakeOwnerWithResponse Hand the tenant over to a member
+// MakeOwnerWithResponse Make a member the owner
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14423,7 +14461,7 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 	return ParseMakeOwnerResponse(rsp)
 }
 
-// DeleteOidcWithResponse Forget the tenant's OIDC issuer
+// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14449,7 +14487,9 @@ func (c *ClientWithResponses) GetOidcWithResponse(ctx context.Context, reqEditor
 	return ParseGetOidcResponse(rsp)
 }
 
-// SaveOidcWithBodyWithResponse Validate and save the tenant's OIDC issuer
+// SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14462,7 +14502,9 @@ func (c *ClientWithResponses) SaveOidcWithBodyWithResponse(ctx context.Context, 
 	return ParseSaveOidcResponse(rsp)
 }
 
-// SaveOidcWithResponse Validate and save the tenant's OIDC issuer
+// SaveOidcWithResponse Save the tenant's OIDC issuer
+//
+// The settings are tried at the issuer first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14475,7 +14517,7 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 	return ParseSaveOidcResponse(rsp)
 }
 
-// GetUsageWithResponse Usage of a meter as a time series
+// GetUsageWithResponse Get a meter's usage as a time series
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14488,7 +14530,7 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 	return ParseGetUsageResponse(rsp)
 }
 
-// GetUsageComparisonWithResponse Usage month over month
+// GetUsageComparisonWithResponse Compare usage with the month before
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14514,7 +14556,7 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 	return ParseExportUsageResponse(rsp)
 }
 
-// GetUsageSummaryWithResponse Usage of every meter
+// GetUsageSummaryWithResponse Get the usage of every meter
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14527,7 +14569,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 	return ParseGetUsageSummaryResponse(rsp)
 }
 
-// GetUsageTotalWithResponse Usage as one number
+// GetUsageTotalWithResponse Get usage as one number
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14553,7 +14595,9 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqE
 	return ParseListWebhooksResponse(rsp)
 }
 
-// CreateWebhookWithBodyWithResponse Have an endpoint told what happens
+// CreateWebhookWithBodyWithResponse Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14566,7 +14610,9 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseCreateWebhookResponse(rsp)
 }
 
-// CreateWebhookWithResponse Have an endpoint told what happens
+// CreateWebhookWithResponse Create a webhook
+//
+// It receives messages of its event types. The secret that they are signed with is shown once.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14579,7 +14625,7 @@ func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, par
 	return ParseCreateWebhookResponse(rsp)
 }
 
-// DeleteWebhookWithResponse Forget a webhook and what it was told
+// DeleteWebhookWithResponse Delete a webhook and its deliveries
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14605,7 +14651,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 	return ParseGetWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithBodyWithResponse Change, disable or enable a webhook
+// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14618,7 +14664,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 	return ParseUpdateWebhookResponse(rsp)
 }
 
-// UpdateWebhookWithResponse Change, disable or enable a webhook
+// UpdateWebhookWithResponse Update, disable or enable a webhook
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14631,7 +14677,9 @@ func (c *ClientWithResponses) UpdateWebhookWithResponse(ctx context.Context, id 
 	return ParseUpdateWebhookResponse(rsp)
 }
 
-// ListDeliveriesWithResponse What a webhook was told, newest first
+// ListDeliveriesWithResponse List a webhook's deliveries
+//
+// Newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14644,7 +14692,7 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, id
 	return ParseListDeliveriesResponse(rsp)
 }
 
-// GetDeliveryWithResponse Get a delivery, its body and the attempts at it
+// GetDeliveryWithResponse Get a delivery with its body and attempts
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14657,7 +14705,7 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 	return ParseGetDeliveryResponse(rsp)
 }
 
-// RedeliverWithResponse Send a message again
+// RedeliverWithResponse Redeliver a message
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14696,7 +14744,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 	return ParseRotateWebhookSecretResponse(rsp)
 }
 
-// TestWebhookWithResponse Send a webhook a test message
+// TestWebhookWithResponse Send a test message to a webhook
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -17,7 +17,7 @@ type Closing struct {
 	Open   []metering.CustomerID // those with a due period that cannot be closed yet
 }
 
-// Freeze closes the periods of these customers that are planned to close: usage
+// ClosePeriods closes the periods of these customers that are planned to close: usage
 // that arrives later is kept apart, and nothing falls between. Ingest of the
 // tenant waits meanwhile, so the customers are few.
 func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
@@ -79,15 +79,15 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	for _, l := range c.Lines {
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, told, reported_scale)
-			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @told, @decimals
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, reported, reported_scale)
+			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @reported, @decimals
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "usage": l.Usage, "events": l.Events,
 			"price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "billed": l.Billed,
-			"told": l.Reported, "decimals": l.ReportedScale,
+			"reported": l.Reported, "decimals": l.ReportedScale,
 		})
 	}
 	w.batch.Queue(`

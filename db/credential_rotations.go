@@ -15,6 +15,15 @@ import (
 // transaction that makes the new credential and gives the old one its end.
 type Rotations struct{ pool beginner }
 
+// Rotating is who rotates a credential of which tenant, when, and for how long
+// the old one is valid beside the new one.
+type Rotating struct {
+	Tenant  metering.TenantID
+	Actor   metering.Actor
+	Now     time.Time
+	Overlap time.Duration
+}
+
 const rotationColumns = `r.tenant_id, r.id, r.kind, r.old_id, r.new_id, r.created_at, r.overlap_until, r.old_expires_at,
 	coalesce(k.last_used_at, h.last_used_at), r.warned_at, r.ended_at, coalesce(r.outcome, '')`
 
@@ -58,64 +67,61 @@ func inRotation(kind metering.CredentialKind, table, a string) string {
 
 // APIKey makes a key of the old one's name, scope and expiry. CodeConflict when
 // the old one is not live now.
-func (s Rotations) APIKey(ctx context.Context, tenant metering.TenantID, actor metering.Actor, old metering.KeyID, fresh metering.APIKey, hash []byte, overlap time.Duration, now time.Time) (made metering.APIKey, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, tenant, actor, metering.APIKeyCredential, int64(old), overlap, now,
-		func(tx pgx.Tx, r metering.Rotation) (int64, error) {
-			err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, tenant, old).Scan(&fresh.Name, &fresh.Scope)
-			if err != nil {
-				return 0, err
-			}
-			fresh.ExpiresAt = r.OldExpiresAt
-			made, err = addAPIKey(ctx, tx, tenant, actor, fresh, hash)
-			return int64(made.ID), err
-		})
+func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, fresh metering.APIKey, hash []byte) (made metering.APIKey, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, by, metering.APIKeyCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
+		err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
+		if err != nil {
+			return 0, err
+		}
+		fresh.ExpiresAt = r.OldExpiresAt
+		made, err = addAPIKey(ctx, tx, by.Tenant, by.Actor, fresh, hash)
+		return int64(made.ID), err
+	})
 	return made, begun, err
 }
 
 // HMACSecret makes a secret of the old one's name, scope and expiry.
 // CodeConflict when the old one is not live now, or as many as may be are live
 // besides.
-func (s Rotations) HMACSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, old metering.HMACSecretID, fresh metering.HMACSecret, overlap time.Duration, now time.Time) (made metering.HMACSecret, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, tenant, actor, metering.HMACSecretCredential, int64(old), overlap, now,
-		func(tx pgx.Tx, r metering.Rotation) (int64, error) {
-			err := tx.QueryRow(ctx, `select name, scope from hmac_secrets where tenant_id = $1 and id = $2`, tenant, old).Scan(&fresh.Name, &fresh.Scope)
-			if err != nil {
-				return 0, err
-			}
-			fresh.ExpiresAt = r.OldExpiresAt
-			made, err = addHMACSecret(ctx, tx, tenant, actor, fresh, now)
-			return int64(made.ID), err
-		})
+func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMACSecretID, fresh metering.HMACSecret) (made metering.HMACSecret, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, by, metering.HMACSecretCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
+		err := tx.QueryRow(ctx, `select name, scope from hmac_secrets where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
+		if err != nil {
+			return 0, err
+		}
+		fresh.ExpiresAt = r.OldExpiresAt
+		made, err = addHMACSecret(ctx, tx, by.Tenant, by.Actor, fresh, by.Now)
+		return int64(made.ID), err
+	})
 	return made, begun, err
 }
 
 // WebhookSecret has messages signed with another secret, which the caller has
 // sealed, and with the old one too during the overlap. A third one, which was
 // still signing, stops.
-func (s Rotations) WebhookSecret(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, sealed []byte, lastFour string, overlap time.Duration, now time.Time) (changed metering.Endpoint, begun metering.Rotation, err error) {
-	begun, err = s.begin(ctx, tenant, actor, metering.WebhookCredential, int64(id), overlap, now,
-		func(tx pgx.Tx, _ metering.Rotation) (int64, error) {
-			_, err := tx.Exec(ctx, `
-				update webhook_endpoints
-				set former_secret = secret, secret = $3, secret_last_four = $4
-				where tenant_id = $1
-				  and id = $2`, tenant, id, sealed, lastFour)
-			return int64(id), err
-		})
+func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.EndpointID, sealed []byte, lastFour string) (changed metering.Endpoint, begun metering.Rotation, err error) {
+	begun, err = s.begin(ctx, by, metering.WebhookCredential, int64(id), func(tx pgx.Tx, _ metering.Rotation) (int64, error) {
+		_, err := tx.Exec(ctx, `
+			update webhook_endpoints
+			set former_secret = secret, secret = $3, secret_last_four = $4
+			where tenant_id = $1
+			  and id = $2`, by.Tenant, id, sealed, lastFour)
+		return int64(id), err
+	})
 	if err != nil {
 		return changed, begun, err
 	}
-	changed, err = Webhooks(s).Get(ctx, tenant, id)
+	changed, err = Webhooks(s).Get(ctx, by.Tenant, id)
 	return changed, begun, err
 }
 
 // begin begins a rotation of a credential, whose successor the caller makes.
 // Where the credential is being rotated already, this rotation supersedes that one.
-func (s Rotations) begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, kind metering.CredentialKind, old int64, overlap time.Duration, now time.Time, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
-	now = metering.Instant(now)
-	r = metering.Rotation{TenantID: tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(overlap)}
+func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.CredentialKind, old int64, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
+	now := metering.Instant(by.Now)
+	r = metering.Rotation{TenantID: by.Tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+		if err := oneAtATime(ctx, tx, by.Tenant); err != nil {
 			return err
 		}
 		if err := lockLive(ctx, tx, &r); err != nil {
@@ -133,13 +139,13 @@ func (s Rotations) begin(ctx context.Context, tenant metering.TenantID, actor me
 		if r.NewID, err = succeed(tx, r); err != nil {
 			return err
 		}
-		if err := insertRotation(ctx, tx, actor, &r); err != nil {
+		if err := insertRotation(ctx, tx, by.Actor, &r); err != nil {
 			return err
 		}
-		if err := auditOld(ctx, tx, r, actor, keptAs[kind].rotated); err != nil || now.Before(r.Until) {
+		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated); err != nil || now.Before(r.Until) {
 			return err
 		}
-		return endOld(ctx, tx, &r, metering.RotationExpired, actor, now)
+		return endOld(ctx, tx, &r, metering.RotationExpired, by.Actor, now)
 	})
 	if err != nil {
 		return metering.Rotation{}, fmt.Errorf("rotate %s: %w", kind, err)

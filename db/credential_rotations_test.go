@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ type rotated struct {
 
 func newRotated(t *testing.T, store *db.DB) *rotated {
 	t.Helper()
-	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(time.Now()), ids: map[metering.CredentialKind]int64{}}
+	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(clock.Now()), ids: map[metering.CredentialKind]int64{}}
 	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash())
 	require.NoError(t, err)
 	secret, err := store.HMACSecrets.Create(t.Context(), r.tenant, metering.Operator,
@@ -44,14 +45,14 @@ func (r *rotated) hash() []byte {
 }
 
 func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (begun metering.Rotation, err error) {
+	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now, Overlap: overlap}
 	switch old := r.ids[kind]; kind {
 	case metering.APIKeyCredential:
-		_, begun, err = r.store.Rotations.APIKey(r.Context(), r.tenant, metering.Operator, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash(), overlap, r.now)
+		_, begun, err = r.store.Rotations.APIKey(r.Context(), by, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash())
 	case metering.HMACSecretCredential:
-		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), r.tenant, metering.Operator, metering.HMACSecretID(old),
-			metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"}, overlap, r.now)
+		_, begun, err = r.store.Rotations.HMACSecret(r.Context(), by, metering.HMACSecretID(old), metering.HMACSecret{Sealed: []byte("new"), LastFour: "efgh"})
 	default:
-		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), r.tenant, metering.Operator, metering.EndpointID(old), []byte("new"), "efgh", overlap, r.now)
+		_, begun, err = r.store.Rotations.WebhookSecret(r.Context(), by, metering.EndpointID(old), []byte("new"), "efgh")
 	}
 	return begun, err
 }
@@ -212,14 +213,14 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 		_, err = store.Rotations.Watch(t.Context(), r.tenant, rotation.ID)
 		require.NoError(t, err)
 	}
-	unwatched, err := store.Rotations.Unwatched(t.Context(), time.Now().Add(2*time.Minute))
+	unwatched, err := store.Rotations.Unwatched(t.Context(), clock.Now().Add(2*time.Minute))
 	require.NoError(t, err)
 	require.Empty(t, unwatched, "their runs know when they end")
 
 	require.NoError(t, store.APIKeys.Revoke(t.Context(), r.tenant, metering.Operator, metering.KeyID(begun[metering.APIKeyCredential].OldID)))
 	require.NoError(t, store.HMACSecrets.Revoke(t.Context(), r.tenant, metering.Operator, metering.HMACSecretID(begun[metering.HMACSecretCredential].OldID)))
 	require.NoError(t, store.Webhooks.Delete(t.Context(), r.tenant, metering.Operator, metering.EndpointID(begun[metering.WebhookCredential].OldID)))
-	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Second))
+	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Second))
 	require.NoError(t, err)
 	require.Len(t, unwatched, len(kinds), "their runs have to be told")
 	for _, rotation := range begun {
@@ -234,7 +235,7 @@ func TestRevokingTheOldCredentialEndsItsRotation(t *testing.T) {
 			require.Equal(t, metering.RotationRevoked, now.Outcome)
 		}
 	}
-	unwatched, err = store.Rotations.Unwatched(t.Context(), time.Now().Add(time.Hour))
+	unwatched, err = store.Rotations.Unwatched(t.Context(), clock.Now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Empty(t, unwatched)
 }
@@ -327,11 +328,11 @@ func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
 	r := newRotated(t, dbtest.Open(t))
 	var made, refused atomic.Int64
 	var all sync.WaitGroup
+	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now}
 	hashes := [][]byte{r.hash(), r.hash(), r.hash(), r.hash()}
 	for _, hash := range hashes {
 		all.Go(func() {
-			_, _, err := r.store.Rotations.APIKey(t.Context(), r.tenant, metering.Operator, metering.KeyID(r.ids[metering.APIKeyCredential]),
-				metering.APIKey{LastFour: "efgh"}, hash, 0, r.now)
+			_, _, err := r.store.Rotations.APIKey(t.Context(), by, metering.KeyID(r.ids[metering.APIKeyCredential]), metering.APIKey{LastFour: "efgh"}, hash)
 			switch metering.CodeOf(err) {
 			case metering.CodeConflict:
 				refused.Add(1)

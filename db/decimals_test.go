@@ -75,7 +75,7 @@ func (b *biller) closed(period metering.Range) string {
 	var usage, told, charge metering.Decimal
 	var decimals int
 	require.NoError(b, b.connect().QueryRow(b.Context(), `
-		select t.usage, t.told, t.reported_scale, t.charge
+		select t.usage, t.reported, t.reported_scale, t.charge
 		from billing_period_totals t
 		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 		where t.tenant_id = $1

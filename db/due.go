@@ -84,8 +84,8 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.closed_at is null
-			      and (p.covered_catalog is distinct from k.catalog
-			        or p.covered_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`))
+			      and (p.watermark_configuration is distinct from k.catalog
+			        or p.watermark_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
@@ -165,7 +165,7 @@ func scannedUntil(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, afte
 	return last, scanned == scannedAtOnce, err
 }
 
-// DuePeriods finds customers with a period that should be frozen: its end and
+// DuePeriods finds customers with a period that should be closed: its end and
 // the tenant's grace are over. Chains that have not been looked at since are
 // brought up to now first.
 func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page DuePage, err error) {
@@ -252,7 +252,7 @@ func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after m
 	return customers, coded(err)
 }
 
-// DueTenants lists, over all tenants, those who may have a period to freeze.
+// DueTenants lists, over all tenants, those who may have a period to close.
 func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
 	rows, err := l.pool.Query(ctx, `
 		select t.id

@@ -113,14 +113,14 @@ func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry
 		    and (status in ('prepared', 'sent', 'ambiguous') or status = 'rejected' and $3 = 'acknowledged')
 		  returning series_id)
 		update billing_periods p
-		set covered_catalog = ''
+		set watermark_configuration = ''
 		from billing_series r
 		where r.tenant_id = $1
 		  and r.id = (select series_id from settled)
 		  and p.tenant_id = $1
 		  and p.customer_id = r.customer_id
 		  and p.closed_at is null
-		  and p.covered_catalog <> ''`,
+		  and p.watermark_configuration <> ''`,
 		tenant, entry, outcome, answer, now)
 	if err != nil {
 		return fmt.Errorf("settle entry: %w", coded(err))

@@ -145,7 +145,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 
 const selectBillingPeriods = `
 	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
-	  i.finalized_at is not null, i.decimals, coalesce(p.covered_events, 0), coalesce(p.covered_catalog, '')
+	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), coalesce(p.watermark_configuration, '')
 	from billing_periods p
 	left join lateral (
 	  select i.finalized_at, i.decimals
@@ -170,7 +170,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.told, t.reported_scale, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	where p.tenant_id = @tenant

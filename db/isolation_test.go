@@ -136,7 +136,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 				return err
 			},
 			"rotate": func() error {
-				_, _, err := store.Rotations.WebhookSecret(ctx, ours.tenant, metering.Operator, made.ID, []byte("other"), "abcd", time.Hour, november)
+				_, _, err := store.Rotations.WebhookSecret(ctx, db.Rotating{Tenant: ours.tenant, Actor: metering.Operator, Now: november}, made.ID, []byte("other"), "abcd")
 				return err
 			},
 			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },

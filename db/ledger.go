@@ -86,10 +86,10 @@ func markSent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot
 	if d.Provider.Account != account {
 		return d, metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
 	}
-	return d, lend(ctx, tx, tenant, snapshot, now.Add(lease))
+	return d, leaseSnapshot(ctx, tx, tenant, snapshot, now.Add(lease))
 }
 
-func lend(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot uuid.UUID, until time.Time) error {
+func leaseSnapshot(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot uuid.UUID, until time.Time) error {
 	if _, err := tx.Exec(ctx, `
 		update billing_snapshots
 		set status = 'sent', lease_until = $3, attempts = attempts + 1
@@ -163,7 +163,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, snapshot u
 	}
 	_, err = tx.Exec(ctx, `
 		update billing_periods p
-		set covered_events = s.covered_events, covered_catalog = s.covered_catalog
+		set watermark_events = s.watermark_events, watermark_configuration = s.watermark_configuration
 		from billing_snapshots s
 		where p.tenant_id = $1
 		  and p.id = $2

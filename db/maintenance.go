@@ -16,9 +16,9 @@ type Maintenance struct{ pool *pgxpool.Pool }
 
 // MakeChunks makes the chunks of this week and the next two, so that no
 // request has to.
-func (u Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
+func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
 	ahead := []metering.Event{{At: now}, {At: now.Add(eventsChunk)}, {At: now.Add(2 * eventsChunk)}}
-	if err := newChunks(u.pool).ensure(ctx, ahead); err != nil {
+	if err := newChunks(m.pool).ensure(ctx, ahead); err != nil {
 		return fmt.Errorf("make chunks: %w", err)
 	}
 	return nil
@@ -30,11 +30,11 @@ const compressAfter = 60 * 24 * time.Hour
 
 // Refresh brings the independent count of usage up to now and compresses old events.
 // Both exist only in TimescaleDB's Community edition: community says whether.
-func (u Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
-	if err := u.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
+func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
+	if err := m.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
 		return community, coded(err)
 	}
-	err = u.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+	err = m.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if _, err := conn.Exec(ctx, `set statement_timeout = '30min'`); err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ type State struct {
 }
 
 // State counts what somebody who watches the service wants to know.
-func (u Maintenance) State(ctx context.Context, now time.Time) (s State, err error) {
-	err = u.pool.QueryRow(ctx, `
+func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err error) {
+	err = m.pool.QueryRow(ctx, `
 		select
 		  (select count(*) from usage_discrepancies),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),

@@ -2,7 +2,10 @@ package db
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -13,40 +16,70 @@ import (
 )
 
 // Migrate brings the schema up to date and then fits it to the edition of
-// TimescaleDB. It is repeatable, and two at once wait for each other.
-func (d *DB) Migrate(ctx context.Context) error {
+// TimescaleDB. It is repeatable, and two at once wait for each other. A schema
+// that other migrations have made is left as it is.
+func (d *DB) Migrate(ctx context.Context) (err error) {
 	config := d.pool.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // a migration may take its time, but never waits long for a lock
-	conn := stdlib.OpenDB(*config)
-	defer conn.Close()
+	pool := stdlib.OpenDB(*config)
+	defer pool.Close()
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", coded(err))
+	}
+	defer func() { _ = conn.Close() }()
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.Files, goose.WithSessionLocker(locker),
-		goose.WithAllowOutofOrder(true)) // migrations are independent where their numbers leave gaps
-	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
+	if err := locker.SessionLock(ctx, conn); err != nil {
+		return fmt.Errorf("migration lock: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	defer func() { err = errors.Join(err, locker.SessionUnlock(context.WithoutCancel(ctx), conn)) }()
+	if err := applyMigrations(ctx, pool); err != nil {
+		return err
 	}
 	return d.fitEdition(ctx)
 }
 
+// applyMigrations is for whoever holds the lock.
+func applyMigrations(ctx context.Context, pool *sql.DB) error {
+	digests, err := migrations.Digests()
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if err := refuseOther(ctx, pool, digests); err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files)
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	_, err = provider.Up(ctx)
+	if err = errors.Join(err, recordOrigin(ctx, pool, digests)); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
 // Migrated says whether the schema has every migration this binary knows.
 func (d *DB) Migrated(ctx context.Context) (bool, error) {
-	entries, err := migrations.Files.ReadDir(".")
+	digests, err := migrations.Digests()
 	if err != nil {
 		return false, fmt.Errorf("read migrations: %w", err)
 	}
-	var begun bool
-	if err := d.pool.QueryRow(ctx, `select to_regclass('goose_db_version') is not null`).Scan(&begun); err != nil || !begun {
+	pool := stdlib.OpenDBFromPool(d.pool)
+	defer pool.Close()
+	applied, recorded, err := appliedMigrations(ctx, pool)
+	if err != nil {
 		return false, coded(err)
 	}
-	var applied int
-	err = d.pool.QueryRow(ctx, `select count(*) from goose_db_version where version_id > 0 and is_applied`).Scan(&applied)
-	return applied >= len(entries), coded(err)
+	for version, digest := range digests {
+		if !slices.Contains(applied, version) || recorded[version] != digest {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 const dailyUsage = `

@@ -146,6 +146,53 @@ func TestMigrated(t *testing.T) {
 	})
 }
 
+func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, want string }{
+		"Former":  {`comment on table goose_db_version is null`, "migration 00001 is another one there"},
+		"Changed": {`comment on table goose_db_version is '{"1":"0123456789abcdef"}'`, "migration 00001 is another one there"},
+		"Later":   {`insert into goose_db_version (version_id, is_applied) values (99999, true)`, "migration 99999 is not known here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, address := dbtest.Fresh(t)
+			conn, err := pgx.Connect(t.Context(), address)
+			require.NoError(t, err)
+			defer conn.Close(t.Context())
+			_, err = conn.Exec(t.Context(), c.change)
+			require.NoError(t, err)
+			_, err = conn.Exec(t.Context(), `drop view usage_daily`) // which migrating would make again
+			require.NoError(t, err)
+			before := schema(t, address)
+
+			err = store.Migrate(t.Context())
+			var other *db.OtherSchemaError
+			require.ErrorAs(t, err, &other)
+			require.EqualError(t, err, "the database has the schema of another version of odometer: "+c.want+
+				". Nothing was changed. Use that version; or, in development, delete the data with make clean-dev")
+			require.Equal(t, before, schema(t, address))
+			migrated, err := store.Migrated(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, name == "Later", migrated)
+		})
+	}
+}
+
+func TestEveryTableSaysWhatItHolds(t *testing.T) {
+	t.Parallel()
+	rows, err := dbtest.Conn(t).Query(t.Context(), `
+		select relname from pg_class
+		where relnamespace = current_schema::regnamespace
+		  and relkind in ('r', 'p')
+		  and not relispartition
+		  and relname <> 'goose_db_version'
+		  and coalesce(obj_description(oid, 'pg_class'), '') !~ '^[A-Z].*[.]$'`)
+	require.NoError(t, err)
+	silent, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Empty(t, silent, "tables without a comment that is a sentence")
+}
+
 // daily is what usage_daily should say: a count by the calendar of UTC, made
 // without time_bucket.
 func requireDailyEqualsARecount(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) {

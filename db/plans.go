@@ -121,7 +121,7 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	for _, p := range reported {
 		w.batch.Queue(`
 			update billing_periods
-			set covered_events = $4, covered_catalog = $5
+			set watermark_events = $4, watermark_configuration = $5
 			where tenant_id = $1
 			  and customer_id = $2
 			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, p.Events, p.Configuration)
@@ -201,7 +201,7 @@ func (w *planWriter) statement(r billing.Report, sequence int64, frame Frame) (*
 	s := Snapshot{ID: id, Sequence: sequence, Period: r.Of, Deadline: r.Deadline, Body: framed.Body}
 	w.batch.Queue(`
 		insert into billing_snapshots
-		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, covered_events, covered_catalog)
+		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, watermark_events, watermark_configuration)
 		select @tenant, @id, @customer, @sequence, @provider, p.id, @body, @now, @events, @catalog
 		from billing_periods p
 		where p.tenant_id = @tenant

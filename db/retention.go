@@ -15,24 +15,24 @@ import (
 // of theirs whose repeat would show its age. Events stay as long as a billing
 // period that is not closed, or a meter that is still counting its past, may
 // need them. Totals stay for ever. It returns how many chunks it has dropped.
-func (u Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped int, err error) {
-	edge, err := u.raiseEdge(ctx, cutoff, now)
+func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped int, err error) {
+	edge, err := m.raiseEdge(ctx, cutoff, now)
 	if err != nil || edge.IsZero() {
 		return 0, err
 	}
-	chunks, err := u.chunksBefore(ctx, edge)
+	chunks, err := m.chunksBefore(ctx, edge)
 	if err != nil || len(chunks) == 0 {
 		return 0, err
 	}
-	tenants, err := u.awaitIngest(ctx)
+	tenants, err := m.awaitIngest(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := u.settleLateUsage(ctx, edge); err != nil {
+	if err := m.settleLateUsage(ctx, edge); err != nil {
 		return 0, fmt.Errorf("settle late usage: %w", err)
 	}
 	for _, chunk := range chunks {
-		if err := u.drop(ctx, tenants, chunk); err != nil {
+		if err := m.drop(ctx, tenants, chunk); err != nil {
 			return dropped, fmt.Errorf("drop events: %w", err)
 		}
 		dropped++
@@ -58,8 +58,8 @@ const neededFrom = `
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that
 // a new meter version takes keep a past from being dropped that is to be counted.
-func (u Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
-	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
+func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
+	err = inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
 		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
 			return err
@@ -93,8 +93,8 @@ func (u Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge
 	return edge, nil
 }
 
-func (u Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
-	rows, err := u.pool.Query(ctx, `
+func (m Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]metering.Range, error) {
+	rows, err := m.pool.Query(ctx, `
 		select range_start, range_end
 		from timescaledb_information.chunks
 		where hypertable_schema = current_schema
@@ -110,13 +110,13 @@ func (u Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]meteri
 
 // awaitIngest waits until no transaction is left that read the former edge:
 // ingest holds its tenant's lock while it works.
-func (u Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
-	tenants, err := Tenants(u).After(ctx, 0, 1<<31-1)
+func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
+	tenants, err := Tenants(m).After(ctx, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
 	}
 	for _, tenant := range tenants {
-		if err := inTx(ctx, u.pool, func(tx pgx.Tx) error { return lockTenant(ctx, tx, tenant) }); err != nil {
+		if err := inTx(ctx, m.pool, func(tx pgx.Tx) error { return lockTenant(ctx, tx, tenant) }); err != nil {
 			return nil, fmt.Errorf("wait for ingest: %w", err)
 		}
 	}
@@ -127,12 +127,12 @@ func (u Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 // before the edge, because their ragged ends can no longer be counted soon,
 // nor can a new way of counting look that far back. What comes for them from
 // now on is shown and not billed.
-func (u Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
+func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
 		Customer metering.CustomerID
 	}
-	rows, err := u.pool.Query(ctx, `
+	rows, err := m.pool.Query(ctx, `
 		select distinct p.tenant_id, p.customer_id
 		from billing_periods p
 		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
@@ -147,15 +147,15 @@ func (u Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 		return coded(err)
 	}
 	for _, p := range payees {
-		if err := u.settleLate(ctx, p.Tenant, p.Customer, edge); err != nil {
+		if err := m.settleLate(ctx, p.Tenant, p.Customer, edge); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
-	return atOneInstant(ctx, u.pool, func(tx pgx.Tx) error {
+func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
+	return atOneInstant(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
@@ -212,19 +212,19 @@ func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 }
 
 // drop forgets a chunk's keys, day by day, and then drops it.
-func (u Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
+func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
 	for _, tenant := range tenants {
 		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
-			if err := u.forgetKeys(ctx, tenant, day); err != nil {
+			if err := m.forgetKeys(ctx, tenant, day); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := u.pool.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
+	_, err := m.pool.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
 	if err != nil {
 		return coded(err)
 	}
-	_, err = u.pool.Exec(ctx, `
+	_, err = m.pool.Exec(ctx, `
 		delete from forgotten_days
 		where day >= ($1::timestamptz at time zone 'UTC')::date
 		  and day < ($2::timestamptz at time zone 'UTC')::date`, chunk.Start, chunk.End)
@@ -232,8 +232,8 @@ func (u Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chun
 }
 
 // forgetKeys removes the keys of a day's dated events, once.
-func (u Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
-	return inTx(ctx, u.pool, func(tx pgx.Tx) error {
+func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
+	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err

@@ -188,7 +188,7 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 	require.NoError(t, err)
 	s.work()
 	conn := s.connect()
-	dbtest.Eventually(t, 60*time.Second, func() error {
+	dbtest.Eventually(t, 2*time.Minute, func() error {
 		var closed int
 		err := conn.QueryRow(t.Context(), `select count(*) from billing_periods where tenant_id = $1 and closed_at is not null`, s.tenant).Scan(&closed)
 		if err == nil && closed == 0 {

@@ -14,6 +14,7 @@ const (
 	reconcileEvery = 30 * time.Second
 	deliverEvery   = time.Second
 	// closeEvery is rare, because a period that cannot be closed yet stays due.
+	// Nor does it begin at once: a new customer's first sync comes before it.
 	closeEvery = time.Hour
 	// startOverdue is how long a row may wait for the start that follows it.
 	startOverdue = time.Minute
@@ -23,7 +24,8 @@ const (
 // the start never arrived, or the run was terminated: the row is enough.
 type unfinished struct {
 	what  string
-	every time.Duration // is it looked for
+	first time.Duration // after the worker's start is it looked for
+	every time.Duration
 	find  func(ctx context.Context, now time.Time) ([]begin, error)
 }
 
@@ -35,7 +37,7 @@ type begin func(ctx context.Context) error
 func everything(config Config) []unfinished {
 	store, c := config.Store, config.Temporal
 	return []unfinished{
-		{"backfills", reconcileEvery, rows(
+		{"backfills", 0, reconcileEvery, rows(
 			func(ctx context.Context, _ time.Time) ([]db.BackfillingMeterVersion, error) {
 				return store.Backfills.Unfinished(ctx)
 			},
@@ -43,27 +45,27 @@ func everything(config Config) []unfinished {
 				return workflows.StartBackfillMeter(ctx, c, f.Tenant, f.Version)
 			},
 		)},
-		{"events of providers", reconcileEvery, rows(afterPatience(store.ProviderEvents.Open),
+		{"events of providers", 0, reconcileEvery, rows(afterPatience(store.ProviderEvents.Open),
 			func(ctx context.Context, e db.OpenEvent) error {
 				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Row)
 			},
 		)},
-		{"syncs", reconcileEvery, rows(afterPatience(store.Syncs.Open),
+		{"syncs", 0, reconcileEvery, rows(afterPatience(store.Syncs.Open),
 			func(ctx context.Context, o db.OpenSyncs) error {
 				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
 			},
 		)},
-		{"rotations", reconcileEvery, rows(store.Rotations.Unwatched,
+		{"rotations", 0, reconcileEvery, rows(store.Rotations.Unwatched,
 			func(ctx context.Context, r db.UnwatchedRotation) error {
 				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
 			},
 		)},
-		{"billing periods", closeEvery, rows(store.Ledger.DueTenants,
+		{"billing periods", startOverdue, closeEvery, rows(store.Ledger.DueTenants,
 			func(ctx context.Context, tenant metering.TenantID) error {
 				return workflows.StartClosePeriod(ctx, c, tenant)
 			},
 		)},
-		{"messages to webhooks", deliverEvery, rows(store.Deliveries.Wanted,
+		{"messages to webhooks", 0, deliverEvery, rows(store.Deliveries.Wanted,
 			func(ctx context.Context, w db.WantedEndpoint) error {
 				return workflows.StartDeliverWebhooks(ctx, c, w.Tenant, w.Endpoint)
 			},
@@ -97,6 +99,7 @@ func reconcile(ctx context.Context, config Config) {
 }
 
 func (u unfinished) reconcile(ctx context.Context, config Config) {
+	rest(ctx, u.first)
 	for ctx.Err() == nil {
 		pause := u.every
 		if err := u.once(ctx, time.Now()); err != nil && ctx.Err() == nil {

@@ -58,7 +58,8 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
-	_, _, err = store.Rotations.WebhookSecret(t.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret), "abcd", time.Hour, time.Now())
+	_, _, err = store.Rotations.WebhookSecret(t.Context(), db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: time.Now(), Overlap: time.Hour},
+		hook.ID, seal(db.EndpointSecret), "abcd")
 	require.NoError(t, err)
 	return tenant
 }

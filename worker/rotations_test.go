@@ -20,6 +20,7 @@ import (
 func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
 	s.Helper()
 	tenant, now := s.tenant, time.Now()
+	by := db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now, Overlap: overlap}
 	seal := func(purpose db.Purpose, text string) []byte {
 		sealed, err := s.keyring.Seal(tenant, purpose, []byte(text))
 		require.NoError(s, err)
@@ -31,7 +32,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 		old, err := s.store.APIKeys.Create(s.Context(), tenant, metering.Operator,
 			metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash("old"))
 		require.NoError(s, err)
-		_, r, err = s.store.Rotations.APIKey(s.Context(), tenant, metering.Operator, old.ID, metering.APIKey{LastFour: "efgh"}, hash("new"), overlap, now)
+		_, r, err = s.store.Rotations.APIKey(s.Context(), by, old.ID, metering.APIKey{LastFour: "efgh"}, hash("new"))
 		require.NoError(s, err)
 	case metering.HMACSecretCredential:
 		_, err := s.connect().Exec(s.Context(), `update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
@@ -39,13 +40,12 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 		old, err := s.store.HMACSecrets.Create(s.Context(), tenant, metering.Operator,
 			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
 		require.NoError(s, err)
-		_, r, err = s.store.Rotations.HMACSecret(s.Context(), tenant, metering.Operator, old.ID,
-			metering.HMACSecret{Sealed: seal(db.SigningSecret, "hms_canary_new"), LastFour: "nary"}, overlap, now)
+		_, r, err = s.store.Rotations.HMACSecret(s.Context(), by, old.ID, metering.HMACSecret{Sealed: seal(db.SigningSecret, "hms_canary_new"), LastFour: "nary"})
 		require.NoError(s, err)
 	default:
 		hook := s.listen(metering.BillingSynced).hook
 		var err error
-		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), tenant, metering.Operator, hook.ID, seal(db.EndpointSecret, webhookSecret), "ZWY=", overlap, now)
+		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), by, hook.ID, seal(db.EndpointSecret, webhookSecret), "ZWY=")
 		require.NoError(s, err)
 	}
 	return r

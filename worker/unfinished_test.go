@@ -75,7 +75,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 
 	now := time.Now()
 	long := now.Add(-2 * time.Minute)
-	var want []string
+	var want, closing []string
 	for _, name := range []string{"first", "second"} {
 		customer := dbtest.Customer(t, s.store, s.tenant, name)
 		_, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
@@ -94,7 +94,8 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		_, err = s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, now)
 		require.NoError(t, err)
 		want = append(want, workflows.SyncCustomerID(s.tenant, customer.ID), workflows.HandleProviderEventID(s.tenant, event),
-			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.ClosePeriodID(old), workflows.DeliverWebhooksID(l.hook.ID))
+			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.DeliverWebhooksID(l.hook.ID))
+		closing = append(closing, workflows.ClosePeriodID(old))
 	}
 	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential} {
 		want = append(want, workflows.RotateCredentialID(s.tenant, s.rotated(kind, time.Hour).ID))
@@ -110,4 +111,5 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	for _, id := range []string{workflows.SyncCustomerID(s.tenant, s.customer.ID), workflows.RotateCredentialID(s.tenant, young.ID)} {
 		require.Error(t, refused.missing([]string{id}), "its start may be under way")
 	}
+	dbtest.Eventually(t, 90*time.Second, func() error { return refused.missing(closing) })
 }

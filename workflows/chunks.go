@@ -182,6 +182,6 @@ func (m *mass) report(ctx workflow.Context) {
 	if m.paused {
 		state = "Paused.\n\n"
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | snapshots sent | busy elsewhere | failed | periods frozen | still open |\n"+
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | snapshots sent | busy elsewhere | failed | periods closed | still open |\n"+
 		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Closed, r.Open))
 }

@@ -19,8 +19,8 @@ type ClosePeriodInput struct {
 }
 
 // ClosePeriod closes a tenant's billing periods whose end and grace are over:
-// a last sync, and then the freeze, which takes place only where the provider
-// has acknowledged everything. What cannot be frozen stays due.
+// a last sync, and then the closing, which takes place only where the provider
+// has acknowledged everything. What cannot be closed stays due.
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (MassResult, error) {
 	m := &mass{tenant: in.TenantID, unindexed: true, after: in.After, result: in.SoFar}
 	m.paused = in.Paused
@@ -32,7 +32,7 @@ func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (MassResult, error) 
 	return m.result, err
 }
 
-// closeTries is how often usage may overtake the freeze before the period is
+// closeTries is how often usage may overtake the closing before the period is
 // left to the next run.
 const closeTries = 3
 
@@ -44,14 +44,14 @@ func (m *mass) close(ctx workflow.Context, customers []metering.CustomerID) erro
 		}
 		var open []metering.CustomerID
 		for few := range slices.Chunk(customers, customersPerChunk) {
-			var frozen activities.CloseChunkResult
-			err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("freeze %s to %s", few[0], few[len(few)-1])), do.CloseChunk,
-				activities.SyncChunkInput{TenantID: m.tenant, Customers: few}).Get(ctx, &frozen)
+			var closed activities.CloseChunkResult
+			err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("close %s to %s", few[0], few[len(few)-1])), do.CloseChunk,
+				activities.SyncChunkInput{TenantID: m.tenant, Customers: few}).Get(ctx, &closed)
 			if err != nil {
 				return err
 			}
-			m.result.Closed += frozen.Closed
-			open = append(open, frozen.Open...)
+			m.result.Closed += closed.Closed
+			open = append(open, closed.Open...)
 		}
 		customers = open
 		m.report(ctx)

@@ -8,7 +8,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the process runs */
+        /** Check that the process runs */
         get: operations["get-health"];
         put?: never;
         post?: never;
@@ -25,7 +25,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether requests can be served */
+        /** Check that requests can be served */
         get: operations["get-readiness"];
         put?: never;
         post?: never;
@@ -94,7 +94,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who changed what, newest first */
+        /**
+         * List the audit log
+         * @description Who changed what, newest first.
+         */
         get: operations["get-audit-log"];
         put?: never;
         post?: never;
@@ -130,7 +133,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End this session */
+        /** Sign out */
         post: operations["log-out"];
         delete?: never;
         options?: never;
@@ -147,7 +150,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End every session of the member */
+        /** Sign out everywhere */
         post: operations["log-out-everywhere"];
         delete?: never;
         options?: never;
@@ -162,7 +165,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where the issuer sends browsers back to */
+        /** Finish signing in at the tenant's OIDC issuer */
         get: operations["finish-oidc"];
         put?: never;
         post?: never;
@@ -179,7 +182,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Sign in at the tenant's OIDC issuer */
+        /** Begin signing in at the tenant's OIDC issuer */
         get: operations["begin-oidc"];
         put?: never;
         post?: never;
@@ -197,7 +200,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Change the member's own password */
+        /** Change your password */
         put: operations["set-password"];
         post?: never;
         delete?: never;
@@ -213,7 +216,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who asks, and what they may do */
+        /** Get the current session */
         get: operations["get-session"];
         put?: never;
         post?: never;
@@ -230,9 +233,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** When customers are synced without being asked */
+        /**
+         * Get the Auto-Sync settings
+         * @description When customers are synced by themselves, and the last and the next runs.
+         */
         get: operations["get-auto-sync"];
-        /** Set when customers are synced without being asked */
+        /** Save the Auto-Sync settings */
         put: operations["save-auto-sync"];
         post?: never;
         delete?: never;
@@ -250,7 +256,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sync every customer that is due, now */
+        /**
+         * Run Auto-Sync now
+         * @description Syncs every customer who is out of sync.
+         */
         post: operations["trigger-auto-sync"];
         delete?: never;
         options?: never;
@@ -265,7 +274,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where the daily audit found totals and events to disagree */
+        /**
+         * List discrepancies between totals and events
+         * @description Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+         */
         get: operations["list-discrepancies"];
         put?: never;
         post?: never;
@@ -282,7 +294,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A customer's billing periods and what they come to */
+        /** List a customer's billing periods */
         get: operations["list-billing-periods"];
         put?: never;
         post?: never;
@@ -299,7 +311,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the current period would cost now */
+        /** Preview the charges of the current billing period */
         get: operations["preview-billing"];
         put?: never;
         post?: never;
@@ -318,7 +330,10 @@ export interface paths {
         };
         /** Get the billing provider */
         get: operations["get-billing-provider"];
-        /** Validate and save the billing provider */
+        /**
+         * Save the billing provider
+         * @description The settings are tried at the provider first.
+         */
         put: operations["save-billing-provider"];
         post?: never;
         delete?: never;
@@ -334,7 +349,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Estimated revenue by month and currency */
+        /** Estimate revenue by month and currency */
         get: operations["get-revenue"];
         put?: never;
         post?: never;
@@ -353,7 +368,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a customer's usage to the billing provider */
+        /** Sync a customer with the billing provider */
         post: operations["sync-billing"];
         delete?: never;
         options?: never;
@@ -368,7 +383,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List sync runs */
+        /** List syncs */
         get: operations["list-billing-syncs"];
         put?: never;
         post?: never;
@@ -385,7 +400,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a sync run */
+        /** Get a sync */
         get: operations["get-billing-sync"];
         put?: never;
         post?: never;
@@ -420,7 +435,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer whose external ID does not fit in a path */
+        /** Get a customer by an external ID that does not fit in a path */
         get: operations["get-customer-by-external-id"];
         put?: never;
         post?: never;
@@ -454,9 +469,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the product that a customer has */
+        /** Get a customer's plan */
         get: operations["get-customer-product"];
-        /** Give a customer a product */
+        /** Assign a plan to a customer */
         put: operations["assign-product"];
         post?: never;
         delete?: never;
@@ -600,7 +615,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Change a meter */
+        /** Update a meter */
         patch: operations["update-meter"];
         trace?: never;
     };
@@ -611,7 +626,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's price and its versions */
+        /** Get a meter's prices */
         get: operations["get-pricing"];
         /** Set a meter's price */
         put: operations["set-pricing"];
@@ -629,10 +644,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List products */
+        /** List plans */
         get: operations["list-products"];
         put?: never;
-        /** Create a product */
+        /** Create a plan */
         post: operations["create-product"];
         delete?: never;
         options?: never;
@@ -647,7 +662,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a product */
+        /** Get a plan */
         get: operations["get-product"];
         put?: never;
         post?: never;
@@ -664,9 +679,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's price in a product and its versions */
+        /** Get a meter's prices in a plan */
         get: operations["get-product-pricing"];
-        /** Set a meter's price in a product */
+        /** Set a meter's price in a plan */
         put: operations["set-product-pricing"];
         post?: never;
         delete?: never;
@@ -684,7 +699,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Where Stripe sends its events */
+        /** Receive an event from Stripe */
         post: operations["receive-stripe-event"];
         delete?: never;
         options?: never;
@@ -706,7 +721,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Change the tenant's settings */
+        /** Update the tenant's settings */
         patch: operations["update-tenant"];
         trace?: never;
     };
@@ -742,7 +757,7 @@ export interface paths {
         delete: operations["remove-member"];
         options?: never;
         head?: never;
-        /** Change a member's name or role */
+        /** Update a member's name or role */
         patch: operations["update-member"];
         trace?: never;
     };
@@ -755,7 +770,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hand the tenant over to a member */
+        /** Make a member the owner */
         post: operations["make-owner"];
         delete?: never;
         options?: never;
@@ -772,10 +787,13 @@ export interface paths {
         };
         /** Get the tenant's OIDC issuer */
         get: operations["get-oidc"];
-        /** Validate and save the tenant's OIDC issuer */
+        /**
+         * Save the tenant's OIDC issuer
+         * @description The settings are tried at the issuer first.
+         */
         put: operations["save-oidc"];
         post?: never;
-        /** Forget the tenant's OIDC issuer */
+        /** Delete the tenant's OIDC issuer */
         delete: operations["delete-oidc"];
         options?: never;
         head?: never;
@@ -789,7 +807,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage of a meter as a time series */
+        /** Get a meter's usage as a time series */
         get: operations["get-usage"];
         put?: never;
         post?: never;
@@ -806,7 +824,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage month over month */
+        /** Compare usage with the month before */
         get: operations["get-usage-comparison"];
         put?: never;
         post?: never;
@@ -840,7 +858,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage of every meter */
+        /** Get the usage of every meter */
         get: operations["get-usage-summary"];
         put?: never;
         post?: never;
@@ -857,7 +875,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage as one number */
+        /** Get usage as one number */
         get: operations["get-usage-total"];
         put?: never;
         post?: never;
@@ -877,7 +895,10 @@ export interface paths {
         /** List webhooks */
         get: operations["list-webhooks"];
         put?: never;
-        /** Have an endpoint told what happens */
+        /**
+         * Create a webhook
+         * @description It receives messages of its event types. The secret that they are signed with is shown once.
+         */
         post: operations["create-webhook"];
         delete?: never;
         options?: never;
@@ -896,11 +917,11 @@ export interface paths {
         get: operations["get-webhook"];
         put?: never;
         post?: never;
-        /** Forget a webhook and what it was told */
+        /** Delete a webhook and its deliveries */
         delete: operations["delete-webhook"];
         options?: never;
         head?: never;
-        /** Change, disable or enable a webhook */
+        /** Update, disable or enable a webhook */
         patch: operations["update-webhook"];
         trace?: never;
     };
@@ -911,7 +932,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a webhook was told, newest first */
+        /**
+         * List a webhook's deliveries
+         * @description Newest first.
+         */
         get: operations["list-deliveries"];
         put?: never;
         post?: never;
@@ -928,7 +952,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a delivery, its body and the attempts at it */
+        /** Get a delivery with its body and attempts */
         get: operations["get-delivery"];
         put?: never;
         post?: never;
@@ -947,7 +971,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a message again */
+        /** Redeliver a message */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -981,7 +1005,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a webhook a test message */
+        /** Send a test message to a webhook */
         post: operations["test-webhook"];
         delete?: never;
         options?: never;
@@ -1021,10 +1045,10 @@ export interface components {
         AssignProduct: {
             /**
              * Format: date-time
-             * @description A period is charged for the product in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+             * @description A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
              */
             effective_from?: string;
-            /** @description The product's slug; null: none */
+            /** @description The plan's slug; null: none */
             product: string | null;
         };
         Assignment: {
@@ -1185,7 +1209,7 @@ export interface components {
             slug: string;
             /**
              * Format: int32
-             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told: Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records are told whole units and webhooks exact usage, whatever it is
+             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
              * @default 0
              */
             usage_scale?: number;
@@ -1196,7 +1220,7 @@ export interface components {
         };
         CreateWebhook: {
             description?: string;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
@@ -1269,7 +1293,7 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
@@ -1312,7 +1336,7 @@ export interface components {
             name?: string;
         };
         CustomerProduct: {
-            /** @description The slug of the product that charges the current period; null: the meters' own prices do */
+            /** @description The slug of the plan that charges the current period; null: the meters' own prices do */
             product: string | null;
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];
@@ -1332,10 +1356,10 @@ export interface components {
             attempts: number;
             /** Format: date-time */
             created_at: string;
-            /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1358,10 +1382,10 @@ export interface components {
             body: string;
             /** Format: date-time */
             created_at: string;
-            /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
+            /** @enum {string} */
+            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1480,6 +1504,14 @@ export interface components {
             rejected: number;
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
+        };
+        KeyOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
+             * @default 0
+             */
+            overlap_seconds?: number;
         };
         ListAPIKey: {
             data: components["schemas"]["APIKey"][];
@@ -1622,7 +1654,7 @@ export interface components {
             status: "backfilling" | "complete";
             /**
              * Format: int32
-             * @description With how many decimals of its usage, rounded half to even, a provider that adds up units is told
+             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
              */
             usage_scale: number;
         };
@@ -1700,7 +1732,7 @@ export interface components {
             late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
-            /** @description Why the provider is not told of the meter, as of the customer's last sync */
+            /** @description Why the meter is excluded, as of the customer's last sync */
             skipped?: string;
             /**
              * Format: decimal
@@ -1839,30 +1871,6 @@ export interface components {
             id: string;
             revoked: boolean;
         };
-        RotateAPIKey: {
-            /**
-             * Format: int64
-             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
-             * @default 0
-             */
-            overlap_seconds?: number;
-        };
-        RotateHMACSecret: {
-            /**
-             * Format: int64
-             * @description How long the old secret is valid beside the new one
-             * @default 86400
-             */
-            overlap_seconds?: number;
-        };
-        RotateWebhookSecret: {
-            /**
-             * Format: int64
-             * @description How long messages are signed with the old secret too
-             * @default 86400
-             */
-            overlap_seconds?: number;
-        };
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
@@ -1893,6 +1901,14 @@ export interface components {
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;
+        };
+        SecretOverlap: {
+            /**
+             * Format: int64
+             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both
+             * @default 86400
+             */
+            overlap_seconds?: number;
         };
         Sent: {
             /** @description Of the message */
@@ -2026,7 +2042,7 @@ export interface components {
              */
             item?: string;
             /**
-             * @description How it is told
+             * @description How it is reported
              * @enum {string}
              */
             mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last" | "invoice_item";
@@ -2035,7 +2051,7 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: int64
-             * @description Of the snapshot that carried it; 0 where the provider is told meter by meter
+             * @description Of the snapshot that carried it; 0 where each meter is reported by itself
              */
             sequence: number;
             /** @enum {string} */
@@ -2052,7 +2068,7 @@ export interface components {
             usage: string;
             /**
              * Format: decimal
-             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was told elsewhere
+             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
              */
             value: string;
             /**
@@ -2134,7 +2150,7 @@ export interface components {
             name?: string;
             /**
              * Format: int32
-             * @description Changes what the provider is told of open periods; nothing is counted anew
+             * @description Changes what is reported of open periods; nothing is counted anew
              */
             usage_scale?: number;
         };
@@ -2260,7 +2276,7 @@ export interface components {
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Of what it is told */
+            /** @description Those that it receives messages of */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
             /**
              * Format: date-time
@@ -2454,7 +2470,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateAPIKey"];
+                "application/json": components["schemas"]["KeyOverlap"];
             };
         };
         responses: {
@@ -3588,7 +3604,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateHMACSecret"];
+                "application/json": components["schemas"]["SecretOverlap"];
             };
         };
         responses: {
@@ -4846,7 +4862,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RotateWebhookSecret"];
+                "application/json": components["schemas"]["SecretOverlap"];
             };
         };
         responses: {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -51,6 +53,19 @@ func TestAnUnknownCommandShowsTheUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"nope"}, {"api", "extra"}, {"tenant"}, {"tenant", "delete"}} {
 		require.ErrorIs(t, run(t.Context(), args, nothing, nil, nil), flag.ErrHelp)
 	}
+}
+
+func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {
+	t.Parallel()
+	_, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	env := settings("DATABASE_URL", address)
+	require.NoError(t, run(t.Context(), []string{"migrate"}, env, nil, io.Discard))
+	_, err = conn.Exec(t.Context(), `insert into goose_db_version (version_id, is_applied) values (51, true)`)
+	require.NoError(t, err)
+	require.ErrorContains(t, run(t.Context(), []string{"migrate"}, env, nil, io.Discard), "in development, delete the data with make clean-dev")
 }
 
 func TestATenantIsMadeWithItsKey(t *testing.T) {

@@ -143,7 +143,7 @@ func fillStripe(ctx context.Context, c config, now time.Time) (sent, added int64
 }
 
 // makeYen makes the product of who pays in yen, and gives it to a customer.
-func makeYen(ctx context.Context, api *client.ClientWithResponses, payer string) error {
+func makeYen(ctx context.Context, api *client.ClientWithResponses, customer string) error {
 	const slug = "yen"
 	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: slug, Name: new("Prices in yen")})
 	if err := expect.Status("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
@@ -162,11 +162,11 @@ func makeYen(ctx context.Context, api *client.ClientWithResponses, payer string)
 			return err
 		}
 	}
-	has, err := api.GetCustomerProductWithResponse(ctx, payer)
+	has, err := api.GetCustomerProductWithResponse(ctx, customer)
 	if err := expect.Status("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
 		return err
 	}
-	given, err := api.AssignProductWithResponse(ctx, payer, client.AssignProduct{Product: new(slug)})
+	given, err := api.AssignProductWithResponse(ctx, customer, client.AssignProduct{Product: new(slug)})
 	return expect.Status("give customer the product", given, err, http.StatusOK)
 }
 

@@ -7,8 +7,12 @@ create table event_keys (
   tenant_id bigint not null,
   key       text collate "C" not null,
   hash      bytea not null, -- SHA-256 of the event as it was sent
+  -- Sent with a timestamp, so that a repeat shows its age. Any other key is
+  -- known for ever: its repeat would be an event of today.
+  dated     boolean not null default false,
   primary key (tenant_id, key)
 ) partition by hash (tenant_id, key);
+comment on table event_keys is 'The idempotency keys of events, so that no event is counted twice.';
 
 -- +goose StatementBegin
 do $$
@@ -34,9 +38,20 @@ create table events (
   ingested_at     timestamptz not null,
   epoch           bigint not null -- the tenant's when it was ingested
 );
+comment on table events is 'The events as they were sent, only ever added to.';
 select create_hypertable('events', by_range('ts', interval '7 days'), create_default_indexes => false);
 create index events_customer_ts on events (tenant_id, customer_id, ts, id);
 
+-- A meter whose type is not here has no past to count.
+create table event_types (
+  tenant_id     bigint not null,
+  event_type    text collate "C" not null,
+  first_seen_at timestamptz not null default now(),
+  primary key (tenant_id, event_type)
+);
+comment on table event_types is 'Every event type that a tenant has ever sent.';
+
 -- +goose Down
+drop table event_types;
 drop table events cascade; -- and usage_daily, which depends on the edition of TimescaleDB
 drop table event_keys;

@@ -157,7 +157,7 @@ func TestTheNextCarrierSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	require.Equal(t, "300", list[0].Usage.String())
 	require.Equal(t, "1.5", list[0].Amount.String())
 
-	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late for the first carrier itself: 40 are within its base price
+	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late for the first target period itself: 40 are within its base price
 	list = adjustments(t, b.acknowledge())
 	require.Len(t, list, 2)
 	require.Equal(t, "40", list[1].Usage.String())

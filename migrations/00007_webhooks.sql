@@ -1,12 +1,25 @@
 -- +goose Up
 
--- Where a tenant wants to be told of what happens.
+-- Written in the transaction that made it so.
+create table outbox (
+  tenant_id    bigint not null references tenants,
+  id           uuid not null,
+  kind         text not null,
+  payload      jsonb not null, -- internal ids only
+  created_at   timestamptz not null,
+  delivered_at timestamptz,
+  primary key (tenant_id, id)
+);
+comment on table outbox is 'Messages about what happened, for the webhooks of a tenant.';
+create index on outbox (tenant_id, created_at) where delivered_at is null;
+create index outbox_created_at on outbox (created_at); -- messages are forgotten by their age
+
 create table webhook_endpoints (
   tenant_id        bigint not null references tenants,
   id               bigint generated always as identity unique,
   url              text not null,
   description      text not null,
-  event_types          text[] not null,
+  event_types      text[] not null,
   secret           bytea not null, -- sealed
   secret_last_four text not null,
   former_secret    bytea,          -- sealed; signs beside the other until former_until
@@ -17,14 +30,14 @@ create table webhook_endpoints (
   disabled_because text check (disabled_because in ('tenant', 'gone', 'failing')),
   failures         int not null default 0, -- in a row
   failing_since    timestamptz,
-  backoff_until      timestamptz,            -- nothing is sent before
-  lease_until   timestamptz,            -- a run looks after what waits for it
+  backoff_until    timestamptz,            -- nothing is sent before
+  lease_until      timestamptz,            -- a run looks after what waits for it
   primary key (tenant_id, id),
   check ((disabled_at is null) = (disabled_because is null))
 );
+comment on table webhook_endpoints is 'Where a tenant receives messages, and of which event types.';
 
--- A message of the outbox on its way to an endpoint. It holds what the tenant is
--- shown: the payload of the message is its data.
+-- It holds what the tenant is shown: the payload of the message is its data.
 create table webhook_deliveries (
   tenant_id   bigint not null,
   endpoint_id bigint not null,
@@ -38,6 +51,7 @@ create table webhook_deliveries (
   foreign key (tenant_id, message_id) references outbox (tenant_id, id) on delete cascade,
   check ((status = 'pending') = (settled_at is null))
 );
+comment on table webhook_deliveries is 'Messages on their way to an endpoint.';
 create index webhook_deliveries_due on webhook_deliveries (tenant_id, endpoint_id, due_at) where status = 'pending';
 create index webhook_deliveries_message on webhook_deliveries (tenant_id, message_id);
 
@@ -53,12 +67,10 @@ create table webhook_attempts (
   primary key (tenant_id, endpoint_id, message_id, id),
   foreign key (tenant_id, endpoint_id, message_id) references webhook_deliveries (tenant_id, endpoint_id, message_id) on delete cascade
 );
-
--- Messages are forgotten by their age.
-create index outbox_created_at on outbox (created_at);
+comment on table webhook_attempts is 'Each try to deliver a message to an endpoint.';
 
 -- +goose Down
-drop index outbox_created_at;
 drop table webhook_attempts;
 drop table webhook_deliveries;
 drop table webhook_endpoints;
+drop table outbox;

@@ -1,0 +1,93 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// OtherSchemaError says that the database's schema was made by other
+// migrations than this binary's: by former ones, or by those of a later version.
+type OtherSchemaError struct {
+	Migration int64
+	Unknown   bool // this binary has no migration of the number
+}
+
+func (e *OtherSchemaError) Error() string {
+	what := "is another one there"
+	if e.Unknown {
+		what = "is not known here"
+	}
+	return fmt.Sprintf("the database has the schema of another version of odometer: migration %05d %s. "+
+		"Nothing was changed. Use that version; or, in development, delete the data with make clean-dev", e.Migration, what)
+}
+
+// refuseOther finds out whether each migration that was applied is one of these.
+func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
+	applied, recorded, err := appliedMigrations(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("read the applied migrations: %w", coded(err))
+	}
+	for _, version := range applied {
+		digest, known := digests[version]
+		if !known || recorded[version] != digest {
+			return &OtherSchemaError{version, !known}
+		}
+	}
+	return nil
+}
+
+// recordOrigin notes the digest of every applied migration, in a comment on
+// goose's table.
+func recordOrigin(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
+	applied, recorded, err := appliedMigrations(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("read the applied migrations: %w", coded(err))
+	}
+	now := make(map[int64]string, len(applied))
+	for _, version := range applied {
+		now[version] = digests[version]
+	}
+	if len(now) == 0 || maps.Equal(now, recorded) {
+		return nil
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	_, err = pool.ExecContext(ctx, fmt.Sprintf(`comment on table goose_db_version is '%s'`, text)) // numbers and hexadecimal digits
+	return coded(err)
+}
+
+// appliedMigrations are those that goose knows of, and what is recorded of them.
+func appliedMigrations(ctx context.Context, pool *sql.DB) (applied []int64, recorded map[int64]string, err error) {
+	var text string
+	err = pool.QueryRowContext(ctx, `
+		select coalesce(obj_description(to_regclass('goose_db_version'), 'pg_class'), '{}')
+		where to_regclass('goose_db_version') is not null`).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal([]byte(text), &recorded); err != nil {
+		recorded = nil // somebody else's comment
+	}
+	rows, err := pool.QueryContext(ctx, `select version_id from goose_db_version where version_id > 0 and is_applied order by 1`)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var version int64
+		if err := rows.Scan(&version); err != nil {
+			return nil, nil, err
+		}
+		applied = append(applied, version)
+	}
+	return applied, recorded, rows.Err()
+}

@@ -1,0 +1,118 @@
+// Package words knows the words that the project does not use any more, and
+// finds them in identifiers and in text. docs/glossary.md has those that it uses.
+package words
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Where a word is not used.
+type Where int
+
+// Anywhere is identifiers, columns, fields and text; Fields is the names of
+// columns and of what the API shows.
+const (
+	Anywhere Where = iota
+	Fields
+)
+
+// Word is one that is not used any more.
+type Word struct {
+	Retired string // its parts, such as "events per minute"
+	Use     string
+	Where   Where
+}
+
+// Retired has the words in the forms in which they occurred.
+var Retired = []Word{
+	{"telling", "report", Anywhere},
+	{"tellings", "reports", Anywhere},
+	{"untold", "unreported", Anywhere},
+	{"told", "reported", Fields},
+	{"told decimals", "reported scale", Anywhere},
+	{"provider decimals", "usage scale", Anywhere},
+	{"payer", "facts", Anywhere},
+	{"covered events", "watermark", Anywhere},
+	{"covered catalog", "configuration hash", Anywhere},
+	{"carrier", "target period", Anywhere},
+	{"frozen", "closed", Anywhere},
+	{"unfrozen", "open", Anywhere},
+	{"freeze", "close", Anywhere},
+	{"freezes", "closes", Anywhere},
+	{"freezing", "closing", Anywhere},
+	{"generation", "meter version", Anywhere},
+	{"generations", "meter versions", Anywhere},
+	{"filling", "backfilling", Anywhere},
+	{"usage differs", "discrepancy", Anywhere},
+	{"usage differences", "discrepancies", Anywhere},
+	{"second count", "reconciliation", Anywhere},
+	{"doubtful", "suspect", Anywhere},
+	{"nameless", "redact", Anywhere},
+	{"patience", "retry after", Anywhere},
+	{"patient", "retry after", Anywhere},
+	{"lend", "lease", Anywhere},
+	{"attended until", "lease", Anywhere},
+	{"rests until", "backoff", Anywhere},
+	{"upkeep", "maintenance", Anywhere},
+	{"events per minute", "requests per minute", Anywhere},
+	{"zone", "timezone", Fields},
+	{"kinds", "event types", Fields},
+	{"subject", "resource", Fields},
+	{"interval", "schedule", Fields},
+	{"every", "schedule", Fields},
+}
+
+// In names the retired words of an identifier or of a text, in the order of
+// Retired.
+func In(text string, where Where) []string {
+	parts := Parts(text)
+	var found []string
+	for _, word := range Retired {
+		if word.Where == Anywhere && has(parts, strings.Fields(word.Retired)) ||
+			word.Where == Fields && where == Fields && slices.Equal(parts, strings.Fields(word.Retired)) {
+			found = append(found, word.Retired)
+		}
+	}
+	return found
+}
+
+// Parts are the words of a text in lower case, and those that an identifier is
+// made of: ClosedAt, closed_at and "closed at" have the same.
+func Parts(text string) []string {
+	var parts []string
+	letters := []rune(text)
+	begin := -1
+	for i, r := range letters {
+		if begin >= 0 && (!unicode.IsLetter(r) || begins(letters, i)) {
+			parts = append(parts, strings.ToLower(string(letters[begin:i])))
+			begin = -1
+		}
+		if begin < 0 && unicode.IsLetter(r) {
+			begin = i
+		}
+	}
+	if begin >= 0 {
+		parts = append(parts, strings.ToLower(string(letters[begin:])))
+	}
+	return parts
+}
+
+// begins says whether the letter i begins a word behind another letter: the S
+// of ClosedSpan, and that of HMACSecret.
+func begins(letters []rune, i int) bool {
+	if !unicode.IsUpper(letters[i]) {
+		return false
+	}
+	return unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1])
+}
+
+func has(parts, word []string) bool {
+	for i := range len(parts) - len(word) + 1 {
+		if slices.Equal(parts[i:i+len(word)], word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,30 @@
+package words_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/dev/words"
+)
+
+func TestPartsOfIdentifiersAndOfText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"ClosedAt": {"closed", "at"}, "closed_at": {"closed", "at"}, "is closed, at": {"is", "closed", "at"},
+		"meterVersionByID": {"meter", "version", "by", "id"}, "HMACSecrets": {"hmac", "secrets"}, "APIKeys": {"api", "keys"}, "x-rate-limit": {"x", "rate", "limit"},
+	} {
+		require.Equal(t, want, words.Parts(text), text)
+	}
+}
+
+func TestRetiredWordsAreFoundWherever(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"frozen_at", "FrozenAt", "isFrozen", "it was frozen.", "`frozen`"} {
+		require.Equal(t, []string{"frozen"}, words.In(text, words.Anywhere), text)
+	}
+	require.Equal(t, []string{"events per minute"}, words.In("EventsPerMinute", words.Anywhere))
+	require.Empty(t, words.In("the zone's kinds, backfilling", words.Anywhere))
+	require.Equal(t, []string{"zone"}, words.In("zone", words.Fields))
+	require.Empty(t, words.In("timezone", words.Fields))
+}

@@ -1,0 +1,147 @@
+-- +goose Up
+create table api_keys (
+  tenant_id    bigint not null references tenants,
+  id           bigint generated always as identity,
+  name         text not null,
+  scope        text not null check (scope in ('admin', 'read_write', 'read_only', 'ingest_only')),
+  hash         bytea not null unique, -- HMAC-SHA256 of the whole key under the service's secret
+  last_four    text not null,
+  created_at   timestamptz not null default now(),
+  created_by   text not null,
+  expires_at   timestamptz,
+  revoked_at   timestamptz,
+  last_used_at timestamptz,
+  primary key (tenant_id, id)
+);
+comment on table api_keys is 'API keys, each kept as a hash.';
+
+create table hmac_secrets (
+  tenant_id      bigint not null references tenants,
+  id             bigint generated always as identity,
+  name           text not null,
+  scope          text not null check (scope in ('admin', 'read_write', 'read_only', 'ingest_only')),
+  secret         bytea not null, -- sealed
+  last_four      text not null,
+  created_at     timestamptz not null default now(),
+  created_by     text not null,
+  expires_at     timestamptz,
+  revoked_at     timestamptz,
+  last_used_at   timestamptz,
+  primary key (tenant_id, id)
+);
+comment on table hmac_secrets is 'Secrets that requests are signed with, sealed.';
+
+-- A credential that another replaces: an API key, an HMAC secret, or what the
+-- messages to a webhook are signed with. The old one is valid until
+-- overlap_until by a column of its own (expires_at, or former_until of the
+-- webhook), whoever is alive to record the end.
+create table credential_rotations (
+  tenant_id      bigint not null references tenants,
+  id             bigint generated always as identity,
+  kind           text not null check (kind in ('api_key', 'hmac_secret', 'webhook_secret')),
+  old_id         bigint not null, -- of a webhook's secret, the webhook's
+  new_id         bigint not null,
+  actor          text not null,
+  created_at     timestamptz not null,
+  overlap_until  timestamptz not null,
+  old_expires_at timestamptz, -- the old one's expiry if it were not replaced
+  warned_at      timestamptz, -- that the old one is still used
+  ended_at       timestamptz,
+  outcome        text check (outcome in ('expired', 'finished', 'revoked', 'kept', 'superseded')),
+  run_due_at     timestamptz, -- when a run has to be begun, or told to look; null: none has to
+  primary key (tenant_id, id),
+  check ((ended_at is null) = (outcome is null))
+);
+comment on table credential_rotations is 'Credentials that others replace, and until when both are valid.';
+create unique index credential_rotations_open on credential_rotations (tenant_id, kind, old_id) where ended_at is null;
+create index credential_rotations_old on credential_rotations (tenant_id, kind, old_id);
+create index credential_rotations_new on credential_rotations (tenant_id, kind, new_id);
+create index credential_rotations_due on credential_rotations (run_due_at) where run_due_at is not null;
+
+create table request_ids (
+  tenant_id  bigint not null,
+  request_id text collate "C" not null,
+  expires_at timestamptz not null,
+  primary key (tenant_id, request_id)
+);
+comment on table request_ids is 'The ids of signed requests, each until its signature is too old to be accepted again.';
+create index on request_ids (expires_at);
+
+create table members (
+  tenant_id     bigint not null references tenants,
+  id            bigint generated always as identity,
+  email         text not null,
+  name          text not null,
+  role          text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
+  password_hash text, -- argon2id, as a PHC string; null: signs in by OIDC only
+  created_at    timestamptz not null default now(),
+  created_by    text not null,
+  removed_at    timestamptz,
+  primary key (tenant_id, id)
+);
+comment on table members is 'The people who may sign in to a tenant, each with a role.';
+-- Case is that of ASCII, in every database alike: a letter that only Unicode
+-- folds into another must not make two addresses one.
+create unique index members_email on members (tenant_id, lower(email collate "C")) where removed_at is null;
+create unique index members_owner on members (tenant_id) where role = 'owner' and removed_at is null;
+-- Who signs in says an e-mail, and often no tenant.
+create index on members (lower(email collate "C")) where removed_at is null;
+
+create table sessions (
+  tenant_id  bigint not null,
+  id         uuid not null,
+  member_id  bigint not null,
+  created_at timestamptz not null default now(),
+  expires_at timestamptz not null,
+  ended_at   timestamptz,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, member_id) references members (tenant_id, id)
+);
+comment on table sessions is 'The sign-ins of members: a token is accepted while its session lives.';
+create index on sessions (tenant_id, member_id, expires_at);
+
+create table oidc_issuers (
+  tenant_id     bigint primary key references tenants,
+  issuer        text not null,
+  client_id     text not null,
+  client_secret bytea, -- sealed; null for a public client
+  redirect_base text not null,
+  updated_at    timestamptz not null default now(),
+  updated_by    text not null
+);
+comment on table oidc_issuers is 'Where the members of a tenant sign in by OpenID Connect.';
+
+create table oidc_sign_ins (
+  tenant_id  bigint not null references oidc_issuers on delete cascade,
+  state      text not null,
+  nonce      text not null,
+  verifier   text not null, -- PKCE
+  expires_at timestamptz not null,
+  primary key (tenant_id, state),
+  unique (state) -- the issuer sends back nothing else
+);
+comment on table oidc_sign_ins is 'Sign-ins that have gone to the issuer and not come back.';
+create index on oidc_sign_ins (tenant_id, expires_at);
+
+-- Kept without an end, so that a repeat never makes anything.
+create table idempotency_keys (
+  tenant_id    bigint not null references tenants,
+  key          text collate "C" not null,
+  operation    text not null,
+  request_hash bytea not null, -- HMAC-SHA256 of the body under the service's secret
+  answer       json not null, -- as it was shown, without a secret
+  created_at   timestamptz not null default now(),
+  primary key (tenant_id, key)
+);
+comment on table idempotency_keys is 'What requests that create something have created, by their Idempotency-Key.';
+
+-- +goose Down
+drop table idempotency_keys;
+drop table oidc_sign_ins;
+drop table oidc_issuers;
+drop table sessions;
+drop table members;
+drop table request_ids;
+drop table credential_rotations;
+drop table hmac_secrets;
+drop table api_keys;

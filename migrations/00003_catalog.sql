@@ -1,0 +1,109 @@
+-- +goose Up
+create table customers (
+  tenant_id           bigint not null references tenants,
+  id                  bigint generated always as identity, -- 0 is never given out: it stands for the whole tenant
+  external_id         text collate "C" not null,
+  name                text not null default '',
+  billing_provider_id text,
+  metadata            jsonb not null default '{}',
+  created_at          timestamptz not null,
+  billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
+  closed_from         timestamptz, -- the span of its closed billing periods:
+  closed_until        timestamptz, -- usage that arrives within it is late
+  billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
+  primary key (tenant_id, id),
+  unique (tenant_id, external_id)
+);
+comment on table customers is 'The customers of a tenant, whose usage is counted and billed.';
+
+create table meters (
+  tenant_id        bigint not null references tenants,
+  id               bigint generated always as identity,
+  slug             text collate "C" not null,
+  event_type       text collate "C" not null,
+  name             text not null default '',
+  meter_version_id bigint not null, -- what reads and billing use
+  -- The decimals of usage that a provider takes that adds up units.
+  usage_scale      smallint not null default 0 check (usage_scale between 0 and 6),
+  created_at       timestamptz not null default now(),
+  primary key (tenant_id, id),
+  unique (tenant_id, slug)
+);
+comment on table meters is 'What is counted: the events of one type, under a name of its own.';
+
+create table meter_versions (
+  tenant_id      bigint not null references tenants,
+  id             bigint generated always as identity,
+  meter_id       bigint not null,
+  event_type     text collate "C" not null,
+  aggregation    text not null,
+  group_by       text[] not null default '{}',
+  timezone       text not null,
+  epoch          bigint not null, -- events with a lower epoch are the backfill's to count
+  status         text not null check (status in ('backfilling', 'complete', 'retired')),
+  counted_from   timestamptz, -- where its past begins; null: with the first event
+  created_at     timestamptz not null default now(),
+  completed_at   timestamptz,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id) deferrable initially deferred
+);
+comment on table meter_versions is 'The ways in which a meter has counted; rollups belong to one of them.';
+create index on meter_versions (tenant_id, event_type) where status <> 'retired';
+
+alter table meters add foreign key (tenant_id, meter_version_id)
+  references meter_versions (tenant_id, id) deferrable initially deferred; -- the two name each other
+
+create table products (
+  tenant_id  bigint not null references tenants,
+  id         bigint generated always as identity,
+  slug       text collate "C" not null,
+  name       text not null,
+  created_at timestamptz not null default now(),
+  created_by text not null,
+  primary key (tenant_id, id),
+  unique (tenant_id, slug)
+);
+comment on table products is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
+
+-- A meter's versions are numbered across its own prices and its plans'.
+create table meter_prices (
+  tenant_id      bigint not null references tenants,
+  meter_id       bigint not null,
+  version        integer not null,
+  product_id     bigint, -- null: the meter's own
+  base_price     numeric not null check (base_price >= 0),
+  included_units numeric not null check (included_units >= 0),
+  overage_rate   numeric not null check (overage_rate >= 0),
+  currency       text not null,
+  effective_from timestamptz not null,
+  created_at     timestamptz not null default now(),
+  created_by     text not null,
+  primary key (tenant_id, meter_id, version),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id),
+  foreign key (tenant_id, product_id) references products (tenant_id, id)
+);
+comment on table meter_prices is 'The prices of a meter, each from an instant on.';
+
+create table customer_products (
+  tenant_id      bigint not null,
+  id             bigint generated always as identity,
+  customer_id    bigint not null,
+  product_id     bigint, -- null: none
+  effective_from timestamptz not null,
+  created_at     timestamptz not null default now(),
+  created_by     text not null,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, product_id) references products (tenant_id, id)
+);
+comment on table customer_products is 'Which plan a customer has from an instant on.';
+create index on customer_products (tenant_id, customer_id, effective_from, id);
+
+-- +goose Down
+drop table customer_products;
+drop table meter_prices;
+drop table products;
+alter table meters drop constraint meters_tenant_id_meter_version_id_fkey;
+drop table meter_versions;
+drop table meters;
+drop table customers;

@@ -1,0 +1,168 @@
+package odometer_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/dev/words"
+)
+
+// TestRetiredWordsAreGone looks into identifiers, columns, fields of JSON, names
+// of files and documents.
+func TestRetiredWordsAreGone(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != "." || entry.Name() == "testdata" || entry.Name() == "node_modules") {
+			return fs.SkipDir
+		}
+		path = filepath.ToSlash(path)
+		if entry.IsDir() || strings.HasPrefix(path, "dev/words/") || path == "words_test.go" || path == "layout_test.go" {
+			return nil
+		}
+		found := retired(t, path)
+		for _, word := range found {
+			if !slices.Contains(rewriting[path], word) && theirs[path] != word {
+				t.Errorf("%s: %q is not used any more, see dev/words", path, word)
+			}
+		}
+		for _, word := range rewriting[path] {
+			if !slices.Contains(found, word) {
+				t.Errorf("%s: %q is gone: take it off the list", path, word)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	for path := range rewriting {
+		require.FileExists(t, path, "take it off the list")
+	}
+}
+
+// retired are the retired words of a file, its name included.
+func retired(t *testing.T, path string) []string {
+	t.Helper()
+	found := words.In(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), words.Anywhere)
+	switch ext := filepath.Ext(path); {
+	case ext == ".go":
+		return append(found, inGo(t, path)...)
+	case ext == ".sql":
+		return append(found, inSQL(t, path)...)
+	case ext == ".md":
+		return append(found, words.In(read(t, path), words.Anywhere)...)
+	case path == "api/openapi.json":
+		var document any
+		require.NoError(t, json.Unmarshal([]byte(read(t, path)), &document))
+		return append(found, inJSON(document)...)
+	}
+	return found
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(content)
+}
+
+// inGo looks into identifiers, the names of fields in JSON and the columns of SQL.
+func inGo(t *testing.T, path string) (found []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.Ident:
+			found = append(found, words.In(n.Name, words.Anywhere)...)
+		case *ast.Field:
+			if n.Tag != nil {
+				found = append(found, inTag(n.Tag.Value)...)
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && strings.Contains(n.Value, "_") {
+				for _, name := range snake.FindAllString(n.Value, -1) {
+					found = append(found, words.In(name, words.Anywhere)...)
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+var snake = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
+
+func inTag(literal string) (found []string) {
+	tag, err := strconv.Unquote(literal)
+	if err != nil {
+		return nil
+	}
+	for _, key := range []string{"json", "query", "path"} {
+		name, _, _ := strings.Cut(reflect.StructTag(tag).Get(key), ",")
+		found = append(found, words.In(name, words.Fields)...)
+	}
+	return append(found, words.In(reflect.StructTag(tag).Get("doc"), words.Anywhere)...)
+}
+
+var (
+	sqlComment = regexp.MustCompile(`--.*`)
+	sqlWord    = regexp.MustCompile(`(?m)^  ([a-z_]+)|[a-z]+(?:_[a-z]+)+`)
+)
+
+// inSQL looks into what stands first in a line, as columns do, and into names of more than one word.
+func inSQL(t *testing.T, path string) (found []string) {
+	t.Helper()
+	for _, name := range sqlWord.FindAllString(sqlComment.ReplaceAllString(read(t, path), ""), -1) {
+		found = append(found, words.In(name, words.Fields)...)
+	}
+	return found
+}
+
+// inJSON looks into the document's names of fields, summaries and descriptions.
+func inJSON(node any) (found []string) {
+	switch n := node.(type) {
+	case map[string]any:
+		for key, value := range n {
+			if properties, ok := value.(map[string]any); ok && key == "properties" {
+				for name := range properties {
+					found = append(found, words.In(name, words.Fields)...)
+				}
+			}
+			if text, ok := value.(string); ok && (key == "summary" || key == "description" || key == "operationId") {
+				found = append(found, words.In(text, words.Anywhere)...)
+			}
+			found = append(found, inJSON(value)...)
+		}
+	case []any:
+		for _, value := range n {
+			found = append(found, inJSON(value)...)
+		}
+	}
+	return found
+}
+
+// rewriting are files of billing that are being written anew, and the retired
+// words that still stand in them.
+var rewriting = map[string][]string{}
+
+// theirs are words that are Stripe's there: the time of a test clock is frozen.
+var theirs = map[string]string{
+	"providers/stripe/contract_test.go":    "frozen",
+	"providers/stripetest/catalog_test.go": "frozen",
+	"providers/stripetest/customers.go":    "frozen",
+}

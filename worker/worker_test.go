@@ -39,6 +39,7 @@ type system struct {
 	keyring   db.Keyring
 	farEnd
 	stripeBase string
+	third      providers.Provider // besides those that are registered; may be nil
 	tenant     metering.TenantID
 	customer   metering.Customer
 	meter      metering.Meter
@@ -104,6 +105,14 @@ func (s *system) useStripe(account, key string, mapping map[string]string) {
 	require.NoError(s, err)
 }
 
+func (s *system) providers(guard providers.Guard) providers.Registry {
+	all := registry.New(guard, s.stripeBase)
+	if s.third != nil {
+		all[s.third.Describe().Kind] = s.third
+	}
+	return all
+}
+
 // work runs a worker in this process until the test ends or stop is called.
 func (s *system) work() (stop func()) {
 	s.Helper()
@@ -113,7 +122,7 @@ func (s *system) work() (stop func()) {
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
 			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
-			Guard: guard, Providers: registry.New(guard, s.stripeBase), Log: quiet(), Started: func() { close(started) },
+			Guard: guard, Providers: s.providers(guard), Log: quiet(), Started: func() { close(started) },
 		})
 	}()
 	stopped := false

@@ -75,7 +75,7 @@ type PrepareEntriesInput struct {
 }
 
 // PrepareEntriesResult is what there is to send, if anything. Why meters are
-// left out stays in the database: it names what is the customer's at Stripe.
+// left out stays in the database: it names what is the customer's at the provider.
 type PrepareEntriesResult struct {
 	Send     []Entry     `json:"send"`
 	UpToDate []uuid.UUID `json:"up_to_date"`

@@ -21,7 +21,7 @@ type Provider struct {
 	ID           ProviderID
 	Kind         ProviderKind
 	Statements   bool   // it takes the bill of a period in one report
-	Account      string // what makes two settings the same destination: the URL of a webhook, an account of Stripe's
+	Account      string // what makes two settings the same destination: the URL of a webhook, or whom the secret belongs to
 	SealedSecret []byte
 	LastFour     string // all of the secret that is ever shown
 

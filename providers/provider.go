@@ -62,7 +62,7 @@ type Description struct {
 	Statements   bool          // it takes the bill of a period in one report; else each meter is reported by itself
 	AtOnce       int           // how many customers may be synced side by side
 	Timeout      time.Duration // how long one call may take: whoever leases a report leases it for longer
-	Remembers    time.Duration // how long it surely knows a report again; 0: whatever it is sent replaces the same
+	Remembers    time.Duration // how long it surely knows a report again; what adds up and may have arrived before that is looked for first
 	CountsWithin time.Duration // what it took and has not counted until then, it has dropped; 0: it is never asked
 }
 

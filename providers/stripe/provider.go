@@ -130,16 +130,21 @@ type call struct {
 	Timestamp   time.Time        `json:"timestamp"`
 
 	// Of an invoice item, whose target is the subscription.
-	Currency    string          `json:"currency,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Period      *metering.Range `json:"period,omitempty"` // what it is charged for
+	Currency    string      `json:"currency,omitempty"`
+	Description string      `json:"description,omitempty"`
+	Period      *chargedFor `json:"period,omitempty"` // what it is charged for
+}
+
+type chargedFor struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
 }
 
 // Frame makes the call of a quantity or a charge.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	c := call{Method: m.Method, Target: m.Target, Customer: m.Customer, Quantity: m.Quantity}
 	if m.Kind == billing.ChargeReport {
-		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &m.Of
+		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &chargedFor{m.Of.Start, m.Of.End}
 		c.Description = billing.Description(m.Meter, m.Of, m.Timezone)
 	} else {
 		var last time.Time
@@ -189,7 +194,7 @@ func entryOf(s providers.Sending) (Entry, error) {
 		Customer: c.Customer, Value: c.Quantity, Timestamp: c.Timestamp, Identifier: id, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
 	}
 	if c.Method == InvoiceItem {
-		e.SubscriptionID, e.Currency, e.Description, e.Period = c.Target, c.Currency, c.Description, *c.Period
+		e.SubscriptionID, e.Currency, e.Description, e.Period = c.Target, c.Currency, c.Description, metering.Range(*c.Period)
 		e.Value = Smallest(c.Quantity, c.Currency)
 	}
 	return e, nil

@@ -73,12 +73,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-func answer(w http.ResponseWriter, known bool, body any) {
+func answer[T contract | usage | total](w http.ResponseWriter, known bool, body T) {
 	if !known {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(body)
+	_ = json.NewEncoder(w).Encode(body) // who has gone needs none
 }
 
 // Sign gives a customer a contract.

@@ -1,6 +1,7 @@
 package odometer_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -93,4 +94,52 @@ func checkExclusive(t *testing.T, path, name string) {
 				"%s imports %s, which is %s's", path, name, owner)
 		}
 	}
+}
+
+// withoutNames are the folders that know no provider by its name: what they have to
+// know is a property, stored or passed.
+var withoutNames = []string{"billing", "db", "workflows"}
+
+func TestNoProviderIsKnownByItsName(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob("providers/*/provider.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, folder := range withoutNames {
+		files, err := filepath.Glob(folder + "/*.go")
+		require.NoError(t, err)
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			require.NoError(t, err)
+			for _, provider := range folders {
+				name := filepath.Base(filepath.Dir(provider))
+				ast.Inspect(file, func(n ast.Node) bool {
+					require.False(t, names(n, name), "%s names the provider %s", path, name)
+					return true
+				})
+			}
+		}
+	}
+}
+
+// names says whether a node is a provider's name or has it inside. Tenants have
+// webhooks of their own, which have nothing to do with billing: of that name
+// only the kind of provider counts.
+func names(n ast.Node, provider string) bool {
+	switch n := n.(type) {
+	case *ast.SelectorExpr:
+		of, is := n.X.(*ast.Ident)
+		return is && of.Name == "metering" && strings.EqualFold(n.Sel.Name, provider)
+	case *ast.Ident:
+		return provider != "webhook" && strings.Contains(strings.ToLower(n.Name), provider)
+	case *ast.BasicLit:
+		if provider != "webhook" {
+			return strings.Contains(strings.ToLower(n.Value), provider)
+		}
+		return n.Value == `"webhook"` || strings.Contains(n.Value, `'webhook'`)
+	}
+	return false
 }

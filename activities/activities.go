@@ -15,21 +15,21 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // Activities are the effects and what they reach: the database, the keys of
-// its sealed secrets, the webhooks, Stripe, how long events are kept, what is
-// counted, and the clock.
+// its sealed secrets, tenants' webhooks, the billing providers, how long events
+// are kept, what is counted, and the clock.
 type Activities struct {
-	store   *db.DB
-	keyring db.Keyring
-	webhook deliverer
-	stripe  *stripe.Client
-	keep    metering.Retention
-	metrics Metrics
-	now     func() time.Time
+	store     *db.DB
+	keyring   db.Keyring
+	webhook   deliverer
+	providers providers.Registry
+	keep      metering.Retention
+	metrics   Metrics
+	now       func() time.Time
 }
 
 // deliverer sends a message to a webhook and says what the answer means.
@@ -38,8 +38,8 @@ type deliverer interface {
 }
 
 // New makes the activities of a worker.
-func New(store *db.DB, keyring db.Keyring, webhook deliverer, stripe *stripe.Client, keep metering.Retention, metrics Metrics, now func() time.Time) *Activities {
-	return &Activities{store, keyring, webhook, stripe, keep, metrics, now}
+func New(store *db.DB, keyring db.Keyring, webhook deliverer, registry providers.Registry, keep metering.Retention, metrics Metrics, now func() time.Time) *Activities {
+	return &Activities{store, keyring, webhook, registry, keep, metrics, now}
 }
 
 // beat is how often an activity shows that its worker lives.
@@ -63,4 +63,29 @@ func alive(ctx context.Context, progress ...any) (stop func()) {
 		}
 	}()
 	return stop
+}
+
+// lease outlasts a call to any provider, so that nobody sends a report while
+// another still does.
+func (a *Activities) lease() time.Duration { return a.providers.Timeout() + 5*time.Second }
+
+// called is a provider and what it is called with.
+type called struct {
+	providers.Provider
+	providers.Description
+	credentials providers.Credentials
+}
+
+// open returns the tenant's provider with its secret.
+func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called, error) {
+	provider, err := a.providers.Of(p.Kind)
+	if err != nil {
+		return called{}, err
+	}
+	secret, err := a.keyring.Open(tenant, db.ProviderSecret, p.SealedSecret)
+	if err != nil {
+		return called{}, metering.Errorf(metering.CodeProviderRefuse,
+			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
+	}
+	return called{provider, provider.Describe(), providers.Credentials{Account: p.Account, Secret: string(secret)}}, nil
 }

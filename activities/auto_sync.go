@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // DuePageInput asks for a tenant's next customers, by id.
@@ -69,12 +70,16 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 	if err != nil {
 		return SyncChunkResult{}, err
 	}
-	c.provider = provider.Kind
+	kind, err := a.providers.Of(provider.Kind)
+	if err != nil {
+		return SyncChunkResult{}, err
+	}
+	c.provider = kind.Describe()
 	rest := in.Customers[min(c.progress.Done, len(in.Customers)):]
 	if c.sequences, err = a.store.Ledger.Sequences(ctx, in.TenantID, rest); err != nil {
 		return SyncChunkResult{}, err
 	}
-	for few := range slices.Chunk(rest, c.atOnce()) {
+	for few := range slices.Chunk(rest, c.provider.AtOnce) {
 		stop := alive(ctx, c.progress)
 		err := c.takeAll(ctx, few)
 		stop()
@@ -90,20 +95,10 @@ func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChun
 type chunk struct {
 	*Activities
 	tenant    metering.TenantID
-	provider  metering.ProviderKind
+	provider  providers.Description
 	sequences map[metering.CustomerID]int64 // used before the chunk
 	progress  chunkProgress
 	silent    metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
-}
-
-// atOnce is how many customers are synced side by side: while one waits for
-// the receiver or the disk, others need not. Stripe bounds an account's calls,
-// and takes many for each customer.
-func (c *chunk) atOnce() int {
-	if c.provider == metering.Stripe {
-		return 1
-	}
-	return 5
 }
 
 // takeAll syncs a few customers at once and judges them in their order.
@@ -145,7 +140,7 @@ func (c *chunk) judge(ctx context.Context, customer metering.CustomerID, err err
 		c.silent = customer
 		return nil
 	case metering.CodeProviderRefuse:
-		var own ownRefusal
+		var own providers.OwnRefusal
 		if !errors.As(err, &own) {
 			return err
 		}
@@ -194,20 +189,15 @@ func (c *chunk) fail(ctx context.Context, customer metering.CustomerID) error {
 	return c.store.Syncs.RequestOnce(ctx, c.tenant, customer, c.now())
 }
 
-// ownRefusal is the cause where the provider refused one customer's message.
-type ownRefusal struct{ status int }
-
-func (o ownRefusal) Error() string { return "refused for this customer" }
-
 // sync tells the provider everything that is new about a customer, and keeps a
 // record of it if that was anything.
 func (c *chunk) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
 	began := c.now()
-	if c.provider == metering.Stripe {
+	if !c.provider.Statements {
 		return c.tellAll(ctx, customer)
 	}
 	for {
-		prepared, delivery, err := c.store.Ledger.TakeSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.now(), lease)
+		prepared, delivery, err := c.store.Ledger.TakeSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.providers.Frame, c.now(), c.lease())
 		if err != nil {
 			return sent, err
 		}
@@ -219,16 +209,16 @@ func (c *chunk) sync(ctx context.Context, customer metering.CustomerID) (sent in
 			return sent, c.record(ctx, customer, answer, began)
 		}
 		snapshot := DeliverSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID}
-		status, err := c.deliverOne(ctx, snapshot, delivery)
+		said, err := c.attempt(ctx, snapshot, delivery)
 		if err != nil {
 			return sent, err
 		}
 		sent++
 		if prepared.Last {
 			answer.Snapshots = append(answer.Snapshots, prepared.Send.ID)
-			return sent, c.recordDelivery(ctx, customer, snapshot, status, answer, began)
+			return sent, c.recordDelivery(ctx, customer, snapshot, said, answer, began)
 		}
-		if err := c.SettleSnapshot(ctx, SettleSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID, Status: status}); err != nil {
+		if err := c.SettleSnapshot(ctx, SettleSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID, Answer: said}); err != nil {
 			return sent, err
 		}
 	}
@@ -238,19 +228,9 @@ func (c *chunk) record(ctx context.Context, customer metering.CustomerID, answer
 	return c.metrics.synced("", 1, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now()))
 }
 
-func (c *chunk) recordDelivery(ctx context.Context, customer metering.CustomerID, s DeliverSnapshotInput, status int, answer db.Answer, began time.Time) error {
-	err := c.store.Syncs.RecordDelivery(ctx, c.tenant, customer, s.SnapshotID, saidBy(status), answer, began, c.now())
+func (c *chunk) recordDelivery(ctx context.Context, customer metering.CustomerID, s DeliverSnapshotInput, said string, answer db.Answer, began time.Time) error {
+	err := c.store.Syncs.RecordDelivery(ctx, c.tenant, customer, s.SnapshotID, said, answer, began, c.now())
 	return c.metrics.synced("", 1, c.metrics.settled("snapshot", string(db.Acknowledged), err))
-}
-
-// deliverOne sends a snapshot that was taken, and returns the answer's status.
-func (c *chunk) deliverOne(ctx context.Context, in DeliverSnapshotInput, taken db.Delivery) (status int, err error) {
-	answer, err := c.attempt(ctx, in, taken)
-	var coded *metering.Error
-	if errors.As(err, &coded) && coded.Code == metering.CodeProviderRefuse && answer.AboutMessage() {
-		err = coded.Because(errors.Join(coded.Unwrap(), ownRefusal{answer.Status}))
-	}
-	return answer.Status, err
 }
 
 // CloseChunkResult is what came of closing.

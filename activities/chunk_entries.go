@@ -3,22 +3,21 @@ package activities
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers"
 )
 
-// tellAll tells Stripe everything that is new about a customer, and keeps a
+// tellAll tells the provider everything that is new about a customer, and keeps a
 // record of it if that was anything.
 func (c *chunk) tellAll(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
 	began := c.now()
 	if err := c.readItems(ctx, ReadItemsInput{c.tenant, customer}); err != nil {
-		return 0, ofCustomer(err)
+		return 0, err
 	}
 	after, err := c.store.Ledger.LastEntry(ctx, c.tenant, customer)
 	if err != nil {
@@ -26,9 +25,9 @@ func (c *chunk) tellAll(ctx context.Context, customer metering.CustomerID) (sent
 	}
 	var answer db.Answer
 	for {
-		prepared, err := c.store.Ledger.PrepareEntries(ctx, c.tenant, customer, after, stripe.Timestamp, c.now())
+		prepared, err := c.store.Ledger.PrepareEntries(ctx, c.tenant, customer, after, c.providers.Frame, c.now())
 		if metering.CodeOf(err) == metering.CodeConflict { // linked elsewhere since its items were read
-			return sent, metering.Errorf(metering.CodeProviderRefuse, "the customer's link to Stripe has changed").Because(errors.Join(err, ownRefusal{}))
+			return sent, metering.Errorf(metering.CodeProviderRefuse, "the customer's link to the provider has changed").Because(errors.Join(err, providers.OwnRefusal{}))
 		}
 		if err != nil {
 			return sent, err
@@ -63,25 +62,13 @@ func (c *chunk) tellOne(ctx context.Context, entry uuid.UUID) error {
 		return nil // somebody else has settled it
 	}
 	if err != nil {
-		return ofCustomer(err)
+		return err
 	}
 	if err := c.settleEntry(ctx, SettleEntryInput{c.tenant, entry, result.Outcome, result.Answer}); err != nil {
 		return err
 	}
 	if result.Outcome == metering.EntryAmbiguous {
-		return metering.Errorf(metering.CodeProviderRefuse, "%s", result.Answer).Because(ownRefusal{})
+		return metering.Errorf(metering.CodeProviderRefuse, "%s", result.Answer).Because(providers.OwnRefusal{})
 	}
 	return nil
-}
-
-// ofCustomer marks a refusal that says nothing about other customers: any but
-// one of the key.
-func ofCustomer(err error) error {
-	var coded *metering.Error
-	status := stripe.AnswerOf(err).Status
-	key := status == 0 || status == http.StatusUnauthorized || status == http.StatusForbidden
-	if key || !errors.As(err, &coded) || coded.Code != metering.CodeProviderRefuse {
-		return err
-	}
-	return coded.Because(errors.Join(err, ownRefusal{status}))
 }

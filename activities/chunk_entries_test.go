@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
@@ -39,7 +40,7 @@ func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
 	t.Cleanup(server.Close)
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
-	do := activities.New(store, ring, new(far), stripe.New(server.URL), 0, activities.NewMetrics(nil), s.fake.Now)
+	do := activities.New(store, ring, new(far), providers.Registered(stripe.NewProvider(stripe.New(server.URL))), 0, activities.NewMetrics(nil), s.fake.Now)
 	s.RegisterActivity(do.SyncChunk)
 	value, err := s.ExecuteActivity(do.SyncChunk, activities.SyncChunkInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer, other.ID}})
 	require.NoError(t, err)

@@ -91,7 +91,7 @@ func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (Se
 
 // sendNext makes one attempt at the message that is due, or none: nil.
 func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*metering.Attempt, error) {
-	claimed, err := a.store.Deliveries.Claim(ctx, in.TenantID, in.EndpointID, a.now(), lease)
+	claimed, err := a.store.Deliveries.Claim(ctx, in.TenantID, in.EndpointID, a.now(), webhook.Timeout+5*time.Second)
 	if err != nil || claimed == nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // retried is the one table of what Temporal may try again. A code that is
@@ -42,19 +43,14 @@ func Failure(err error) error {
 	})
 }
 
-// retryAfter is the cause where a provider said when to come back.
-type retryAfter struct{ wait time.Duration }
-
-func (r retryAfter) Error() string { return "asked to wait " + r.wait.String() }
-
 func waitOf(err error) time.Duration {
 	var busy db.Busy
 	if errors.As(err, &busy) {
 		return busy.Wait
 	}
-	var asked retryAfter
+	var asked providers.RetryLater
 	errors.As(err, &asked)
-	return asked.wait
+	return asked.Wait
 }
 
 // categoryOf keeps what is expected to happen out of the error metrics.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // ProviderEventInput names the event's row.
@@ -27,7 +27,7 @@ type ReadEventResult struct {
 func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (ReadEventResult, error) {
 	defer alive(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
-	return ReadEventResult{customer, event.Kind != stripe.SubscriptionUpdated}, err
+	return ReadEventResult{customer, event.Invoice}, err
 }
 
 // ReadInvoiceResult is what has to be done about the invoice.
@@ -49,35 +49,27 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	key, err := a.open(in.TenantID, provider)
+	p, err := a.open(in.TenantID, provider)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	found, err := measured(a.metrics, metering.Stripe, func() (stripe.Invoice, error) { return a.stripe.Invoice(ctx, key, event.ObjectID) })
-	if err != nil {
-		return ReadInvoiceResult{}, withRetryAfter(err)
+	invoices, ok := p.Provider.(providers.Invoices)
+	if !ok {
+		return ReadInvoiceResult{}, nil
 	}
-	items, err := a.store.Links.ItemIDs(ctx, in.TenantID, customer)
+	destinations, err := a.store.Links.Destinations(ctx, in.TenantID, customer)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	kept := invoiceOf(found, items)
+	kept, err := measured(a.metrics, p.Kind, func() (metering.Invoice, error) {
+		return invoices.Invoice(ctx, p.credentials, event.ObjectID, destinations)
+	})
+	if err != nil {
+		return ReadInvoiceResult{}, err
+	}
 	kept.Account = event.Account
 	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
 	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
-}
-
-func invoiceOf(in stripe.Invoice, items map[string]bool) metering.Invoice {
-	out := metering.Invoice{
-		ID: in.ID, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Currency: in.Currency, Total: in.Total,
-		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
-	}
-	for _, line := range in.Lines {
-		if items[line.ItemID] && !line.Proration {
-			out.Usage = out.Usage.Add(line.Amount)
-		}
-	}
-	return out
 }
 
 // RequestSync asks for a sync because of an event, once for each event.

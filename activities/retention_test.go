@@ -11,7 +11,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
 func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
@@ -26,7 +25,7 @@ func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
 		require.NoError(t, err)
 	}
 	drop := func(retention metering.Retention) activities.DropEventsResult {
-		do := activities.New(store, db.Keyring{}, b.far, stripe.New(""), retention, activities.NewMetrics(nil), func() time.Time { return b.now })
+		do := activities.New(store, db.Keyring{}, b.far, b.far.registry(), retention, activities.NewMetrics(nil), func() time.Time { return b.now })
 		var suite testsuite.WorkflowTestSuite
 		worker := suite.NewTestActivityEnvironment()
 		worker.RegisterActivity(do)

@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -91,7 +92,7 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
-	s.do = activities.New(store, ring, new(far), stripe.New(server.URL), 0, activities.NewMetrics(nil), s.fake.Now)
+	s.do = activities.New(store, ring, new(far), providers.Registered(stripe.NewProvider(stripe.New(server.URL))), 0, activities.NewMetrics(nil), s.fake.Now)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	s.TestActivityEnvironment = suite.NewTestActivityEnvironment()
@@ -258,7 +259,7 @@ func (s *subscriber) invoice(*rapid.T) {
 	s.quiesce(nil)
 	s.fake.Advance(s.first.End.Add(2 * time.Hour).Sub(s.fake.Now()))
 	row, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Account: "acct_1", EventID: "evt_1", Kind: "invoice.finalized", ObjectID: s.fake.State().Accounts[0].Invoices[0].ID, Customer: "cus_1", MadeAt: s.fake.Now(),
+		Account: "acct_1", EventID: "evt_1", Kind: "invoice.finalized", Invoice: true, ObjectID: s.fake.State().Accounts[0].Invoices[0].ID, Customer: "cus_1", MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: row})

@@ -3,19 +3,15 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/webhook"
+	"github.com/odometer-metering/odometer/providers"
 )
-
-// lease outlasts a delivery, so that nobody sends a snapshot while another
-// still does.
-const lease = webhook.Timeout + 5*time.Second
 
 // BeginSyncInput names the customer whose requests a pass takes.
 type BeginSyncInput struct {
@@ -28,8 +24,8 @@ type BeginSyncResult struct {
 	Syncs []uuid.UUID `json:"syncs"`
 	After int64       `json:"after"` // the last sequence used before the pass
 
-	Provider   metering.ProviderKind `json:"provider,omitempty"`
-	AfterEntry int64                 `json:"after_entry,omitempty"` // the last number of an entry given before the pass
+	Statements bool  `json:"statements,omitempty"`  // they are what the provider takes
+	AfterEntry int64 `json:"after_entry,omitempty"` // the last number of an entry given before the pass
 }
 
 // BeginSync takes all open requests of the customer.
@@ -72,7 +68,7 @@ type Skipped struct {
 // PrepareSnapshot writes down what the provider is to be told next.
 func (a *Activities) PrepareSnapshot(ctx context.Context, in PrepareSnapshotInput) (PrepareSnapshotResult, error) {
 	defer alive(ctx)()
-	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.now(), in.Hold...)
+	prepared, err := a.store.Ledger.PrepareSnapshot(ctx, in.TenantID, in.CustomerID, in.After, a.providers.Frame, a.now(), in.Hold...)
 	if err != nil {
 		return PrepareSnapshotResult{}, err
 	}
@@ -94,73 +90,64 @@ type DeliverSnapshotInput struct {
 
 // DeliverSnapshotResult is what the receiver answered.
 type DeliverSnapshotResult struct {
-	Status int `json:"status"`
+	Answer string `json:"answer"`
 }
 
 // DeliverSnapshot sends the snapshot's stored bytes once. That it may have
 // been sent is committed first.
 func (a *Activities) DeliverSnapshot(ctx context.Context, in DeliverSnapshotInput) (DeliverSnapshotResult, error) {
 	defer alive(ctx)()
-	answer, err := a.send(ctx, in)
-	return DeliverSnapshotResult{answer.Status}, err
-}
-
-func (a *Activities) send(ctx context.Context, in DeliverSnapshotInput) (webhook.Answer, error) {
-	delivery, err := a.store.Ledger.MarkSent(ctx, in.TenantID, in.SnapshotID, a.now(), lease)
+	delivery, err := a.store.Ledger.MarkSent(ctx, in.TenantID, in.SnapshotID, a.now(), a.lease())
 	if err != nil {
-		return webhook.Answer{}, err
+		return DeliverSnapshotResult{}, err
 	}
-	return a.attempt(ctx, in, delivery)
+	answer, err := a.attempt(ctx, in, delivery)
+	return DeliverSnapshotResult{answer}, err
 }
 
 // attempt sends a snapshot that is leased to the caller, and ends the lease
 // where that brings no decision.
-func (a *Activities) attempt(ctx context.Context, in DeliverSnapshotInput, delivery db.Delivery) (webhook.Answer, error) {
-	answer, err := a.deliver(ctx, in, delivery)
+func (a *Activities) attempt(ctx context.Context, in DeliverSnapshotInput, d db.Delivery) (answer string, err error) {
+	answer, err = a.deliver(ctx, in, d)
 	if err == nil {
 		return answer, nil
 	}
-	var coded *metering.Error
-	if errors.As(err, &coded) && answer.RetryAfter > 0 {
-		err = coded.Because(errors.Join(coded.Unwrap(), retryAfter{answer.RetryAfter}))
-	}
-	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, delivery.Attempt, problemText(err))
-	return answer, errors.Join(err, released)
+	released := a.store.Ledger.Release(context.WithoutCancel(ctx), in.TenantID, in.SnapshotID, d.Attempt, problemText(err))
+	return "", errors.Join(err, released)
 }
 
-func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.Delivery) (webhook.Answer, error) {
-	secret, err := a.keyring.Open(in.TenantID, db.ProviderSecret, d.Provider.SealedSecret)
+func (a *Activities) deliver(ctx context.Context, in DeliverSnapshotInput, d db.Delivery) (string, error) {
+	p, err := a.open(in.TenantID, d.Provider)
 	if err != nil {
-		return webhook.Answer{}, metering.Errorf(metering.CodeProviderRefuse,
-			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
+		return "", err
 	}
-	return measured(a.metrics, metering.Webhook, func() (webhook.Answer, error) {
-		return a.webhook.Deliver(ctx, d.Provider.Account, []string{string(secret)}, in.SnapshotID.String(), a.now(), d.Body)
+	return measured(a.metrics, p.Kind, func() (string, error) {
+		outcome := p.Send(ctx, p.credentials, providers.Sending{
+			Series: billing.Series{Kind: billing.StatementReport, Account: d.Provider.Account}, ReportID: in.SnapshotID, Body: d.Body, Now: a.now(),
+		})
+		return outcome.Answer, outcome.Err
 	})
 }
 
 // SettleSnapshotInput is the provider's decision. Refusal says why it was
-// refused; "" means that it was taken.
+// refused; "" means that it was taken, as Answer says.
 type SettleSnapshotInput struct {
 	TenantID   metering.TenantID `json:"tenant_id"`
 	SnapshotID uuid.UUID         `json:"snapshot_id"`
-	Status     int               `json:"status"`
+	Answer     string            `json:"answer"`
 	Refusal    string            `json:"refusal"`
 }
 
 // SettleSnapshot records the provider's decision.
 func (a *Activities) SettleSnapshot(ctx context.Context, in SettleSnapshotInput) error {
 	defer alive(ctx)()
-	outcome, answer := db.Acknowledged, saidBy(in.Status)
+	outcome, answer := db.Acknowledged, in.Answer
 	if in.Refusal != "" {
 		outcome, answer = db.Rejected, in.Refusal
 	}
 	err := a.store.Ledger.Settle(ctx, in.TenantID, in.SnapshotID, outcome, answer, a.now())
 	return a.metrics.settled("snapshot", string(outcome), err)
 }
-
-// saidBy is what is kept of a webhook's answer.
-func saidBy(status int) string { return fmt.Sprintf("the webhook answered %d", status) }
 
 // FinishSyncInput is how a pass ended.
 type FinishSyncInput struct {

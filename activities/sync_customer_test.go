@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -41,6 +42,11 @@ func (f *far) Deliver(_ context.Context, _ string, secrets []string, _ string, _
 	return f.answer, f.err
 }
 
+// registry has the far end as the webhook.
+func (f *far) registry() providers.Registry {
+	return providers.Registered(webhook.NewProvider(f), stripe.NewProvider(stripe.New("")))
+}
+
 type bench struct {
 	*testsuite.TestActivityEnvironment
 	do       *activities.Activities
@@ -60,7 +66,7 @@ func newBench(t *testing.T) *bench {
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	b.ring = ring
-	b.do = activities.New(b.store, ring, b.far, stripe.New(""), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
+	b.do = activities.New(b.store, ring, b.far, b.far.registry(), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	b.TestActivityEnvironment = suite.NewTestActivityEnvironment()
@@ -76,7 +82,7 @@ func newBench(t *testing.T) *bench {
 	sealed, err := ring.Seal(b.tenant, db.ProviderSecret, []byte("the secret"))
 	require.NoError(t, err)
 	_, err = b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: sealed, ValidatedAt: b.now,
+		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: sealed, ValidatedAt: b.now,
 	})
 	require.NoError(t, err)
 	requested, err := b.store.Syncs.Request(t.Context(), b.tenant, metering.Operator, b.customer, metering.Manual, b.now)
@@ -115,7 +121,7 @@ func TestEachActivityMayRunTwice(t *testing.T) {
 	require.Equal(t, prepared, b.prepare(t))
 
 	deliver := activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: prepared.Send.ID}
-	require.Equal(t, 204, run[activities.DeliverSnapshotResult](t, b, b.do.DeliverSnapshot, deliver).Status)
+	require.Equal(t, "the webhook answered 204", run[activities.DeliverSnapshotResult](t, b, b.do.DeliverSnapshot, deliver).Answer)
 	_, err := b.ExecuteActivity(b.do.DeliverSnapshot, deliver)
 	require.ErrorContains(t, err, "the snapshot is being sent", "the lease lasts until it is settled")
 	b.now = b.now.Add(time.Minute)
@@ -124,7 +130,7 @@ func TestEachActivityMayRunTwice(t *testing.T) {
 	require.Equal(t, b.far.bodies[0], b.far.bodies[1])
 	require.Equal(t, "the secret", b.far.secret)
 
-	settle := activities.SettleSnapshotInput{TenantID: b.tenant, SnapshotID: prepared.Send.ID, Status: 204}
+	settle := activities.SettleSnapshotInput{TenantID: b.tenant, SnapshotID: prepared.Send.ID, Answer: "the webhook answered 204"}
 	run[struct{}](t, b, b.do.SettleSnapshot, settle)
 	run[struct{}](t, b, b.do.SettleSnapshot, settle)
 	again := b.prepare(t)
@@ -174,7 +180,7 @@ func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	b := newBench(t)
 	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
 	require.NoError(t, err)
-	do := activities.New(b.store, other, b.far, stripe.New(""), 0, activities.NewMetrics(nil), clock.Now)
+	do := activities.New(b.store, other, b.far, b.far.registry(), 0, activities.NewMetrics(nil), clock.Now)
 	_, err = do.DeliverSnapshot(t.Context(), activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: b.prepare(t).Send.ID})
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "save the provider again")

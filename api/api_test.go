@@ -24,6 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -103,7 +104,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	require.NoError(t, err)
 	guard := providers.Guard{AllowLoopback: true}
 	b.deps = api.Deps{
-		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(""), Keyring: ring,
+		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(""), Providers: registry.New(guard, ""), Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
 		FailuresPerMinute: 1_000_000,
 		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),

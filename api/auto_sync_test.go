@@ -83,7 +83,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	for _, x := range []*bundle{b, other} {
 		c := dbtest.Customer(t, x.store, x.tenant.ID, "acme")
 		_, err := x.store.Providers.Save(t.Context(), x.tenant.ID, metering.Operator, metering.Provider{
-			Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+			Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
 		})
 		require.NoError(t, err)
 		for range 3 {
@@ -126,14 +126,14 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
 	})
 	require.NoError(t, err)
 	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	a := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "")
 	require.Equal(t, 200, a.status, a.body)
-	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, time.Now())
+	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, a.body, b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body, "before and after its first sync")
 	require.Contains(t, a.body, `"closed_at":null`)

@@ -63,7 +63,7 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 	}
 	for _, l := range late {
 		out.Body = append(out.Body, previewItem{
-			MeterSlug: l.MeterSlug, MeterID: l.MeterID, Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
 			LateFor: &usagePeriod{l.Period.Start, l.Period.End},
 		})
 	}

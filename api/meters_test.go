@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -72,13 +73,13 @@ func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
 func (b *bundle) acknowledged(t *testing.T) metering.CustomerID {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
 	})
 	require.NoError(t, err)
 	customers, err := b.store.Customers.List(t.Context(), b.tenant.ID, 0, 1)
 	require.NoError(t, err)
 	acme := customers[0].ID
-	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, acme, 0, time.Now())
+	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, acme, 0, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	_, err = b.store.Ledger.MarkSent(t.Context(), b.tenant.ID, prepared.Send.ID, time.Now(), time.Minute)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
@@ -38,23 +38,22 @@ func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripe
 		return nil, errNoStripe
 	}
 	provider, err := s.Store.Providers.Active(ctx, tenant)
-	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != metering.Stripe {
+	if metering.CodeOf(err) == metering.CodeNoProvider {
 		return nil, errNoStripe
 	}
 	if err != nil {
 		return nil, err
 	}
-	event, err := s.verified(tenant, provider, in)
-	if err != nil {
-		return nil, err
+	events, ok := s.Providers[provider.Kind].(providers.Events)
+	if !ok {
+		return nil, errNoStripe
 	}
-	key, err := s.Keyring.Open(tenant, db.ProviderSecret, provider.SealedSecret)
+	kept, ours, err := s.verified(tenant, provider, events, in)
 	if err != nil {
 		return nil, err
 	}
 	out := &stripeEventOutput{}
 	out.Body.Received = true
-	kept, ours := eventOf(event, provider.Account, stripe.Livemode(string(key)))
 	if !ours {
 		return out, nil
 	}
@@ -75,37 +74,24 @@ var errUnsigned = metering.Errorf(codeMalformed, "the Stripe-Signature header do
 
 var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of Stripe's")
 
-func (s *server) verified(tenant metering.TenantID, p metering.Provider, in *stripeEventInput) (stripe.Event, error) {
-	secret, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
+func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *stripeEventInput) (event metering.ProviderEvent, ours bool, err error) {
+	signing, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
-		return stripe.Event{}, err
+		return event, false, err
 	}
-	event, err := stripe.VerifyEvent(in.RawBody, in.Signature, string(secret), s.Now())
+	key, err := s.Keyring.Open(tenant, db.ProviderSecret, p.SealedSecret)
+	if err != nil {
+		return event, false, err
+	}
+	event, ours, err = events.Verify(providers.Credentials{Account: p.Account, Secret: string(key)},
+		providers.Notice{Body: in.RawBody, Signature: in.Signature, Secret: string(signing), Now: s.Now()})
 	switch metering.CodeOf(err) {
 	case metering.CodeUnauthorized:
-		return stripe.Event{}, errUnsigned.Because(err)
+		return event, false, errUnsigned.Because(err)
 	case metering.CodeInvalid:
-		return stripe.Event{}, errNoEvent.Because(err)
+		return event, false, errNoEvent.Because(err)
 	}
-	return event, err
-}
-
-// eventOf is what is kept of an event. There is nothing to do about one of
-// another kind, of an account connected to the tenant's, or of the mode that
-// the tenant's key does not see.
-func eventOf(e stripe.Event, account string, livemode bool) (kept metering.ProviderEvent, ours bool) {
-	kept = metering.ProviderEvent{Account: account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
-	switch {
-	case e.Account != "" && e.Account != account, e.Livemode != livemode:
-		return kept, false
-	case e.Invoice != nil:
-		kept.ObjectID, kept.Customer = e.Invoice.ID, e.Invoice.CustomerID
-	case e.Subscription != nil:
-		kept.ObjectID, kept.Customer = e.Subscription.ID, e.Subscription.CustomerID
-	default:
-		return kept, false
-	}
-	return kept, true
+	return event, ours, err
 }
 
 func stripeEvents(op huma.Operation) huma.Operation {

@@ -219,7 +219,7 @@ func TestWhoIsNotBilledThroughStripeHasNoAddressForIt(t *testing.T) {
 	require.Equal(t, said[0], said[1], "nobody learns which tenants there are")
 	require.Equal(t, said[0], said[2])
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
+		Kind: metering.Webhook, Statements: true, Account: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
 	})
 	require.NoError(t, err)
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 404, "not_found")

@@ -165,6 +165,11 @@ func lastFour(secret string) string { return secret[len(secret)-4:] }
 
 func (s *server) keepProvider(ctx context.Context, p metering.Provider) (*providerOutput, error) {
 	who := principalOf(ctx)
+	kind, err := s.Providers.Of(p.Kind)
+	if err != nil {
+		return nil, err
+	}
+	p.Statements = kind.Describe().Statements
 	saved, err := s.Store.Providers.Save(ctx, who.Tenant.ID, who.Actor, p)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,7 @@ type Deps struct {
 	Guard         providers.Guard
 	Webhook       *webhook.Client
 	Stripe        *stripe.Client
+	Providers     providers.Registry
 	Keyring       db.Keyring
 	Keys          Keys
 	Retention     metering.Retention

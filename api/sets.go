@@ -38,7 +38,6 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.EntryStatus](schemas)
 	describe[metering.Granularity](schemas)
 	describe[metering.LatePolicy](schemas)
-	describe[metering.Mechanism](schemas)
 	describe[metering.MessageKind](schemas)
 	describe[metering.ProviderKind](schemas)
 	describe[metering.Role](schemas)

@@ -19,7 +19,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	sets := [][]string{
 		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
 		valuesOf(metering.EntryStatus("").Values()), valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
-		valuesOf(metering.Mechanism("").Values()), valuesOf(metering.ProviderKind("").Values()), valuesOf(metering.Scope("").Values()),
+		valuesOf(metering.ProviderKind("").Values()), valuesOf(metering.Scope("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's

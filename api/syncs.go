@@ -29,12 +29,12 @@ type syncEntry struct {
 	Status    metering.EntryStatus `json:"status"`
 	Sequence  int64                `json:"sequence" doc:"Of the snapshot that carried it; 0 where each meter is reported by itself"`
 
-	Mechanism metering.Mechanism `json:"mechanism" doc:"How it is reported"`
-	Item      string             `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
-	Window    usagePeriod        `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
-	Value     metering.Decimal   `json:"value" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
-	ValueSent *metering.Decimal  `json:"value_sent,omitempty" doc:"The number that went out: value, or what it adds to the former one; of an invoice_item money"`
-	Answer    string             `json:"answer" doc:"What came of it"`
+	Mechanism string            `json:"mechanism" example:"snapshot" doc:"How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways"`
+	Item      string            `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
+	Window    usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
+	Value     metering.Decimal  `json:"value" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
+	ValueSent *metering.Decimal `json:"value_sent,omitempty" doc:"The number that went out: value, or what it adds to the former one; of an invoice_item money"`
+	Answer    string            `json:"answer" doc:"What came of it"`
 }
 
 type skippedMeter struct {

@@ -567,39 +567,6 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
-// Defines values for SyncEntryMechanism.
-const (
-	Adjustment  SyncEntryMechanism = "adjustment"
-	InvoiceItem SyncEntryMechanism = "invoice_item"
-	MeterDelta  SyncEntryMechanism = "meter_delta"
-	MeterLast   SyncEntryMechanism = "meter_last"
-	MeterWindow SyncEntryMechanism = "meter_window"
-	Snapshot    SyncEntryMechanism = "snapshot"
-	UsageRecord SyncEntryMechanism = "usage_record"
-)
-
-// Valid indicates whether the value is a known member of the SyncEntryMechanism enum.
-func (e SyncEntryMechanism) Valid() bool {
-	switch e {
-	case Adjustment:
-		return true
-	case InvoiceItem:
-		return true
-	case MeterDelta:
-		return true
-	case MeterLast:
-		return true
-	case MeterWindow:
-		return true
-	case Snapshot:
-		return true
-	case UsageRecord:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SyncEntryStatus.
 const (
 	SyncEntryStatusAcknowledged SyncEntryStatus = "acknowledged"
@@ -2062,11 +2029,13 @@ type SyncEntry struct {
 	// Examples: si_Na6dzxczY5fwHx
 	Item *string `json:"item,omitempty"`
 
-	// Mechanism How it is reported
-	Mechanism SyncEntryMechanism `json:"mechanism"`
-	MeterId   string             `json:"meter_id"`
-	MeterSlug string             `json:"meter_slug"`
-	Period    UsagePeriod        `json:"period"`
+	// Mechanism How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
+	//
+	// Examples: snapshot
+	Mechanism string      `json:"mechanism"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+	Period    UsagePeriod `json:"period"`
 
 	// Sequence Of the snapshot that carried it; 0 where each meter is reported by itself
 	Sequence int64           `json:"sequence"`
@@ -2085,9 +2054,6 @@ type SyncEntry struct {
 	ValueSent *json.Number `json:"value_sent,omitempty"`
 	Window    UsagePeriod  `json:"window"`
 }
-
-// SyncEntryMechanism How it is reported
-type SyncEntryMechanism string
 
 // SyncEntryStatus defines model for SyncEntry.Status.
 type SyncEntryStatus string

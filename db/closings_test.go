@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // newOldBiller has a customer since the middle of a month that ended long ago,
@@ -52,11 +53,11 @@ func (b *biller) closedUntil() *time.Time {
 	return until
 }
 
-func adjustments(t testing.TB, m message) []metering.Adjustment {
+func adjustments(t testing.TB, m message) []webhook.Adjustment {
 	t.Helper()
 	text, err := json.Marshal(m.Data.Adjustments)
 	require.NoError(t, err)
-	var list []metering.Adjustment
+	var list []webhook.Adjustment
 	require.NoError(t, json.Unmarshal(text, &list))
 	return list
 }
@@ -248,7 +249,7 @@ func TestAHeldMetersAdjustmentsStayAsTheProviderKnowsThem(t *testing.T) {
 	b.useAt("100", late)
 	_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", late, "3", "", "")})
 	require.NoError(t, err)
-	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, b.now, b.meter.ID)
+	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now, b.meter.ID)
 	require.NoError(t, err)
 	list := adjustments(t, read(t, prepared.Send.Body))
 	require.Len(t, list, 2)

@@ -11,27 +11,29 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // newSubscriber has a customer since the middle of a month that ended long ago,
 // and a clock that stands there. Stripe is told of the meter, at 100 a unit.
-func newSubscriber(t *testing.T, mechanism metering.Mechanism) (b *biller, month metering.Range) {
+func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
 	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("0", "0", "100")
 	b.useStripe("acct_1")
-	b.subscribe(month, mechanism)
+	b.subscribe(month, destination)
 	return b, month
 }
 
 // subscribe is what a pass reads at Stripe.
-func (b *biller) subscribe(period metering.Range, mechanism metering.Mechanism) {
+func (b *biller) subscribe(period metering.Range, destination billing.Destination) {
 	b.Helper()
-	b.link("acct_1", "sub_1", period, metering.Item{Mechanism: mechanism, Target: "mtr_1", ItemID: "si_1", EventName: "calls"})
+	destination.Target = "mtr_1"
+	b.link("acct_1", "sub_1", period, destination)
 }
 
 func (b *biller) decimals(n int32) {
@@ -43,9 +45,8 @@ func (b *biller) decimals(n int32) {
 // tellAll is a pass in which Stripe takes and counts everything.
 func (b *biller) tellAll() (told []string) {
 	b.Helper()
-	at := func(_ metering.Mechanism, now, _ time.Time, _ metering.Range) time.Time { return now }
 	for {
-		prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62, at, b.now)
+		prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now)
 		require.NoError(b, err)
 		if len(prepared.Send) == 0 {
 			return told
@@ -53,7 +54,7 @@ func (b *biller) tellAll() (told []string) {
 		for _, e := range prepared.Send {
 			require.NoError(b, b.store.Ledger.SettleEntry(b.Context(), b.tenant, e.ID, metering.EntryAcknowledged, "tested", b.now))
 			require.NoError(b, b.store.Ledger.Confirm(b.Context(), b.tenant, []uuid.UUID{e.ID}, metering.EntryConfirmed, "tested"))
-			told = append(told, fmt.Sprintf("%s %s", e.Mechanism, e.Quantity))
+			told = append(told, fmt.Sprintf("%s %s", e.Method, e.Quantity))
 		}
 	}
 }
@@ -84,7 +85,7 @@ func (b *biller) closed(period metering.Range) string {
 
 func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 	t.Parallel()
-	b, _ := newSubscriber(t, metering.MeterDelta)
+	b, _ := newSubscriber(t, asDelta)
 	b.use("1.2345")
 	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	require.Empty(t, b.due())
@@ -102,7 +103,7 @@ func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 
 func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
 	t.Parallel()
-	b, month := newSubscriber(t, metering.UsageRecord)
+	b, month := newSubscriber(t, asRecord)
 	b.decimals(6)
 	b.use("1.6")
 	require.Equal(t, []string{"usage_record 2"}, b.tellAll())
@@ -113,13 +114,13 @@ func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
 
 func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	t.Parallel()
-	b, month := newSubscriber(t, metering.MeterDelta)
+	b, month := newSubscriber(t, asDelta)
 	b.decimals(3)
 	b.use("1.2345")
 	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
 	next := billing.CalendarPeriod(month.End, time.UTC)
 	b.now = over(month)
-	b.subscribe(next, metering.MeterDelta)
+	b.subscribe(next, asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
 
@@ -131,7 +132,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	b.use("0.6")
 	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
 	b.now = over(next)
-	b.subscribe(billing.CalendarPeriod(next.End, time.UTC), metering.MeterDelta)
+	b.subscribe(billing.CalendarPeriod(next.End, time.UTC), asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
 
@@ -146,14 +147,14 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 // What came between the final invoice and the closing is late to a thousandth.
 func TestWhatStripeWasNotToldIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
 	t.Parallel()
-	b, month := newSubscriber(t, metering.MeterDelta)
+	b, month := newSubscriber(t, asDelta)
 	b.decimals(3)
 	b.use("1.2345")
 	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
 	b.now = month.End.Add(time.Hour)
 	b.invoiced(month)
 	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
-	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), metering.MeterDelta)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
 	b.decimals(0)
 	b.invoiced(month)
 	require.Empty(t, b.tellAll(), "the invoice is final, with the decimals that it has")

@@ -69,7 +69,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			      and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'acknowledged' and r.provider_account = @account
 			        and p.closed_at is null and r.window_start >= greatest(p.starts_at, p.subscription_start)
 			        and e.settled_at < @now::timestamptz - interval '1 day'))
-			  or @stripe and not exists (
+			  or not @statements and not exists (
 			    select
 			    from billing_links l
 			    where l.tenant_id = c.tenant_id
@@ -89,7 +89,7 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
-			"starts": open.starts, "products": open.products, "catalogs": open.catalogs, "stripe": provider.Kind == metering.Stripe, "account": provider.Account,
+			"starts": open.starts, "products": open.products, "catalogs": open.catalogs, "statements": provider.Statements, "account": provider.Account,
 		})
 		if err != nil {
 			return err

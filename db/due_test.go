@@ -148,7 +148,7 @@ func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, metering.Item{Skipped: "no subscription item of the customer has its price"})
+	b.link("acct_1", "sub_1", month, billing.Destination{Excluded: "no subscription item of the customer has its price"})
 	b.use("10")
 	b.tell()
 	require.Empty(t, b.due(), "it can be told nowhere")

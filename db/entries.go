@@ -15,13 +15,13 @@ import (
 
 // Sending is one attempt at telling the provider an entry.
 type Sending struct {
-	Attempt        int
-	Call           metering.Call
-	Identifier     string
-	IdempotencyKey string
-	FirstSentAt    time.Time
-	Provider       metering.Provider
-	Invoiced       bool // the invoice of its period is final: what is taken now is on none
+	billing.Series
+	Attempt     int
+	Body        []byte
+	Revision    int // of the idempotency key
+	FirstSentAt time.Time
+	Provider    metering.Provider
+	Invoiced    bool // the invoice of its period is final: what is taken now is on none
 }
 
 // MarkEntrySent leases an entry to the caller, who may send it once it has
@@ -33,11 +33,10 @@ func (l Ledger) MarkEntrySent(ctx context.Context, tenant metering.TenantID, ent
 		var (
 			status     metering.EntryStatus
 			leaseUntil *time.Time
-			account    string
-			revision   int
 		)
 		err := tx.QueryRow(ctx, `
-			select e.status, e.lease_until, e.attempts + 1, e.call, e.identifier, e.key_revision, coalesce(e.first_sent_at, $3), r.provider_account, exists (
+			select e.status, e.lease_until, e.attempts + 1, e.call, e.key_revision, coalesce(e.first_sent_at, $3),
+			  r.kind, r.provider_account, r.provider_customer, r.item, r.mechanism, r.counting, p.starts_at, r.window_start, r.window_end, r.late, exists (
 			    select
 			    from billing_invoices i
 			    where i.tenant_id = r.tenant_id
@@ -46,11 +45,13 @@ func (l Ledger) MarkEntrySent(ctx context.Context, tenant metering.TenantID, ent
 			      and i.finalized_at is not null)
 			from billing_entries e
 			join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
+			join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 			where e.tenant_id = $1
 			  and e.id = $2
 			  and e.call is not null
 			for update of e`, tenant, entry, now,
-		).Scan(&status, &leaseUntil, &s.Attempt, &s.Call, &s.Identifier, &revision, &s.FirstSentAt, &account, &s.Invoiced)
+		).Scan(&status, &leaseUntil, &s.Attempt, &s.Body, &s.Revision, &s.FirstSentAt,
+			&s.Kind, &s.Account, &s.Customer, &s.Target, &s.Method, &s.Counting, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.Invoiced)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeNotFound, "there is no such entry")
 		}
@@ -66,10 +67,9 @@ func (l Ledger) MarkEntrySent(ctx context.Context, tenant metering.TenantID, ent
 		if s.Provider, err = activeProvider(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if s.Provider.Kind != metering.Stripe || s.Provider.Account != account {
+		if s.Provider.Statements || s.Provider.Account != s.Account {
 			return metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
 		}
-		s.IdempotencyKey = fmt.Sprintf("%s.%d", s.Identifier, revision)
 		_, err = tx.Exec(ctx, `
 			update billing_entries
 			set status = 'sent', first_sent_at = $3, lease_until = $4, attempts = $5
@@ -131,13 +131,13 @@ func (l Ledger) SettleEntry(ctx context.Context, tenant metering.TenantID, entry
 // Counted is what a provider should have counted in one place, once it has
 // seen everything that was acknowledged.
 type Counted struct {
-	Target    string
-	Mechanism metering.Mechanism
-	Customer  string         // at the provider
-	Range     metering.Range // at the provider
-	Total     metering.Decimal
-	Seen      metering.Decimal // of Total, what was confirmed
-	Old       metering.Decimal // of the rest, what was acknowledged before a cutoff
+	Target   string
+	Method   billing.Method
+	Customer string         // at the provider
+	Range    metering.Range // at the provider
+	Total    metering.Decimal
+	Seen     metering.Decimal // of Total, what was confirmed
+	Old      metering.Decimal // of the rest, what was acknowledged before a cutoff
 
 	// The last ones of each series that are acknowledged and not confirmed.
 	Entries, OldEntries []uuid.UUID
@@ -175,7 +175,7 @@ func (l Ledger) BeforeEntry(ctx context.Context, tenant metering.TenantID, entry
 // on its way are left out.
 func (l Ledger) Unconfirmed(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
 	all, err := l.counted(ctx, `and r.customer_id = @customer and p.closed_at is null
-		  and r.provider_account = (select account from billing_providers where tenant_id = @tenant and retired_at is null and kind = 'stripe')`,
+		  and r.provider_account = (select account from billing_providers where tenant_id = @tenant and retired_at is null and not statements)`,
 		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
 	var open []Counted
 	for _, c := range all {
@@ -190,11 +190,11 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	rows, err := l.pool.Query(ctx, `
 		select r.item, r.mechanism, r.provider_customer,
 		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
-		  sum(coalesce(case when r.mechanism = 'meter_delta' then last.added else last.quantity end, 0)),
-		  sum(coalesce(case when r.mechanism = 'meter_delta' then last.added_seen else last.quantity_seen end, 0)),
+		  sum(coalesce(case when r.counting = 'adds' then last.added else last.quantity end, 0)),
+		  sum(coalesce(case when r.counting = 'adds' then last.added_seen else last.quantity_seen end, 0)),
 		  sum(case
 		    when last.old is null then 0
-		    when r.mechanism = 'meter_delta' then last.added_old
+		    when r.counting = 'adds' then last.added_old
 		    when last.old = last.unconfirmed then last.quantity - coalesce(last.quantity_seen, 0)
 		    else 0 end),
 		  array_remove(array_agg(last.unconfirmed), null), array_remove(array_agg(last.old), null), bool_or(last.unsettled)
@@ -212,8 +212,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		  where e.tenant_id = r.tenant_id
 		    and e.series_id = r.id) last
 		where r.tenant_id = @tenant
-		  and r.mechanism <> 'snapshot'
-		  and not `+adjusts+`
+		  and r.kind = 'quantity'
 		  and r.window_start >= greatest(p.starts_at, p.subscription_start)
 		  `+which+`
 		group by 1, 2, 3, 4, 5
@@ -222,7 +221,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		return nil, fmt.Errorf("list what was told: %w", coded(err))
 	}
 	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
-		err = row.Scan(&c.Target, &c.Mechanism, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Entries, &c.OldEntries, &c.Unsettled)
+		err = row.Scan(&c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Entries, &c.OldEntries, &c.Unsettled)
 		return c, err
 	})
 	if err != nil {
@@ -266,24 +265,24 @@ type PreparedEntries struct {
 
 // Entry names what is to be told about one meter.
 type Entry struct {
-	ID        uuid.UUID
-	Meter     metering.MeterID
-	Mechanism metering.Mechanism
-	Quantity  metering.Decimal
-	Period    metering.Range
-	Deadline  time.Time // until when it is worth trying
+	ID       uuid.UUID
+	Meter    metering.MeterID
+	Method   billing.Method
+	Quantity metering.Decimal
+	Period   metering.Range
+	Deadline time.Time // until when it is worth trying
 }
 
-// Timestamp says with which time something of the range is told now, if it must
-// be later than the last one of its series.
-type Timestamp func(m metering.Mechanism, now, last time.Time, r metering.Range) time.Time
+// Frame makes the bytes of a report to a provider of the kind. It is called in
+// the transaction that plans, again where another came first.
+type Frame func(kind metering.ProviderKind, m billing.Message) (billing.Framed, error)
 
 // PrepareEntries returns the customer's unsettled entries and makes the next
 // ones, as planned. Entries with a number above after belong to the caller's own
 // pass. CodeConflict where the customer's link has to be read again.
-func (l Ledger) PrepareEntries(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, at Timestamp, now time.Time, hold ...metering.MeterID) (prepared PreparedEntries, err error) {
+func (l Ledger) PrepareEntries(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, frame Frame, now time.Time, hold ...metering.MeterID) (prepared PreparedEntries, err error) {
 	err = l.planned(ctx, tenant, customer, now, passOf(after, hold), func(w *planWriter, plan billing.Plan) error {
-		prepared, err = w.prepareEntries(plan, at)
+		prepared, err = w.prepareEntries(plan, frame)
 		return err
 	})
 	if err != nil {
@@ -292,7 +291,7 @@ func (l Ledger) PrepareEntries(ctx context.Context, tenant metering.TenantID, cu
 	return prepared, nil
 }
 
-func (w *planWriter) prepareEntries(plan billing.Plan, at Timestamp) (prepared PreparedEntries, err error) {
+func (w *planWriter) prepareEntries(plan billing.Plan, frame Frame) (prepared PreparedEntries, err error) {
 	switch {
 	case w.facts.Connection == nil:
 		return prepared, errNoProvider
@@ -308,7 +307,7 @@ func (w *planWriter) prepareEntries(plan billing.Plan, at Timestamp) (prepared P
 		return prepared, err
 	}
 	for _, r := range plan.Reports {
-		entry, err := w.call(r, at)
+		entry, err := w.call(r, frame)
 		if err != nil {
 			return prepared, err
 		}
@@ -319,7 +318,7 @@ func (w *planWriter) prepareEntries(plan billing.Plan, at Timestamp) (prepared P
 
 func (w *planWriter) unsettledEntries(ids []uuid.UUID) ([]Entry, error) {
 	rows, err := w.tx.Query(w.ctx, `
-		select e.id, r.meter_id, r.mechanism, e.quantity, p.starts_at, p.ends_at, case when `+adjusts+` then r.window_end else p.ends_at end
+		select e.id, r.meter_id, r.mechanism, e.quantity, p.starts_at, p.ends_at, case when r.late then r.window_end else p.ends_at end
 		from billing_entries e
 		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
@@ -330,7 +329,7 @@ func (w *planWriter) unsettledEntries(ids []uuid.UUID) ([]Entry, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
-		err = row.Scan(&e.ID, &e.Meter, &e.Mechanism, &e.Quantity, &e.Period.Start, &e.Period.End, &e.Deadline)
+		err = row.Scan(&e.ID, &e.Meter, &e.Method, &e.Quantity, &e.Period.Start, &e.Period.End, &e.Deadline)
 		e.Deadline = e.Deadline.Add(w.facts.Settings.Grace)
 		return e, err
 	})

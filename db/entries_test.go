@@ -7,8 +7,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
 // useStripe makes an account of Stripe's the tenant's provider.
@@ -21,25 +24,27 @@ func (b *biller) useStripe(account string) {
 }
 
 // link gives the meter a place at Stripe: cus_1, subscribed for a period.
-func (b *biller) link(account, subscription string, period metering.Range, item metering.Item) {
+func (b *biller) link(account, subscription string, period metering.Range, destination billing.Destination) {
 	b.Helper()
 	b.exec(`update customers set billing_provider_id = 'cus_1' where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
-	item.MeterID = b.meter.ID
-	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, metering.Link{
-		Account: account, Customer: "cus_1", Subscription: subscription, Period: period, Items: []metering.Item{item},
+	destination.MeterID = b.meter.ID
+	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, account, billing.Side{
+		Customer: "cus_1", Subscription: subscription, Period: period, Destinations: []billing.Destination{destination},
 	}, b.now))
 }
 
 var (
-	asDelta  = metering.Item{Mechanism: metering.MeterDelta, Target: "mtr_1", ItemID: "si_1", EventName: "calls"}
-	asWindow = metering.Item{Mechanism: metering.MeterWindow, Target: "mtr_1", ItemID: "si_1", EventName: "calls", Window: metering.Hour}
-	asRecord = metering.Item{Mechanism: metering.UsageRecord, Target: "si_1", ItemID: "si_1"}
+	calls    = map[string]string{"item_id": "si_1", "event_name": "calls"}
+	asDelta  = billing.Destination{Method: stripe.MeterDelta, Counting: billing.Adds, Target: "mtr_1", Address: calls}
+	asWindow = billing.Destination{Method: stripe.MeterWindow, Counting: billing.Replaces, Target: "mtr_1", Address: calls, NotNegative: true, Window: metering.Hour}
+	asLast   = billing.Destination{Method: stripe.MeterLast, Counting: billing.Latest, Target: "mtr_1", Address: calls}
+	asRecord = billing.Destination{Method: stripe.UsageRecord, Counting: billing.Replaces, Target: "si_1", Address: calls, WholeUnits: true, NotNegative: true, OnlyWhileRun: true}
 )
 
 func (b *biller) prepareEntries() db.PreparedEntries {
 	b.Helper()
 	prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62,
-		func(_ metering.Mechanism, now, _ time.Time, _ metering.Range) time.Time { return now }, b.now)
+		dbtest.Frame, b.now)
 	require.NoError(b, err)
 	return prepared
 }
@@ -144,7 +149,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 
 func TestAPeriodIsNotClosedWhileAnEntryIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	for _, item := range []metering.Item{asRecord, asDelta} {
+	for _, item := range []billing.Destination{asRecord, asDelta} {
 		for outcome, late := range map[metering.EntryStatus]string{metering.EntryAcknowledged: "0", metering.EntryRejected: "0.25"} {
 			b, month := newOldBiller(t)
 			b.useStripe("acct_1")
@@ -155,7 +160,7 @@ func TestAPeriodIsNotClosedWhileAnEntryIsOnItsWay(t *testing.T) {
 			b.now = month.End.Add(2 * time.Hour)
 			b.link("acct_1", "sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, item)
 			b.invoiced(month)
-			require.Zero(t, b.closePeriods().Closed, item.Mechanism)
+			require.Zero(t, b.closePeriods().Closed, item.Method)
 			sending, err := b.store.Ledger.MarkEntrySent(t.Context(), b.tenant, unheard, b.now, lease)
 			require.NoError(t, err)
 			require.True(t, sending.Invoiced)
@@ -173,8 +178,7 @@ func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
 	b.acknowledge()
 	b.useStripe("acct_1")
 	sub := metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}
-	item := asDelta
-	item.Mechanism = metering.MeterLast
+	item := asLast
 	b.link("acct_1", "sub_1", sub, item)
 	b.use("5")
 	require.Equal(t, "5", b.tell().String())

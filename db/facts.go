@@ -42,7 +42,6 @@ type factReader struct {
 	facts    billing.Facts
 	provider metering.ProviderID // 0: there is none
 	kind     metering.ProviderKind
-	items    []metering.Item // of the customer at the provider
 }
 
 // customerAndSide reads whose billing it is, where it is billed, and what the
@@ -52,6 +51,7 @@ func (r *factReader) customerAndSide() error {
 	f, side := &r.facts, billing.Side{}
 	var (
 		zone                string
+		statements          bool
 		account, atProvider *string
 		mapping             map[string]string
 		start, end          *time.Time
@@ -61,7 +61,7 @@ func (r *factReader) customerAndSide() error {
 	f.Customer.ID = r.customer
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
-		  coalesce(r.id, 0), coalesce(r.kind, ''), r.account, r.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.items,
+		  coalesce(r.id, 0), coalesce(r.kind, ''), coalesce(r.statements, false), r.account, r.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.items,
 		  a.products, a.since,
 		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
 		      or @now < c.created_at + t.grace + interval '1 day'
@@ -79,7 +79,7 @@ func (r *factReader) customerAndSide() error {
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.provider, &r.kind, &account, &mapping, &atProvider, &side.Subscription, &start, &end, &r.items, &products, &since, &f.Customer.EarliestEvent)
+		&r.provider, &r.kind, &statements, &account, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since, &f.Customer.EarliestEvent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -91,53 +91,16 @@ func (r *factReader) customerAndSide() error {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
 	}
 	if account != nil {
-		f.Connection = &billing.Connection{Account: *account, Statements: r.kind == metering.Webhook, Mapping: mapping}
+		f.Connection = &billing.Connection{Account: *account, Statements: statements, Mapping: mapping}
 	}
 	if atProvider != nil {
 		side.Customer = *atProvider
 		if side.Subscription != "" {
 			side.Period = metering.Range{Start: *start, End: *end}
 		}
-		for _, i := range r.items {
-			side.Destinations = append(side.Destinations, destinationOf(i))
-		}
 		f.Side = &side
 	}
 	return nil
-}
-
-// destinationOf is what billing knows of an item of the provider's.
-func destinationOf(i metering.Item) billing.Destination {
-	d := billing.Destination{
-		MeterID: i.MeterID, Excluded: i.Skipped, Target: i.Target, Method: billing.Method(i.Mechanism), Counting: countingOf(i.Mechanism),
-	}
-	switch i.Mechanism {
-	case metering.UsageRecord:
-		d.WholeUnits, d.NotNegative, d.OnlyWhileRun = true, true, true
-	case metering.MeterWindow:
-		d.NotNegative, d.Window = true, i.Window
-	}
-	return d
-}
-
-func countingOf(m metering.Mechanism) billing.Counting {
-	switch m {
-	case metering.MeterDelta, metering.InvoiceItem:
-		return billing.Adds
-	case metering.MeterLast:
-		return billing.Latest
-	}
-	return billing.Replaces
-}
-
-func kindOf(m metering.Mechanism) billing.Kind {
-	switch m {
-	case metering.InSnapshot, metering.Adjusted:
-		return billing.StatementReport
-	case metering.InvoiceItem:
-		return billing.ChargeReport
-	}
-	return billing.QuantityReport
 }
 
 // stateOf is the state of a report that a snapshot or an entry is.
@@ -243,13 +206,10 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	return r, err
 }
 
-// adjusts is whether a series r carries what late usage adds to its period.
-const adjusts = `r.mechanism in ('adjustment', 'invoice_item')`
-
 // selectReported reads the series of open periods, those of the subscription's
 // periods that open ones lie in, and those of late usage.
 const selectReported = `
-	select r.provider_account, r.provider_customer, r.item, r.mechanism, p.starts_at, r.window_start, r.window_end, ` + adjusts + `, r.meter_id,
+	select r.kind, r.counting, r.provider_account, r.provider_customer, r.item, r.mechanism, p.starts_at, r.window_start, r.window_end, r.late, r.meter_id,
 	  last.taken, coalesce(last.value, 0), coalesce(last.added, 0), coalesce(last.quantity, 0), coalesce(last.amount, 0), coalesce(last.currency, ''),
 	  last.outstanding, last.standing, last.id, last.number, last.status, last.timestamp, coalesce(last.taken_at, timestamptz '0001-01-01')
 	from billing_series r
@@ -266,7 +226,7 @@ const selectReported = `
 	    (array_agg(e.id order by e.version desc))[1] as id,
 	    (array_agg(e.number order by e.version desc))[1] as number,
 	    (array_agg(e.status order by e.version desc))[1] as status,
-	    max((e.call ->> 'timestamp')::timestamptz) as timestamp,
+	    max(e.provider_time) as timestamp,
 	    min(e.settled_at) filter (where e.status = 'acknowledged') as taken_at
 	  from billing_entries e
 	  where e.tenant_id = r.tenant_id
@@ -274,7 +234,7 @@ const selectReported = `
 	  having count(*) > 0) last
 	where r.tenant_id = @tenant
 	  and r.customer_id = @customer
-	  and (` + adjusts + ` or p.closed_at is null or r.window_start >= (
+	  and (r.late or p.closed_at is null or r.window_start >= (
 	    select min(o.subscription_start)
 	    from billing_periods o
 	    where o.tenant_id = @tenant
@@ -282,12 +242,11 @@ const selectReported = `
 	      and o.closed_at is null))`
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
-	var mechanism metering.Mechanism
 	var status string
-	err = row.Scan(&s.Account, &s.Customer, &s.Target, &mechanism, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
+	err = row.Scan(&s.Kind, &s.Counting, &s.Account, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
 		&s.Taken, &s.Value, &s.Added, &s.Quantity, &s.Amount, &s.Currency,
 		&s.Outstanding, &s.Standing, &s.Last, &s.Number, &status, &s.Timestamp, &s.TakenAt)
-	s.Kind, s.Method, s.Counting, s.State = kindOf(mechanism), billing.Method(mechanism), countingOf(mechanism), stateOf[status]
+	s.State = stateOf[status]
 	if s.TakenAt.Year() == 1 {
 		s.TakenAt = time.Time{}
 	}
@@ -319,7 +278,7 @@ const selectSentLines = `
 	   limit 1)) s
 	join billing_entries e on e.tenant_id = p.tenant_id and e.snapshot_id = s.id
 	join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
-	left join billing_periods c on ` + adjusts + ` and c.tenant_id = r.tenant_id and c.id = r.period_id
+	left join billing_periods c on r.late and c.tenant_id = r.tenant_id and c.id = r.period_id
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer
 	  and p.closed_at is null
@@ -359,7 +318,7 @@ const selectOpen = `
 	  and s.customer_id = @customer
 	  and s.status in ('prepared', 'sent')
 	union all
-	select e.id, case r.mechanism when 'invoice_item' then 'charge' else 'quantity' end, r.provider_account, e.lease_until, e.number
+	select e.id, r.kind, r.provider_account, e.lease_until, e.number
 	from billing_entries e
 	join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
 	where e.tenant_id = @tenant

@@ -59,7 +59,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		    limit 1) last
 		  where r.tenant_id = @tenant
 		    and r.period_id = (select id from billed)
-		    and not `+adjusts+`
+		    and not r.late
 		    and r.provider_account = @account) end, case when @finalized is not null then (
 		  select coalesce(jsonb_object_agg(m.id, m.usage_scale), '{}')
 		  from meters m

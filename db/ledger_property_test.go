@@ -271,7 +271,7 @@ func (m *machine) prepareTwiceAtOnce(*rapid.T) {
 	errs := make([]error, 2)
 	for i := range prepared {
 		both.Go(func() {
-			prepared[i], errs[i] = m.store.Ledger.PrepareSnapshot(context.Background(), m.tenant, m.customer.ID, 1<<40, m.now)
+			prepared[i], errs[i] = m.store.Ledger.PrepareSnapshot(context.Background(), m.tenant, m.customer.ID, 1<<40, dbtest.Frame, m.now)
 		})
 	}
 	both.Wait()
@@ -404,7 +404,7 @@ func TestTwoAtOncePrepareTheSameSnapshot(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range many {
 			all.Go(func() {
-				prepared[i], errs[i] = b.store.Ledger.PrepareSnapshot(context.Background(), b.tenant, b.customer.ID, 1<<40, b.now)
+				prepared[i], errs[i] = b.store.Ledger.PrepareSnapshot(context.Background(), b.tenant, b.customer.ID, 1<<40, dbtest.Frame, b.now)
 			})
 		}
 		all.Wait()

@@ -59,7 +59,7 @@ func (b *biller) connect() *pgx.Conn {
 func (b *biller) useProvider(url string) {
 	b.Helper()
 	_, err := b.store.Providers.Save(b.Context(), b.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: url, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
 	})
 	require.NoError(b, err)
 }
@@ -83,7 +83,7 @@ func (b *biller) price(base, included, overage string) {
 
 func (b *biller) prepare(after int64) db.Prepared {
 	b.Helper()
-	prepared, err := b.store.Ledger.PrepareSnapshot(b.Context(), b.tenant, b.customer.ID, after, b.now)
+	prepared, err := b.store.Ledger.PrepareSnapshot(b.Context(), b.tenant, b.customer.ID, after, dbtest.Frame, b.now)
 	require.NoError(b, err)
 	return prepared
 }
@@ -390,7 +390,7 @@ func TestWithoutAProviderNothingIsPrepared(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, tenant, "acme")
-	_, err := store.Ledger.PrepareSnapshot(t.Context(), tenant, customer.ID, 0, clock.Now())
+	_, err := store.Ledger.PrepareSnapshot(t.Context(), tenant, customer.ID, 0, dbtest.Frame, clock.Now())
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 	require.ErrorContains(t, err, "PUT /v1/billing/provider first")
 	_, err = store.Providers.Active(t.Context(), tenant)
@@ -404,7 +404,7 @@ func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
 	theirs.use("2")
 	s := mine.prepare(0).Send
 
-	_, err := theirs.store.Ledger.PrepareSnapshot(t.Context(), theirs.tenant, mine.customer.ID, 0, mine.now)
+	_, err := theirs.store.Ledger.PrepareSnapshot(t.Context(), theirs.tenant, mine.customer.ID, 0, dbtest.Frame, mine.now)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	_, err = theirs.store.Ledger.MarkSent(t.Context(), theirs.tenant, s.ID, mine.now, lease)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
@@ -420,7 +420,7 @@ func TestAHeldMeterStaysAsTheProviderKnowsIt(t *testing.T) {
 	b.acknowledge()
 	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	b.use("2")
-	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, b.now, b.meter.ID)
+	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now, b.meter.ID)
 	require.NoError(t, err)
 	m := read(t, prepared.Send.Body)
 	require.Len(t, m.Data.Meters, 2)
@@ -432,7 +432,7 @@ func TestAHeldMeterStaysAsTheProviderKnowsIt(t *testing.T) {
 	require.Equal(t, "7", b.acknowledge().Data.Meters[0].Usage.String())
 
 	third := dbtest.Meter(t, b.store, b.tenant, "seats", "seat")
-	prepared, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, b.now, third.ID, other.ID)
+	prepared, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now, third.ID, other.ID)
 	require.NoError(t, err)
 	require.Nil(t, prepared.Send, "what it was never told of is left out")
 	require.Equal(t, "an operator has left it as it was for this run", prepared.Skipped[0].Reason)

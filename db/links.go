@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -55,10 +56,11 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	return w, nil
 }
 
-// Save keeps what the provider said at readAt, unless something later is kept.
-func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, link metering.Link, readAt time.Time) error {
-	if link.Items == nil {
-		link.Items = []metering.Item{}
+// Save keeps what the customer is at the account, as the provider said at
+// readAt, unless something later is kept.
+func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, account string, side billing.Side, readAt time.Time) error {
+	if side.Destinations == nil {
+		side.Destinations = []billing.Destination{}
 	}
 	_, err := l.pool.Exec(ctx, `
 		insert into billing_links as l
@@ -69,8 +71,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
 		  items = excluded.items, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
-		"tenant": tenant, "customer": customer, "account": link.Account, "at_provider": link.Customer,
-		"subscription": link.Subscription, "start": link.Period.Start, "end": link.Period.End, "items": link.Items, "read_at": readAt,
+		"tenant": tenant, "customer": customer, "account": account, "at_provider": side.Customer,
+		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "items": side.Destinations, "read_at": readAt,
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))
@@ -78,58 +80,37 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	return nil
 }
 
-// ItemIDs are the subscription items that the customer's meters go to.
-func (l Links) ItemIDs(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (map[string]bool, error) {
-	var items []metering.Item
-	err := l.pool.QueryRow(ctx, `select items from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&items)
+// Destinations are where the customer's meters go, as it was last read,
+// whoever the provider is now.
+func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (destinations []billing.Destination, err error) {
+	err = l.pool.QueryRow(ctx, `select items from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&destinations)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read link: %w", coded(err))
 	}
-	ids := make(map[string]bool)
-	for _, i := range items {
-		ids[i.ItemID] = i.ItemID != ""
-	}
-	return ids, nil
+	return destinations, nil
 }
 
 // Skipped says why meters of the customer's go nowhere at the provider, as it
 // was last read there.
 func (l Links) Skipped(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (map[metering.MeterID]string, error) {
-	provider, err := activeProvider(ctx, l.pool, tenant)
-	if metering.CodeOf(err) == metering.CodeNoProvider {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	link, err := readLink(ctx, l.pool, tenant, customer, provider.Account)
-	if err != nil && metering.CodeOf(err) != metering.CodeConflict { // it has not been read yet
+	var destinations []billing.Destination
+	err := l.pool.QueryRow(ctx, `
+		select l.items
+		from billing_links l
+		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id
+		join billing_providers r on r.tenant_id = l.tenant_id and r.retired_at is null
+		where l.tenant_id = $1
+		  and l.customer_id = $2
+		  and l.provider_account = r.account
+		  and l.provider_customer = coalesce(c.billing_provider_id, '')`, tenant, customer).Scan(&destinations)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // it may not have been read yet
 		return nil, fmt.Errorf("read link: %w", coded(err))
 	}
 	reasons := make(map[metering.MeterID]string)
-	for _, i := range link.Items {
-		reasons[i.MeterID] = i.Skipped
+	for _, d := range destinations {
+		reasons[d.MeterID] = d.Excluded
 	}
 	return reasons, nil
-}
-
-// readLink returns the customer's link, as long as it is to the account and to
-// the customer there that it should be to, else CodeConflict.
-func readLink(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, account string) (metering.Link, error) {
-	var link metering.Link
-	err := q.QueryRow(ctx, `
-		select l.provider_account, l.provider_customer, l.subscription, l.period_start, l.period_end, l.items
-		from billing_links l
-		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id
-		where l.tenant_id = $1
-		  and l.customer_id = $2
-		  and l.provider_account = $3
-		  and l.provider_customer = coalesce(c.billing_provider_id, '')`, tenant, customer, account,
-	).Scan(&link.Account, &link.Customer, &link.Subscription, &link.Period.Start, &link.Period.End, &link.Items)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Link{}, errLinkChanged
-	}
-	return link, err
 }
 
 var errLinkChanged = metering.Errorf(metering.CodeConflict, "the customer's link to the provider has changed")

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -129,21 +130,24 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 
 // line writes a line of a report down as the next version of its series, and
 // the series if it is new.
-func (w *planWriter) line(s billing.Series, mechanism metering.Mechanism, l billing.Line, m message) {
+func (w *planWriter) line(s billing.Series, l billing.Line, m message) {
 	args := pgx.NamedArgs{
 		"tenant": w.tenant, "customer": w.facts.Customer.ID, "meter": l.MeterID, "account": s.Account, "at_provider": s.Customer,
-		"item": s.Target, "mechanism": mechanism, "period": s.Period, "start": s.Window.Start, "end": s.Window.End,
+		"item": s.Target, "mechanism": s.Method, "kind": s.Kind, "counting": s.Counting, "late": s.Late, "period": s.Period, "start": s.Window.Start, "end": s.Window.End,
 		"id": m.id, "cumulative": l.Usage, "events": l.Events, "value": l.Quantity, "price_version": l.PriceVersion,
 		"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
-		"identifier": m.identifier, "snapshot": m.snapshot, "call": m.call, "now": w.facts.Now,
+		"identifier": m.identifier, "snapshot": m.snapshot, "call": nil, "quantity": nil, "provider_time": nil, "now": w.facts.Now,
 	}
-	if m.call != nil {
-		args["quantity"] = m.call.Quantity
+	if m.snapshot == nil {
+		args["call"], args["quantity"] = json.RawMessage(m.framed.Body), m.quantity
+	}
+	if !m.framed.Timestamp.IsZero() {
+		args["provider_time"] = m.framed.Timestamp
 	}
 	w.batch.Queue(`
 		insert into billing_series
-		  (tenant_id, customer_id, meter_id, provider_account, provider_customer, item, mechanism, period_id, window_start, window_end)
-		select @tenant, @customer, @meter, @account, @at_provider, @item, @mechanism, p.id, @start, @end
+		  (tenant_id, customer_id, meter_id, provider_account, provider_customer, item, mechanism, kind, counting, late, period_id, window_start, window_end)
+		select @tenant, @customer, @meter, @account, @at_provider, @item, @mechanism, @kind, @counting, @late, p.id, @start, @end
 		from billing_periods p
 		where p.tenant_id = @tenant
 		  and p.customer_id = @customer
@@ -152,9 +156,9 @@ func (w *planWriter) line(s billing.Series, mechanism metering.Mechanism, l bill
 		do nothing`, args)
 	w.batch.Queue(`
 		insert into billing_entries
-		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, quantity, call, price_version, unit_price,
+		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, quantity, call, provider_time, price_version, unit_price,
 		   charge, amount, currency, identifier, snapshot_id, status, prepared_at)
-		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @quantity, @call, @price_version, @unit_price,
+		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @quantity, @call, @provider_time, @price_version, @unit_price,
 		  @charge, @amount, @currency, @identifier, @snapshot, 'prepared', @now
 		from billing_series r
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.starts_at = @period
@@ -178,19 +182,23 @@ type message struct {
 	id         uuid.UUID // of the entry
 	identifier string    // at the provider
 	snapshot   *uuid.UUID
-	call       *metering.Call
+	framed     billing.Framed
+	quantity   metering.Decimal // that goes out by itself
 }
 
 // statement writes a statement down with its bytes.
-func (w *planWriter) statement(r billing.Report, sequence int64) (*Snapshot, error) {
+func (w *planWriter) statement(r billing.Report, sequence int64, frame Frame) (*Snapshot, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	s := Snapshot{ID: id, Sequence: sequence, Period: r.Of, Deadline: r.Deadline}
-	if s.Body, err = w.body(r, sequence); err != nil {
+	m := w.message(id, r)
+	m.Sequence = sequence
+	framed, err := frame(w.kind, m)
+	if err != nil {
 		return nil, err
 	}
+	s := Snapshot{ID: id, Sequence: sequence, Period: r.Of, Deadline: r.Deadline, Body: framed.Body}
 	w.batch.Queue(`
 		insert into billing_snapshots
 		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, watermark_events, watermark_configuration)
@@ -207,66 +215,43 @@ func (w *planWriter) statement(r billing.Report, sequence int64) (*Snapshot, err
 		if err != nil {
 			return nil, err
 		}
-		series, mechanism := r.Series, metering.InSnapshot
+		series := r.Series
+		series.Method = metering.InSnapshot
 		if !l.Closed.IsZero() {
-			series.Period, mechanism = l.Closed, metering.Adjusted
+			series.Period, series.Method, series.Late = l.Closed, metering.Adjusted, true
 		}
-		w.line(series, mechanism, l, message{id: entry, identifier: s.ID.String(), snapshot: &s.ID})
+		w.line(series, l, message{id: entry, identifier: s.ID.String(), snapshot: &s.ID})
 	}
 	return &s, nil
 }
 
-func (w *planWriter) body(r billing.Report, sequence int64) ([]byte, error) {
-	snapshot := metering.Snapshot{
-		TenantID: w.tenant.String(), CustomerExternalID: w.facts.Customer.ExternalID,
-		Period:   metering.SnapshotPeriod{Start: r.Of.Start.UTC(), End: r.Of.End.UTC()},
-		Sequence: sequence, Currency: r.Currency,
+// message is the report with what its receiver is told besides.
+func (w *planWriter) message(id uuid.UUID, r billing.Report) billing.Message {
+	m := billing.Message{
+		Report: r, ID: id, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
 	}
-	for _, l := range r.Lines {
-		if !l.Closed.IsZero() {
-			snapshot.Adjustments = append(snapshot.Adjustments, adjustmentOf(w.facts, l))
-			continue
-		}
-		snapshot.Meters = append(snapshot.Meters, metering.SnapshotLine{
-			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-		})
+	for _, p := range w.facts.Stored {
+		m.Periods = append(m.Periods, p.Range)
 	}
-	return snapshot.Message(w.facts.Now)
-}
-
-// adjustmentOf is how a line of a closed period is reported.
-func adjustmentOf(f billing.Facts, l billing.Line) metering.Adjustment {
-	i := slices.IndexFunc(f.Stored, func(p billing.Period) bool { return p.Start.Equal(l.Closed) })
-	closed := f.Stored[i].Range
-	return metering.Adjustment{
-		Period:  metering.SnapshotPeriod{Start: closed.Start.UTC(), End: closed.End.UTC()},
-		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-	}
+	return m
 }
 
 // call writes a quantity or a charge down, to be sent by a call of its own.
-func (w *planWriter) call(r billing.Report, at Timestamp) (Entry, error) {
+func (w *planWriter) call(r billing.Report, frame Frame) (Entry, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Entry{}, err
 	}
-	l, mechanism := r.Lines[0], metering.Mechanism(r.Method)
-	call := metering.Call{Target: r.Target, Customer: r.Customer, Quantity: r.Quantity}
-	if r.Kind == billing.ChargeReport {
-		mechanism = metering.InvoiceItem
-		meter := w.facts.Meters[slices.IndexFunc(w.facts.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })]
-		call.Timestamp, call.Currency, call.Period = w.facts.Now, r.Currency, &r.Of
-		call.Description = billing.Description(meter, r.Of, w.facts.Settings.Timezone)
-	} else {
-		item := w.items[slices.IndexFunc(w.items, func(i metering.Item) bool { return i.MeterID == l.MeterID })]
-		var last time.Time
-		if r.Former != nil {
-			last = *r.Former
-		}
-		call.ItemID, call.EventName, call.CustomerKey, call.ValueKey = item.ItemID, item.EventName, item.CustomerKey, item.ValueKey
-		call.Timestamp = at(mechanism, w.facts.Now, last, r.Window)
+	l := r.Lines[0]
+	m := w.message(id, r)
+	m.Meter = w.facts.Meters[slices.IndexFunc(w.facts.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })]
+	framed, err := frame(w.kind, m)
+	if err != nil {
+		return Entry{}, err
 	}
-	call.Mechanism = mechanism
-	w.line(r.Series, mechanism, l, message{id: id, identifier: id.String(), call: &call})
-	return Entry{ID: id, Meter: l.MeterID, Mechanism: mechanism, Quantity: call.Quantity, Period: r.Of, Deadline: r.Deadline}, nil
+	if r.Kind == billing.ChargeReport {
+		r.Method = metering.Charged
+	}
+	w.line(r.Series, l, message{id: id, identifier: id.String(), framed: framed, quantity: r.Quantity})
+	return Entry{ID: id, Meter: l.MeterID, Method: r.Method, Quantity: r.Quantity, Period: r.Of, Deadline: r.Deadline}, nil
 }

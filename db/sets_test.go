@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -20,8 +21,8 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"api_keys scope":                     scopes,
 		"hmac_secrets scope":                 scopes,
 		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),
-		"billing_providers kind":             words(metering.ProviderKind("").Values()),
-		"billing_series mechanism":           words(metering.Mechanism("").Values()),
+		"billing_series kind":                words([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}),
+		"billing_series counting":            words([]billing.Counting{billing.Replaces, billing.Adds, billing.Latest}),
 		"billing_entries status":             words(metering.EntryStatus("").Values()),
 		"billing_snapshots status":           words([]db.SnapshotStatus{db.SnapshotPrepared, db.SnapshotSent, db.Acknowledged, db.Rejected}),
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),

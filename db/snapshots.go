@@ -31,9 +31,9 @@ type Snapshot struct {
 // PrepareSnapshot returns the customer's unsettled snapshot or makes the next
 // one, as planned. Snapshots with a sequence above after belong to the caller's
 // own pass. Meters to hold stay in it as they were acknowledged last.
-func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, hold ...metering.MeterID) (prepared Prepared, err error) {
+func (l Ledger) PrepareSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, frame Frame, now time.Time, hold ...metering.MeterID) (prepared Prepared, err error) {
 	err = l.planned(ctx, tenant, customer, now, passOf(after, hold), func(w *planWriter, plan billing.Plan) error {
-		prepared, err = w.prepareSnapshot(plan)
+		prepared, err = w.prepareSnapshot(plan, frame)
 		return err
 	})
 	if err != nil {
@@ -48,9 +48,9 @@ func passOf(after int64, excluded []metering.MeterID) func(*billing.Facts) {
 
 // TakeSnapshot is PrepareSnapshot and MarkSent in one transaction, for a
 // caller who sends the snapshot at once.
-func (l Ledger) TakeSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, now time.Time, lease time.Duration) (prepared Prepared, d Delivery, err error) {
+func (l Ledger) TakeSnapshot(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after int64, frame Frame, now time.Time, lease time.Duration) (prepared Prepared, d Delivery, err error) {
 	err = l.planned(ctx, tenant, customer, now, passOf(after, nil), func(w *planWriter, plan billing.Plan) error {
-		if prepared, err = w.prepareSnapshot(plan); err != nil || prepared.Send == nil {
+		if prepared, err = w.prepareSnapshot(plan, frame); err != nil || prepared.Send == nil {
 			return err
 		}
 		if err := w.flush(); err != nil {
@@ -65,7 +65,7 @@ func (l Ledger) TakeSnapshot(ctx context.Context, tenant metering.TenantID, cust
 	return prepared, d, nil
 }
 
-func (w *planWriter) prepareSnapshot(plan billing.Plan) (prepared Prepared, err error) {
+func (w *planWriter) prepareSnapshot(plan billing.Plan, frame Frame) (prepared Prepared, err error) {
 	switch {
 	case w.facts.Connection == nil:
 		return prepared, errNoProvider
@@ -83,7 +83,7 @@ func (w *planWriter) prepareSnapshot(plan billing.Plan) (prepared Prepared, err 
 		if err != nil {
 			return prepared, err
 		}
-		if prepared.Send, err = w.statement(r, sequence+1); err != nil {
+		if prepared.Send, err = w.statement(r, sequence+1, frame); err != nil {
 			return prepared, err
 		}
 		prepared.Last = !plan.More

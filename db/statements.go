@@ -69,16 +69,23 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	return billing.CurrentPeriod(read.facts), nil
 }
 
+// Adjustment is what late usage adds to a closed period.
+type Adjustment struct {
+	billing.Line
+	Period metering.Range // the closed one
+}
+
 // Adjustments are what late usage adds to the customer's closed periods, as the
 // period that now lies in will bill it: what earlier ones have billed is not
 // in it.
-func (l Ledger) Adjustments(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (late []metering.Adjustment, err error) {
+func (l Ledger) Adjustments(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (late []Adjustment, err error) {
 	read, err := l.facts(ctx, tenant, customer, now)
 	if err != nil {
 		return nil, fmt.Errorf("work out adjustments: %w", err)
 	}
 	for _, line := range billing.Adjustments(read.facts) {
-		late = append(late, adjustmentOf(read.facts, line))
+		i := slices.IndexFunc(read.facts.Stored, func(p billing.Period) bool { return p.Start.Equal(line.Closed) })
+		late = append(late, Adjustment{line, read.facts.Stored[i].Range})
 	}
 	return late, nil
 }

@@ -151,8 +151,8 @@ type Pass struct {
 	Syncs []uuid.UUID
 	After int64 // the last sequence that was used before it
 
-	Provider   metering.ProviderKind // "": there is none
-	AfterEntry int64                 // the last number that an entry got before it
+	Statements bool  // they are what the provider takes, if there is one
+	AfterEntry int64 // the last number that an entry got before it
 }
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
@@ -180,9 +180,10 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 		}
 		provider, err := activeProvider(ctx, tx, tenant)
 		if metering.CodeOf(err) == metering.CodeNoProvider {
+			p.Statements = true
 			return nil // preparing says so
 		}
-		p.Provider = provider.Kind
+		p.Statements = provider.Statements
 		return err
 	})
 	if err != nil {
@@ -315,7 +316,7 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 
 func (s Syncs) entries(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, case when `+adjusts+` then e.amount else e.charge end, e.currency, e.status,
+		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, case when r.late then e.amount else e.charge end, e.currency, e.status,
 		  coalesce(n.sequence, 0), r.mechanism, r.item, e.value, e.quantity, r.window_start, r.window_end, e.answer
 		from billing_sync_entries x
 		join billing_entries e on e.tenant_id = x.tenant_id and e.id = x.entry_id

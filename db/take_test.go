@@ -8,13 +8,14 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // take makes and leases what there is to send.
 func (b *biller) take(after int64) (db.Prepared, db.Delivery) {
 	b.Helper()
-	prepared, delivery, err := b.store.Ledger.TakeSnapshot(b.Context(), b.tenant, b.customer.ID, after, b.now, lease)
+	prepared, delivery, err := b.store.Ledger.TakeSnapshot(b.Context(), b.tenant, b.customer.ID, after, dbtest.Frame, b.now, lease)
 	require.NoError(b, err)
 	return prepared, delivery
 }
@@ -28,7 +29,7 @@ func TestASnapshotThatIsTakenIsLeased(t *testing.T) {
 	require.Equal(t, 1, delivery.Attempt)
 	require.Equal(t, prepared.Send.Body, delivery.Body)
 
-	_, _, err := b.store.Ledger.TakeSnapshot(t.Context(), b.tenant, b.customer.ID, 0, b.now, lease)
+	_, _, err := b.store.Ledger.TakeSnapshot(t.Context(), b.tenant, b.customer.ID, 0, dbtest.Frame, b.now, lease)
 	var busy db.Busy
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))

@@ -7,7 +7,8 @@ import "time"
 type ProviderEvent struct {
 	Account  string
 	EventID  string
-	Kind     string
+	Kind     string // the provider's word
+	Invoice  bool   // it is about an invoice, else about a subscription
 	ObjectID string
 	Customer string // at the provider
 	MadeAt   time.Time

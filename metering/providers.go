@@ -5,12 +5,13 @@ import "time"
 // ProviderKind is how usage reaches a billing provider.
 type ProviderKind string
 
+// The kinds that tenants can choose.
 const (
 	Webhook ProviderKind = "webhook" // signed snapshots to any HTTPS endpoint
 	Stripe  ProviderKind = "stripe"  // usage records and meter events
 )
 
-// Values are all kinds.
+// Values are all that tenants can choose.
 func (ProviderKind) Values() []ProviderKind {
 	return []ProviderKind{Webhook, Stripe}
 }
@@ -19,7 +20,8 @@ func (ProviderKind) Values() []ProviderKind {
 type Provider struct {
 	ID           ProviderID
 	Kind         ProviderKind
-	Account      string // what makes two settings the same destination: the URL of a webhook, an account of Stripe's
+	Statements   bool   // it takes the bill of a period in one report
+	Account      string // what makes two settings the same destination: the URL of a webhook, or whom the secret belongs to
 	SealedSecret []byte
 	LastFour     string // all of the secret that is ever shown
 

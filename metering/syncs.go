@@ -65,7 +65,7 @@ type SyncEntry struct {
 	Status    string
 	Sequence  int64 // of the snapshot that carried it; 0 where none did
 
-	Mechanism Mechanism
+	Mechanism string
 	Item      string   // at the provider: the subscription item or meter; "" of a snapshot
 	Value     Decimal  // what the item has counted with it
 	Quantity  *Decimal // the number that went out; nil in a snapshot

@@ -2,8 +2,9 @@
 create table billing_providers (
   tenant_id                bigint not null references tenants,
   id                       bigint generated always as identity,
-  kind                     text not null check (kind in ('webhook', 'stripe')),
-  account                  text not null, -- what makes two settings the same destination: the URL, the Stripe account
+  kind                     text not null,
+  statements               boolean not null, -- it takes the bill of a period in one report
+  account                  text not null, -- what makes two settings the same destination: a URL, or whom the secret belongs to
   secret                   bytea not null, -- sealed
   secret_last_four         text not null,
   webhook_secret           bytea, -- sealed; what the provider signs its events with
@@ -91,8 +92,10 @@ create table billing_series (
   provider_account  text not null,
   provider_customer text not null default '',
   item              text not null default '',
-  mechanism         text not null check (mechanism in (
-    'snapshot', 'adjustment', 'usage_record', 'meter_window', 'meter_delta', 'meter_last', 'invoice_item')),
+  mechanism         text not null, -- 'snapshot', 'adjustment', 'invoice_item' or the provider's word for how a quantity is reported
+  kind              text not null check (kind in ('statement', 'quantity', 'charge')),
+  counting          text not null check (counting in ('replaces', 'adds', 'latest')),
+  late              boolean not null, -- it carries what late usage adds to its period
   period_id         bigint not null,
   window_start      timestamptz not null,
   window_end        timestamptz not null,
@@ -147,7 +150,8 @@ create table billing_entries (
   charge           numeric not null, -- for cumulative_total, rounded to the currency's minor unit
   amount           numeric not null, -- what goes out: charge less what other series of the window have billed
   currency         text not null,
-  call             jsonb,            -- what is sent, to whom and with which time
+  call             jsonb,            -- what is sent, as the provider's own code has made it
+  provider_time    timestamptz,      -- that the provider is told with it
   identifier       text not null,    -- the idempotency key at the provider
   key_revision     integer not null default 0, -- of the idempotency key
   snapshot_id      uuid,
@@ -227,6 +231,7 @@ create table provider_events (
   provider_account  text not null,
   event_id          text not null,
   kind              text not null,
+  invoice           boolean not null, -- it is about an invoice, else about a subscription
   object_id         text not null,
   provider_customer text not null,
   made_at           timestamptz not null, -- at the provider

@@ -2,7 +2,6 @@ package providers
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,38 +10,66 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Provider is a billing provider. Each has a folder of its own and a line in a
-// registry; nothing else in the program knows one by name.
+// Provider is a billing provider. Each has a folder of its own and a line in
+// the registry.
+//
+// The errors of its calls are coded: CodeProviderDown may be tried again,
+// CodeProviderRefuse asks somebody to act. They may be caused by RetryLater
+// and OwnRefusal.
 type Provider interface {
 	// Describe says what the provider is like.
 	Describe() Description
 	// Read says what a customer is there and where the usage of each meter goes.
+	// It makes no call for a customer who has no id there.
 	Read(ctx context.Context, c Credentials, q Question) (billing.Side, error)
-	// Frame makes the bytes that will be sent, once: they are written down and
-	// never change. It reads no clock and does no I/O.
-	Frame(m Message) (Framed, error)
+	// Frame makes the bytes that will be sent. It reads no clock and does no I/O.
+	Frame(m billing.Message) (billing.Framed, error)
 	// Send sends what was framed. It never repeats a call by itself.
 	Send(ctx context.Context, c Credentials, s Sending) Outcome
-	// Find looks for what may have arrived where the provider adds up what it is
-	// reported. before is what it had counted before the report was sent.
-	Find(ctx context.Context, c Credentials, s Sending, before metering.Decimal) (Found, error)
+	// Find looks for what may have arrived. before is what the provider had
+	// counted in the place of a quantity before it was sent.
+	Find(ctx context.Context, c Credentials, s Sending, p Place, before metering.Decimal) (Found, error)
 	// Count is what the provider has counted in one place.
 	Count(ctx context.Context, c Credentials, p Place) (metering.Decimal, error)
 }
 
+// Events are of a provider that says what happens there.
+type Events interface {
+	// Verify reads an event, if the provider has signed it: CodeUnauthorized
+	// where it has not, CodeInvalid where it is none. There is nothing to do about
+	// one that is not ours.
+	Verify(c Credentials, n Notice) (event metering.ProviderEvent, ours bool, err error)
+}
+
+// Notice is how an event comes.
+type Notice struct {
+	Body      []byte
+	Signature string
+	Secret    string // that signs it
+	Now       time.Time
+}
+
+// Invoices are of a provider that makes invoices of what it is reported.
+type Invoices interface {
+	// Invoice reads an invoice, and what of it the destinations have made.
+	Invoice(ctx context.Context, c Credentials, id string, destinations []billing.Destination) (metering.Invoice, error)
+}
+
 // Description is what a provider is like.
 type Description struct {
-	Kind       metering.ProviderKind
-	Statements bool          // it takes the bill of a period in one report; else each meter is reported by itself
-	AtOnce     int           // how many customers may be synced side by side
-	Timeout    time.Duration // how long one call may take: whoever leases a report must lease it for longer
-	Remembers  time.Duration // how long it surely knows a report again; 0: whatever it is sent replaces the same
+	Kind         metering.ProviderKind
+	Name         string        // as people know it
+	Statements   bool          // it takes the bill of a period in one report; else each meter is reported by itself
+	AtOnce       int           // how many customers may be synced side by side
+	Timeout      time.Duration // how long one call may take: whoever leases a report leases it for longer
+	Remembers    time.Duration // how long it surely knows a report again; what adds up and may have arrived before that is looked for first
+	CountsWithin time.Duration // what it took and has not counted until then, it has dropped; 0: it is never asked
 }
 
 // Credentials are what calls are made with. They are opened for one call and
 // kept nowhere.
 type Credentials struct {
-	Account string // the URL of a webhook, or the account that the secret belongs to
+	Account string // a URL, or the account that the secret belongs to
 	Secret  string
 }
 
@@ -54,31 +81,12 @@ type Question struct {
 	Mapping  map[string]string // meter slugs to the provider's prices, as the tenant has set them
 }
 
-// Message is a report with what its receiver is told besides.
-type Message struct {
-	billing.Report
-	ID                 uuid.UUID
-	TenantID           metering.TenantID
-	CustomerExternalID string
-	Sequence           int64          // of a statement
-	Meter              metering.Meter // of a quantity and a charge
-	Timezone           *time.Location
-	Now                time.Time
-}
-
-// Framed is what goes out.
-type Framed struct {
-	Body      json.RawMessage
-	Timestamp time.Time // that the provider is told; zero: none
-}
-
 // Sending is one attempt at sending a report.
 type Sending struct {
 	billing.Series
 	ReportID    uuid.UUID
-	Body        json.RawMessage
+	Body        []byte
 	Revision    int       // of the idempotency key: it rises where the provider would repeat a saved answer
-	Attempt     int       // from 1
 	FirstSentAt time.Time // when it may have arrived first
 	Invoiced    bool      // the invoice of its period is final: what is taken now is on none
 	Now         time.Time
@@ -86,13 +94,11 @@ type Sending struct {
 
 // Outcome is what came of an attempt.
 type Outcome struct {
-	State      billing.State // Accepted or Rejected; "": there is no decision yet
-	Answer     string        // what is kept of it: no word of the provider's that may hold a name or a secret
-	Err        error         // coded, where there is no decision: CodeProviderDown may be tried again, CodeProviderRefuse asks somebody to act
-	Own        bool          // a refusal says nothing about other customers
-	RetryAfter time.Duration // that the provider asked for; 0: it did not
-	NewKey     bool          // the next attempt needs another idempotency key
-	Look       bool          // whether it arrived has to be found out before it is sent again
+	State  billing.State // Accepted or Rejected; "": there is no decision yet, and Err says why
+	Answer string        // what is kept of it: no word of the provider's that may hold a name or a secret
+	Err    error
+	Look   bool // whether it arrived has to be found out before it is sent again
+	NewKey bool // the next attempt needs another idempotency key, if it did not arrive
 }
 
 // Found is whether a report had arrived.
@@ -108,3 +114,13 @@ type Place struct {
 	Customer string // at the provider
 	Range    metering.Range
 }
+
+// RetryLater is the cause where a provider said when to come back.
+type RetryLater struct{ Wait time.Duration }
+
+func (r RetryLater) Error() string { return "asked to wait " + r.Wait.String() }
+
+// OwnRefusal is the cause where a refusal says nothing about other customers.
+type OwnRefusal struct{}
+
+func (OwnRefusal) Error() string { return "refused for this customer" }

@@ -76,7 +76,7 @@ func TestAMeterIsSkippedUntilItsPastIsCounted(t *testing.T) {
 		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
 	require.NoError(t, err)
 	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
-	prepared, err := s.store.Ledger.PrepareSnapshot(t.Context(), s.tenant, s.customer.ID, 0, time.Now())
+	prepared, err := s.store.Ledger.PrepareSnapshot(t.Context(), s.tenant, s.customer.ID, 0, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	require.NotContains(t, string(prepared.Send.Body), "storage")
 	require.Equal(t, []metering.SkippedMeter{{

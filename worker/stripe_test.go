@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,7 +167,7 @@ func (s *stripeSystem) writes() (calls []stripetest.Request) {
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	row, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Account: "acct_canary", EventID: "evt_" + kind + object, Kind: kind, ObjectID: object, Customer: customer, MadeAt: time.Now(),
+		Account: "acct_canary", EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: time.Now(),
 	}, time.Now())
 	require.NoError(s, err)
 	require.False(s, handled)

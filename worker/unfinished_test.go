@@ -81,7 +81,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		_, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
 		require.NoError(t, err)
 		event, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
-			Account: "acct", EventID: "evt_" + name, Kind: "invoice.created", ObjectID: "in", Customer: "cus", MadeAt: now}, long)
+			Account: "acct", EventID: "evt_" + name, Kind: "invoice.created", Invoice: true, ObjectID: "in", Customer: "cus", MadeAt: now}, long)
 		require.NoError(t, err)
 		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, name, customer.ExternalID, now, "1", "", "")})
 		require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
-	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -31,7 +30,7 @@ type Config struct {
 	Namespace              string // that Temporal uses; "" is "default"
 	Keyring                db.Keyring
 	Guard                  providers.Guard
-	StripeBase             string // the URL of the Stripe API; "": its own
+	Providers              providers.Registry
 	Retention              metering.Retention
 	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
 	Log                    *slog.Logger
@@ -50,7 +49,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	prepareNamespace(ctx, config)
 
-	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), stripe.New(config.StripeBase), config.Retention, activities.NewMetrics(config.Metrics), time.Now)
+	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), config.Providers, config.Retention, activities.NewMetrics(config.Metrics), time.Now)
 	if config.Metrics != nil {
 		config.Metrics.MustRegister(&state{config.Store, config.Log})
 	}

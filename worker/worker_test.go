@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/worker"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -38,6 +39,7 @@ type system struct {
 	keyring   db.Keyring
 	farEnd
 	stripeBase string
+	third      providers.Provider // besides those that are registered; may be nil
 	tenant     metering.TenantID
 	customer   metering.Customer
 	meter      metering.Meter
@@ -85,7 +87,7 @@ func (s *system) useProvider(url string) {
 	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Account: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
 	})
 	require.NoError(s, err)
 }
@@ -103,15 +105,24 @@ func (s *system) useStripe(account, key string, mapping map[string]string) {
 	require.NoError(s, err)
 }
 
+func (s *system) providers(guard providers.Guard) providers.Registry {
+	all := registry.New(guard, s.stripeBase)
+	if s.third != nil {
+		all[s.third.Describe().Kind] = s.third
+	}
+	return all
+}
+
 // work runs a worker in this process until the test ends or stop is called.
 func (s *system) work() (stop func()) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	started, ended := make(chan struct{}), make(chan error, 1)
+	guard := providers.Guard{AllowLoopback: true}
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
 			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
-			Guard: providers.Guard{AllowLoopback: true}, StripeBase: s.stripeBase, Log: quiet(), Started: func() { close(started) },
+			Guard: guard, Providers: s.providers(guard), Log: quiet(), Started: func() { close(started) },
 		})
 	}()
 	stopped := false

@@ -17,9 +17,9 @@ import (
 // readingLimit is how long an outage is waited out before there is a period to go by.
 const readingLimit = 72 * time.Hour
 
-// tell tells Stripe what it has not been told, one entry at a time: it takes
+// tell tells the provider what it has not been told, one entry at a time: it takes
 // one call at once for a customer and meter. What is refused for one meter does
-// not hold back the others; where Stripe does not answer, all of them wait.
+// not hold back the others; where the provider does not answer, all of them wait.
 func (s *syncCustomer) tell(ctx workflow.Context, begun activities.BeginSyncResult) (answer activities.FinishSyncInput, err error) {
 	var tried []uuid.UUID
 	for {
@@ -94,7 +94,7 @@ func (s *syncCustomer) tellEntry(ctx workflow.Context, entry activities.Entry) (
 	if err := s.index(ctx, periodAttribute.ValueSet(entry.PeriodStart.Format(time.DateOnly))); err != nil {
 		return ending{}, err
 	}
-	name := fmt.Sprintf("%s of %s for %s", entry.Quantity, entry.Mechanism, entry.MeterID)
+	name := fmt.Sprintf("%s of %s for %s", entry.Quantity, entry.Method, entry.MeterID)
 	row := fmt.Sprintf("| %s | %s to %s |", name, entry.PeriodStart.Format(time.DateOnly), entry.PeriodEnd.Format(time.DateOnly))
 	s.show(ctx, row, "sending")
 	var sent activities.SendEntryResult
@@ -137,7 +137,7 @@ func (s *syncCustomer) tellEntry(ctx workflow.Context, entry activities.Entry) (
 // What it does not find now, a later pass will.
 func (s *syncCustomer) confirm(ctx workflow.Context) error {
 	var confirmed activities.ConfirmEntriesResult
-	err := workflow.ExecuteActivity(looking(ctx, "compare with what Stripe has counted"), do.ConfirmEntries,
+	err := workflow.ExecuteActivity(looking(ctx, "compare with what the provider has counted"), do.ConfirmEntries,
 		activities.ConfirmEntriesInput{TenantID: s.TenantID, CustomerID: s.CustomerID}).Get(ctx, &confirmed)
 	if temporal.IsCanceledError(err) {
 		return err

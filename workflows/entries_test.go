@@ -38,7 +38,7 @@ func newLedger(t *testing.T) *ledger {
 	t.Helper()
 	l := &ledger{world: newWorld(t), settled: map[metering.MeterID][]activities.SettleEntryInput{}}
 	for _, meter := range []metering.MeterID{7, 9} {
-		l.entries = append(l.entries, activities.Entry{ID: uuid.New(), MeterID: meter, Mechanism: metering.UsageRecord,
+		l.entries = append(l.entries, activities.Entry{ID: uuid.New(), MeterID: meter, Method: "usage_record",
 			Quantity: metering.MustDecimal("5"), PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 1, 0), Deadline: l.deadline})
 	}
 	l.read, l.prepare = func() error { return nil }, func() error { return nil }
@@ -46,7 +46,7 @@ func newLedger(t *testing.T) *ledger {
 	l.confirm = func() (activities.ConfirmEntriesResult, error) {
 		return activities.ConfirmEntriesResult{Confirmed: len(l.settled)}, nil
 	}
-	l.provider = metering.Stripe
+	l.quantities = true
 	l.OnActivity(do.ReadItems, mock.Anything, activities.ReadItemsInput{TenantID: 1, CustomerID: 2}).Return(
 		func(context.Context, activities.ReadItemsInput) error {
 			l.reads++

@@ -134,7 +134,7 @@ func (h *handleProviderEvent) startSync(ctx workflow.Context) (run workflow.Futu
 }
 
 const (
-	// finalization is how long Stripe leaves an invoice a draft, unless told otherwise.
+	// finalization is how long a provider leaves an invoice a draft, unless told otherwise.
 	finalization = time.Hour
 	// longestLook is the longest pause between two looks at a sync.
 	longestLook = 5 * time.Minute

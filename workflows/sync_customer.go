@@ -117,10 +117,10 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 
 // bring tells the provider what it has not been told.
 func (s *syncCustomer) bring(ctx workflow.Context, begun activities.BeginSyncResult) (activities.FinishSyncInput, error) {
-	if begun.Provider == metering.Stripe {
-		return s.tell(ctx, begun)
+	if begun.Statements {
+		return s.send(ctx, begun.After)
 	}
-	return s.send(ctx, begun.After)
+	return s.tell(ctx, begun)
 }
 
 // send tells the provider what it has not been told, one snapshot at a time.
@@ -193,7 +193,7 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 		return ending{"the provider did not answer until the period's deadline; sync again once it does", true}, nil
 	}
 	err = workflow.ExecuteActivity(storing(ctx, "settle "+name), do.SettleSnapshot, activities.SettleSnapshotInput{
-		TenantID: s.TenantID, SnapshotID: snapshot.ID, Status: answer.Status, Refusal: refusal,
+		TenantID: s.TenantID, SnapshotID: snapshot.ID, Answer: answer.Answer, Refusal: refusal,
 	}).Get(ctx, nil)
 	if err != nil {
 		return ending{}, err
@@ -203,7 +203,7 @@ func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapsho
 		return ending{problem: refusal}, nil
 	}
 	s.result.Sent++
-	s.report(ctx, snapshot, fmt.Sprintf("acknowledged (%d)", answer.Status))
+	s.report(ctx, snapshot, "acknowledged: "+answer.Answer)
 	return ending{}, nil
 }
 

@@ -32,12 +32,12 @@ var (
 // with a total, a provider, and requests. Its clock skips what is waited for.
 type world struct {
 	*testsuite.TestWorkflowEnvironment
-	requests []uuid.UUID // open
-	total    int         // what was used
-	told     int         // what the provider acknowledged
-	sequence int64
-	deadline time.Time
-	provider metering.ProviderKind // "": one that takes snapshots
+	requests   []uuid.UUID // open
+	total      int         // what was used
+	told       int         // what the provider acknowledged
+	sequence   int64
+	deadline   time.Time
+	quantities bool // the provider takes them, else snapshots
 
 	older     int   // further periods whose snapshots come first
 	ours      int64 // the sequence that carried the total last
@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) beginSync(context.Context, activities.BeginSyncInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
 	w.requests, w.refused = nil, false
-	return activities.BeginSyncResult{Syncs: taken, After: w.sequence, Provider: w.provider}, nil
+	return activities.BeginSyncResult{Syncs: taken, After: w.sequence, Statements: !w.quantities}, nil
 }
 
 func (w *world) prepareSnapshot(_ context.Context, in activities.PrepareSnapshotInput) (activities.PrepareSnapshotResult, error) {
@@ -106,7 +106,7 @@ func (w *world) deliverSnapshot(context.Context, activities.DeliverSnapshotInput
 	if err := w.deliver(w.attempts); err != nil {
 		return activities.DeliverSnapshotResult{}, activities.Failure(err)
 	}
-	return activities.DeliverSnapshotResult{Status: 204}, nil
+	return activities.DeliverSnapshotResult{Answer: "the webhook answered 204"}, nil
 }
 
 func (w *world) settleSnapshot(_ context.Context, in activities.SettleSnapshotInput) error {
@@ -187,7 +187,7 @@ func TestSyncCustomerSendsWhatIsNew(t *testing.T) {
 	require.Equal(t, 1, result.Sent)
 	require.Equal(t, 5, w.told)
 	require.Len(t, w.settled, 1)
-	require.Equal(t, 204, w.settled[0].Status)
+	require.Equal(t, "the webhook answered 204", w.settled[0].Answer)
 }
 
 func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {

@@ -2042,10 +2042,10 @@ export interface components {
              */
             item?: string;
             /**
-             * @description How it is reported
-             * @enum {string}
+             * @description How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
+             * @example snapshot
              */
-            mechanism: "snapshot" | "adjustment" | "usage_record" | "meter_window" | "meter_delta" | "meter_last" | "invoice_item";
+            mechanism: string;
             meter_id: string;
             meter_slug: string;
             period: components["schemas"]["UsagePeriod"];

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -70,19 +71,19 @@ func serveAPI(ctx context.Context, env *environment) error {
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()
 
-	registry := newRegistry()
+	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
-		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(stripeBase),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: registry, Stopping: ctx.Done(),
+		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(stripeBase), Providers: registry.New(guard, stripeBase),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err
 	}
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	scraped := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
 	if metricsAddress == "" {
-		return serve(ctx, log, endpoint{listen, withMetrics(handler, metrics)})
+		return serve(ctx, log, endpoint{listen, withMetrics(handler, scraped)})
 	}
-	return serve(ctx, log, endpoint{listen, handler}, endpoint{metricsAddress, withMetrics(http.NotFoundHandler(), metrics)})
+	return serve(ctx, log, endpoint{listen, handler}, endpoint{metricsAddress, withMetrics(http.NotFoundHandler(), scraped)})
 }
 
 func defaultBase(listen string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/worker"
 )
 
@@ -34,7 +35,7 @@ func runWorker(ctx context.Context, env *environment) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	registry := newRegistry()
+	metrics := newRegistry()
 	var started atomic.Bool
 	served := make(chan error, 1)
 	go func() {
@@ -44,10 +45,10 @@ func runWorker(ctx context.Context, env *environment) error {
 			served <- nil
 			return
 		}
-		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, registry)})
+		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, metrics)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, StripeBase: stripeBase, Retention: retention, Log: log, Metrics: registry,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: registry.New(guard, stripeBase), Retention: retention, Log: log, Metrics: metrics,
 		Started: func() { started.Store(true) },
 	})
 	cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
@@ -195,8 +196,8 @@ func (c *contract) subscribe() {
 	require.NoError(c, err)
 	require.Len(c, items, 4)
 	c.items = map[string]stripe.Item{}
-	for what, mechanism := range map[string]metering.Mechanism{
-		"storage": metering.UsageRecord, "calls": metering.MeterDelta, "minutes": metering.MeterWindow, "seats": metering.MeterLast,
+	for what, mechanism := range map[string]billing.Method{
+		"storage": stripe.UsageRecord, "calls": stripe.MeterDelta, "minutes": stripe.MeterWindow, "seats": stripe.MeterLast,
 	} {
 		item, why := stripe.Match(items, c.name(what), nil)
 		require.Empty(c, why)
@@ -299,7 +300,7 @@ func (c *contract) tellUsage() {
 		e.IdempotencyKey += "-another"
 		other, err := c.send(e)
 		require.NoError(c, err, what)
-		require.Equal(c, e.Mechanism != metering.UsageRecord, other.Duplicate, "the identifier of %s: taken before", what)
+		require.Equal(c, e.Mechanism != stripe.UsageRecord, other.Duplicate, "the identifier of %s: taken before", what)
 		c.Logf("told of %s", what)
 	}
 	for what, want := range map[string]string{"storage": "26", "calls": "25", "minutes": "7", "seats": "9"} {
@@ -351,7 +352,7 @@ func (c *contract) beRefused() {
 func (c *contract) late(version int, cents int64) stripe.Entry {
 	id := fmt.Sprintf("%s-%d", c.name("late"), version)
 	return stripe.Entry{
-		Mechanism: metering.InvoiceItem, Customer: c.customer, SubscriptionID: c.items["calls"].SubscriptionID, Currency: "USD", Value: whole(cents),
+		Mechanism: stripe.InvoiceItem, Customer: c.customer, SubscriptionID: c.items["calls"].SubscriptionID, Currency: "USD", Value: whole(cents),
 		Description: "Usage reported late", Period: metering.Range{Start: c.start.AddDate(0, -1, 0), End: c.start},
 		Identifier: id, IdempotencyKey: "key-" + id,
 	}

@@ -22,7 +22,7 @@ var february = metering.Range{Start: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 func lateUsage(version int, cents metering.Decimal) stripe.Entry {
 	id := fmt.Sprintf("late-%d", version)
 	return stripe.Entry{
-		Mechanism: metering.InvoiceItem, Customer: "cus_1", SubscriptionID: "sub_cus_1", Currency: "USD", Value: cents,
+		Mechanism: stripe.InvoiceItem, Customer: "cus_1", SubscriptionID: "sub_cus_1", Currency: "USD", Value: cents,
 		Description: "API calls, usage of February reported late", Period: february, Identifier: id, IdempotencyKey: "key-" + id,
 	}
 }
@@ -31,7 +31,7 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, "")
-		_, err := b.client.Send(t.Context(), key, entry(metering.UsageRecord, 1, whole(40))) // 40 × 2.5 cents
+		_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(40))) // 40 × 2.5 cents
 		require.NoError(t, err)
 		answer, err := b.client.Send(t.Context(), key, lateUsage(1, whole(250)))
 		require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, stop := start(t, "")
 		defer stop()
-		l := &ledger{bundle: b, t: t, mechanism: metering.InvoiceItem}
+		l := &ledger{bundle: b, t: t, mechanism: stripe.InvoiceItem}
 		var want metering.Decimal
 		for version := range rapid.IntRange(1, 5).Draw(t, "amounts") {
 			cents := whole(rapid.SampledFrom([]int64{-4000, -1, 1, 7, 7, 1250}).Draw(t, "cents"))

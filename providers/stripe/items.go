@@ -9,7 +9,7 @@ import (
 
 	stripego "github.com/stripe/stripe-go/v76"
 
-	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/billing"
 )
 
 // Item is one line of a customer's subscription, with what its price and
@@ -37,7 +37,7 @@ type Item struct {
 }
 
 // Mechanism says how usage is sent to the item, or why it cannot be.
-func (i Item) Mechanism() (metering.Mechanism, string) {
+func (i Item) Mechanism() (billing.Method, string) {
 	switch {
 	case i.UsageType != "metered":
 		return "", fmt.Sprintf("price %s is not metered", i.PriceID)
@@ -46,7 +46,7 @@ func (i Item) Mechanism() (metering.Mechanism, string) {
 		return "", fmt.Sprintf("subscription %s has billing thresholds, with which Stripe lets no usage be set; move price %s to a meter",
 			i.SubscriptionID, i.PriceID)
 	case i.MeterID == "":
-		return metering.UsageRecord, ""
+		return UsageRecord, ""
 	case i.MeterStatus == "inactive":
 		return "", fmt.Sprintf("Stripe's meter %s is inactive", i.MeterID)
 	case i.MeterMapping != "by_id":
@@ -54,13 +54,13 @@ func (i Item) Mechanism() (metering.Mechanism, string) {
 	case i.MeterFormula == "count":
 		return "", fmt.Sprintf("Stripe's meter %s counts events, so no total can be sent to it; use one with formula sum", i.MeterID)
 	case i.MeterFormula == "last": // with a window too: only the newest window counts
-		return metering.MeterLast, ""
+		return MeterLast, ""
 	case i.MeterFormula != "sum":
 		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use one with formula sum", i.MeterID, i.MeterFormula)
 	case i.EventTimeWindow != "":
-		return metering.MeterWindow, ""
+		return MeterWindow, ""
 	default:
-		return metering.MeterDelta, ""
+		return MeterDelta, ""
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -118,16 +119,16 @@ func TestTheMechanismFollowsTheItem(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		item   stripe.Item
-		want   metering.Mechanism
+		want   billing.Method
 		reason string
 	}{
-		"legacy":                {metered(func(i *stripe.Item) { i.MeterID = "" }), metering.UsageRecord, ""},
-		"sum":                   {metered(func(*stripe.Item) {}), metering.MeterDelta, ""},
-		"hour":                  {metered(func(i *stripe.Item) { i.EventTimeWindow = "hour" }), metering.MeterWindow, ""},
-		"day":                   {metered(func(i *stripe.Item) { i.EventTimeWindow = "day" }), metering.MeterWindow, ""},
-		"last":                  {metered(func(i *stripe.Item) { i.MeterFormula = "last" }), metering.MeterLast, ""},
-		"last, hour":            {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "last", "hour" }), metering.MeterLast, ""},
-		"meter with thresholds": {metered(func(i *stripe.Item) { i.BillingThresholds = true }), metering.MeterDelta, ""},
+		"legacy":                {metered(func(i *stripe.Item) { i.MeterID = "" }), stripe.UsageRecord, ""},
+		"sum":                   {metered(func(*stripe.Item) {}), stripe.MeterDelta, ""},
+		"hour":                  {metered(func(i *stripe.Item) { i.EventTimeWindow = "hour" }), stripe.MeterWindow, ""},
+		"day":                   {metered(func(i *stripe.Item) { i.EventTimeWindow = "day" }), stripe.MeterWindow, ""},
+		"last":                  {metered(func(i *stripe.Item) { i.MeterFormula = "last" }), stripe.MeterLast, ""},
+		"last, hour":            {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "last", "hour" }), stripe.MeterLast, ""},
+		"meter with thresholds": {metered(func(i *stripe.Item) { i.BillingThresholds = true }), stripe.MeterDelta, ""},
 		"count":                 {metered(func(i *stripe.Item) { i.MeterFormula = "count" }), "", "counts events, so no total can be sent"},
 		"count, hour":           {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "count", "hour" }), "", "counts events"},
 		"max":                   {metered(func(i *stripe.Item) { i.MeterFormula = "max" }), "", `has formula "max"`},
@@ -142,10 +143,10 @@ func TestTheMechanismFollowsTheItem(t *testing.T) {
 		require.Contains(t, reason, c.reason, name)
 		require.Equal(t, c.reason == "", reason == "", name)
 	}
-	for mechanism, overwrites := range map[metering.Mechanism]bool{
-		metering.UsageRecord: true, metering.MeterWindow: true, metering.MeterLast: true, metering.MeterDelta: false,
+	for mechanism, overwrites := range map[billing.Method]bool{
+		stripe.UsageRecord: true, stripe.MeterWindow: true, stripe.MeterLast: true, stripe.MeterDelta: false,
 	} {
-		require.Equal(t, overwrites, mechanism.Overwrites(), mechanism)
+		require.Equal(t, overwrites, stripe.CountingOf(mechanism) != billing.Adds, mechanism)
 	}
 }
 

@@ -33,7 +33,7 @@ var trouble = []stripetest.Behaviour{
 type ledger struct {
 	bundle
 	t         *rapid.T
-	mechanism metering.Mechanism
+	mechanism billing.Method
 	decimals  int32
 	version   int
 	told      metering.Decimal // what the deltas so far add up to
@@ -48,7 +48,7 @@ func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 				b, stop := start(t, "")
 				defer stop()
 				l := &ledger{bundle: b, t: t, mechanism: mechanism}
-				if mechanism != metering.UsageRecord {
+				if mechanism != stripe.UsageRecord {
 					l.decimals = rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 				}
 				want := l.tellSomeTotals()
@@ -65,7 +65,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	totals := map[int]metering.Decimal{} // by hour; all but windows have only the first
 	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
 		hour := 0
-		if l.mechanism == metering.MeterWindow {
+		if l.mechanism == stripe.MeterWindow {
 			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
 		}
 		totals[hour] = whole(rapid.Int64Range(0, 10_000_000_000).Draw(l.t, "ten-millionths")).Mul(decimal("0.0000001"))
@@ -83,11 +83,11 @@ func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
 	e := entry(l.mechanism, l.version, billing.Units(total, l.decimals))
 	switch l.mechanism {
-	case metering.MeterDelta:
+	case stripe.MeterDelta:
 		e.Value = billing.UnitsBetween(l.told, total, l.decimals)
-	case metering.MeterLast:
+	case stripe.MeterLast:
 		e.Timestamp = l.fake.Now()
-	case metering.MeterWindow:
+	case stripe.MeterWindow:
 		e.Timestamp = march.Add(time.Duration(hour) * time.Hour)
 	}
 	l.settle(e)
@@ -97,7 +97,7 @@ func (l *ledger) tell(hour int, total metering.Decimal) {
 func (l *ledger) settle(e stripe.Entry) {
 	first := l.fake.Now()
 	for range 40 {
-		if l.mechanism == metering.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
+		if l.mechanism == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
 			return // nothing at Stripe would stop a second one any more
 		}
 		answer, err := l.send(e)
@@ -144,13 +144,13 @@ func (l *ledger) requireSummary(want metering.Decimal) {
 	var got metering.Decimal
 	var err error
 	switch l.mechanism {
-	case metering.UsageRecord:
+	case stripe.UsageRecord:
 		got, err = l.client.RecordSummary(context.Background(), key, "si_legacy_cus_1", march.Add(time.Minute))
-	case metering.MeterDelta:
+	case stripe.MeterDelta:
 		got, err = l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
-	case metering.MeterWindow:
+	case stripe.MeterWindow:
 		got, err = l.client.Summary(context.Background(), key, "mtr_window", "cus_1", march, april)
-	case metering.MeterLast:
+	case stripe.MeterLast:
 		got, err = l.client.Summary(context.Background(), key, "mtr_last", "cus_1", march, april)
 	}
 	require.NoError(l.t, err)

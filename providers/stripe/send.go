@@ -19,7 +19,7 @@ import (
 // Entry is one thing to tell Stripe. It is stored before it is first sent, and
 // sent again as it was until the answer is known.
 type Entry struct {
-	Mechanism      metering.Mechanism
+	Mechanism      billing.Method
 	ItemID         string           // of a usage record
 	EventName      string           // of a meter event, as the two keys of its payload
 	CustomerKey    string           // "" is Stripe's default
@@ -68,7 +68,7 @@ func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) 
 
 func (c *Client) create(key string, e Entry, params stripego.Params) (err error) {
 	switch e.Mechanism {
-	case metering.UsageRecord:
+	case UsageRecord:
 		quantity, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
@@ -77,7 +77,7 @@ func (c *Client) create(key string, e Entry, params stripego.Params) (err error)
 			Quantity:         &quantity,
 			Timestamp:        new(e.Timestamp.Unix()),
 		})
-	case metering.InvoiceItem:
+	case InvoiceItem:
 		amount, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
 		_, err = invoiceitem.Client{B: c.backend, Key: key}.New(&stripego.InvoiceItemParams{
 			Params:       params,
@@ -116,15 +116,15 @@ func (e Entry) check() error {
 	switch {
 	case e.IdempotencyKey == "" || len(e.IdempotencyKey) > maxIdempotencyKeyBytes:
 		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
-	case e.Timestamp.IsZero() && e.Mechanism != metering.InvoiceItem:
+	case e.Timestamp.IsZero() && e.Mechanism != InvoiceItem:
 		return metering.Invalid("entry.timestamp", "must be set")
 	}
 	switch e.Mechanism {
-	case metering.UsageRecord:
+	case UsageRecord:
 		return e.checkRecord()
-	case metering.MeterWindow, metering.MeterDelta, metering.MeterLast:
+	case MeterWindow, MeterDelta, MeterLast:
 		return e.checkEvent()
-	case metering.InvoiceItem:
+	case InvoiceItem:
 		return e.checkInvoiceItem()
 	default:
 		return metering.Invalid("entry.mechanism", "must be one of Stripe's")

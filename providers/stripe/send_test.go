@@ -11,34 +11,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-var mechanisms = []metering.Mechanism{metering.UsageRecord, metering.MeterDelta, metering.MeterWindow, metering.MeterLast}
+var mechanisms = []billing.Method{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
 
 // entry is what a ledger would have stored for one of cus_1's items.
-func entry(mechanism metering.Mechanism, version int, value metering.Decimal) stripe.Entry {
+func entry(mechanism billing.Method, version int, value metering.Decimal) stripe.Entry {
 	id := fmt.Sprintf("%s-%d", mechanism, version)
 	e := stripe.Entry{Mechanism: mechanism, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
 	switch mechanism {
-	case metering.UsageRecord:
+	case stripe.UsageRecord:
 		e.ItemID = "si_legacy_cus_1"
-	case metering.MeterDelta:
+	case stripe.MeterDelta:
 		e.EventName = "calls"
-	case metering.MeterWindow:
+	case stripe.MeterWindow:
 		e.EventName, e.CustomerKey, e.ValueKey = "minutes", "who", "amount"
-	case metering.MeterLast:
+	case stripe.MeterLast:
 		e.EventName = "seats"
 	}
 	return e
 }
 
-func itemOf(mechanism metering.Mechanism) string {
-	return map[metering.Mechanism]string{
-		metering.UsageRecord: "si_legacy_cus_1", metering.MeterDelta: "si_delta_cus_1",
-		metering.MeterWindow: "si_window_cus_1", metering.MeterLast: "si_last_cus_1",
+func itemOf(mechanism billing.Method) string {
+	return map[billing.Method]string{
+		stripe.UsageRecord: "si_legacy_cus_1", stripe.MeterDelta: "si_delta_cus_1",
+		stripe.MeterWindow: "si_window_cus_1", stripe.MeterLast: "si_last_cus_1",
 	}[mechanism]
 }
 
@@ -47,7 +48,7 @@ func TestEachMechanismBringsStripeToTheTotal(t *testing.T) {
 	for _, mechanism := range mechanisms {
 		b := setup(t)
 		first, second := whole(40), whole(25)
-		if mechanism == metering.MeterDelta {
+		if mechanism == stripe.MeterDelta {
 			second = whole(-15)
 		}
 		for version, value := range []metering.Decimal{first, second} {
@@ -67,7 +68,7 @@ func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
 		hour  int
 		value int64
 	}{{0, 10}, {1, 20}, {0, 7}, {2, 1}, {1, 0}} {
-		e := entry(metering.MeterWindow, version, whole(w.value))
+		e := entry(stripe.MeterWindow, version, whole(w.value))
 		e.Timestamp = march.Add(time.Duration(w.hour) * time.Hour)
 		_, err := b.client.Send(t.Context(), key, e)
 		require.NoError(t, err)
@@ -91,7 +92,7 @@ func TestWhatIsSentTwiceCountsOnce(t *testing.T) {
 		third, err := b.client.Send(t.Context(), key, e)
 		require.NoError(t, err, mechanism)
 		require.False(t, third.Replayed)
-		require.Equal(t, mechanism != metering.UsageRecord, third.Duplicate, "the identifier: taken before")
+		require.Equal(t, mechanism != stripe.UsageRecord, third.Duplicate, "the identifier: taken before")
 		requireDecimal(t, "9", b.fake.Quantity(itemOf(mechanism)), mechanism)
 	}
 }
@@ -171,20 +172,20 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*stripe.Entry)
-		from   metering.Mechanism
+		from   billing.Method
 		rule   string
 		cause  error
 	}{
-		"not legacy": {func(e *stripe.Entry) { e.ItemID = "si_delta_cus_1" }, metering.UsageRecord,
+		"not legacy": {func(e *stripe.Entry) { e.ItemID = "si_delta_cus_1" }, stripe.UsageRecord,
 			"takes meter events, not usage records", stripe.ErrNotLegacy},
-		"the former period": {func(e *stripe.Entry) { e.Timestamp = march }, metering.UsageRecord,
+		"the former period": {func(e *stripe.Entry) { e.Timestamp = march }, stripe.UsageRecord,
 			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
-		"the future": {func(e *stripe.Entry) { e.Timestamp = noon.Add(time.Hour) }, metering.UsageRecord,
+		"the future": {func(e *stripe.Entry) { e.Timestamp = noon.Add(time.Hour) }, stripe.UsageRecord,
 			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
-		"unknown item":     {func(e *stripe.Entry) { e.ItemID = "si_unknown" }, metering.UsageRecord, "Stripe refused with 404 resource_missing", nil},
-		"unknown customer": {func(e *stripe.Entry) { e.Customer = "cus_canary" }, metering.MeterDelta, "Stripe refused with 400; its log says why", nil},
-		"unknown event":    {func(e *stripe.Entry) { e.EventName = "nothing" }, metering.MeterDelta, "Stripe refused with 400", nil},
-		"36 days ago":      {func(e *stripe.Entry) { e.Timestamp = noon.Add(-36 * 24 * time.Hour) }, metering.MeterDelta, "Stripe refused with 400", nil},
+		"unknown item":     {func(e *stripe.Entry) { e.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused with 404 resource_missing", nil},
+		"unknown customer": {func(e *stripe.Entry) { e.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused with 400; its log says why", nil},
+		"unknown event":    {func(e *stripe.Entry) { e.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused with 400", nil},
+		"36 days ago":      {func(e *stripe.Entry) { e.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused with 400", nil},
 	} {
 		b := setup(t)
 		e := entry(c.from, 1, whole(5))
@@ -217,7 +218,7 @@ func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
 func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := entry(metering.UsageRecord, 1, whole(5))
+	e := entry(stripe.UsageRecord, 1, whole(5))
 	_, err := b.client.Send(t.Context(), key, e)
 	require.NoError(t, err)
 	e.Value = whole(6)
@@ -234,7 +235,7 @@ func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
 	answers, errs := make([]stripe.Answer, 2), make([]error, 2)
 	var calls sync.WaitGroup
 	for n := range 2 {
-		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, entry(metering.MeterDelta, n, whole(5))) })
+		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, entry(stripe.MeterDelta, n, whole(5))) })
 	}
 	calls.Wait()
 	met := 0
@@ -252,29 +253,29 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	long := strings.Repeat("x", 256)
 	for name, c := range map[string]struct {
-		from   metering.Mechanism
+		from   billing.Method
 		change func(*stripe.Entry)
 		code   metering.Code
 		rule   string
 	}{
-		"no idempotency key":   {metering.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = "" }, metering.CodeInvalid, "entry.idempotency_key"},
-		"long idempotency key": {metering.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = long }, metering.CodeInvalid, "entry.idempotency_key"},
-		"no identifier":        {metering.MeterDelta, func(e *stripe.Entry) { e.Identifier = "" }, metering.CodeInvalid, "entry.identifier"},
-		"long identifier":      {metering.MeterLast, func(e *stripe.Entry) { e.Identifier = long[:101] }, metering.CodeInvalid, "entry.identifier"},
-		"no event name":        {metering.MeterDelta, func(e *stripe.Entry) { e.EventName = "" }, metering.CodeInvalid, "entry.event_name"},
-		"no customer":          {metering.MeterDelta, func(e *stripe.Entry) { e.Customer = "" }, metering.CodeInvalid, "customer must be set"},
-		"no item":              {metering.UsageRecord, func(e *stripe.Entry) { e.ItemID = "" }, metering.CodeInvalid, "entry.item_id"},
-		"no timestamp":         {metering.UsageRecord, func(e *stripe.Entry) { e.Timestamp = time.Time{} }, metering.CodeInvalid, "entry.timestamp"},
-		"no mechanism":         {metering.UsageRecord, func(e *stripe.Entry) { e.Mechanism = "" }, metering.CodeInvalid, "entry.mechanism"},
-		"13 decimals": {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
+		"no idempotency key":   {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = "" }, metering.CodeInvalid, "entry.idempotency_key"},
+		"long idempotency key": {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = long }, metering.CodeInvalid, "entry.idempotency_key"},
+		"no identifier":        {stripe.MeterDelta, func(e *stripe.Entry) { e.Identifier = "" }, metering.CodeInvalid, "entry.identifier"},
+		"long identifier":      {stripe.MeterLast, func(e *stripe.Entry) { e.Identifier = long[:101] }, metering.CodeInvalid, "entry.identifier"},
+		"no event name":        {stripe.MeterDelta, func(e *stripe.Entry) { e.EventName = "" }, metering.CodeInvalid, "entry.event_name"},
+		"no customer":          {stripe.MeterDelta, func(e *stripe.Entry) { e.Customer = "" }, metering.CodeInvalid, "customer must be set"},
+		"no item":              {stripe.UsageRecord, func(e *stripe.Entry) { e.ItemID = "" }, metering.CodeInvalid, "entry.item_id"},
+		"no timestamp":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Timestamp = time.Time{} }, metering.CodeInvalid, "entry.timestamp"},
+		"no mechanism":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Mechanism = "" }, metering.CodeInvalid, "entry.mechanism"},
+		"13 decimals": {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
 			metering.CodeInvalid, "entry.value must have at most 12 decimals"},
-		"16 digits, some of them decimals": {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1234567890.123456") },
+		"16 digits, some of them decimals": {stripe.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1234567890.123456") },
 			metering.CodeProviderRefuse, "entry.value must have at most 15 digits, as Stripe's meter events do; lower the meter's usage_scale"},
-		"a fraction, legacy": {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
-		"16 digits":          {metering.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"-16 digits":         {metering.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"negative, legacy":   {metering.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
-		"20 digits, legacy": {metering.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) },
+		"a fraction, legacy": {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
+		"16 digits":          {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"-16 digits":         {stripe.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"negative, legacy":   {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
+		"20 digits, legacy": {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) },
 			metering.CodeProviderRefuse, "quantities from 0"},
 	} {
 		e := entry(c.from, 1, whole(5))
@@ -288,9 +289,9 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for mechanism, value := range map[metering.Mechanism]string{
-		metering.UsageRecord: "999999999999999999", metering.MeterDelta: "999999999999999", metering.MeterLast: "-999999999999999",
-		metering.MeterWindow: "123456789.123456",
+	for mechanism, value := range map[billing.Method]string{
+		stripe.UsageRecord: "999999999999999999", stripe.MeterDelta: "999999999999999", stripe.MeterLast: "-999999999999999",
+		stripe.MeterWindow: "123456789.123456",
 	} {
 		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, decimal(value)))
 		require.NoError(t, err)
@@ -306,15 +307,15 @@ func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
 	require.NoError(t, b.fake.Seed(in))
 	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log"
 	for n, value := range []string{"0.5", "0.000001", "-1234567.125"} {
-		e := entry(metering.MeterDelta, n, decimal(value))
+		e := entry(stripe.MeterDelta, n, decimal(value))
 		_, err := b.client.Send(t.Context(), key, e)
 		require.NoError(t, err)
 		_, err = b.client.Send(t.Context(), "sk_test_whole", e)
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 		require.ErrorContains(t, err, problem)
 	}
-	requireDecimal(t, "-1234566.624999", summary(t, b, metering.MeterDelta)) // 0.5 + 0.000001 - 1234567.125
-	e := entry(metering.MeterDelta, 9, whole(5))
+	requireDecimal(t, "-1234566.624999", summary(t, b, stripe.MeterDelta)) // 0.5 + 0.000001 - 1234567.125
+	e := entry(stripe.MeterDelta, 9, whole(5))
 	e.Timestamp = april.AddDate(1, 0, 0)
 	_, err := b.client.Send(t.Context(), "sk_test_whole", e)
 	require.ErrorContains(t, err, "Stripe refused with 400; its log says why", "what is whole is refused for something else")
@@ -369,7 +370,7 @@ func TestACancelledCallIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := setup(t).client.Send(ctx, key, entry(metering.MeterDelta, 1, whole(5)))
+	_, err := setup(t).client.Send(ctx, key, entry(stripe.MeterDelta, 1, whole(5)))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -22,12 +23,12 @@ func TestSummariesSayWhatWasSent(t *testing.T) {
 	requireDecimal(t, "0", b.fake.Quantity("si_count_cus_1"))
 }
 
-func summary(t *testing.T, b bundle, mechanism metering.Mechanism) metering.Decimal {
+func summary(t *testing.T, b bundle, mechanism billing.Method) metering.Decimal {
 	t.Helper()
-	meter := map[metering.Mechanism]string{metering.MeterDelta: "mtr_delta", metering.MeterWindow: "mtr_window", metering.MeterLast: "mtr_last"}[mechanism]
+	meter := map[billing.Method]string{stripe.MeterDelta: "mtr_delta", stripe.MeterWindow: "mtr_window", stripe.MeterLast: "mtr_last"}[mechanism]
 	var got metering.Decimal
 	var err error
-	if mechanism == metering.UsageRecord {
+	if mechanism == stripe.UsageRecord {
 		got, err = b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", march.Add(time.Minute))
 	} else {
 		got, err = b.client.Summary(t.Context(), key, meter, "cus_1", march, april)
@@ -40,27 +41,27 @@ func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
-	_, err := b.client.Send(t.Context(), key, entry(metering.MeterDelta, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
 	require.NoError(t, err)
-	requireDecimal(t, "0", summary(t, b, metering.MeterDelta))
+	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
 	require.Equal(t, []stripetest.Rejection{{Identifier: "meter_delta-1", Meter: "mtr_delta", Customer: "cus_1"}}, b.fake.State().Accounts[0].Rejected)
 }
 
 func TestAStaleSummaryAgreesInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.client.Send(t.Context(), key, entry(metering.MeterDelta, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
 	require.NoError(t, err)
 	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.Stale, Times: 2})
-	requireDecimal(t, "0", summary(t, b, metering.MeterDelta))
+	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
 	b.fake.Advance(10 * time.Minute)
-	requireDecimal(t, "41", summary(t, b, metering.MeterDelta))
+	requireDecimal(t, "41", summary(t, b, stripe.MeterDelta))
 }
 
 func TestUsageRecordsAreOfTheirPeriodFromItsFirstSecond(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := entry(metering.UsageRecord, 1, whole(41))
+	e := entry(stripe.UsageRecord, 1, whole(41))
 	e.Timestamp = stripe.RecordTime(march)
 	require.Equal(t, march.Add(time.Second), e.Timestamp)
 	_, err := b.client.Send(t.Context(), key, e)
@@ -98,7 +99,7 @@ func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
 		"after the period":  {end.Add(time.Hour), noon.Add(-time.Second)},
 	} {
 		b := setup(t)
-		e := entry(metering.MeterDelta, 1, whole(3))
+		e := entry(stripe.MeterDelta, 1, whole(3))
 		e.Timestamp = stripe.EventTime(c.at, start, end)
 		require.Equal(t, c.want, e.Timestamp, name)
 		_, err := b.client.Send(t.Context(), key, e)
@@ -115,10 +116,10 @@ func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
 func TestARecordSummaryIsThatOfItsPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.client.Send(t.Context(), key, entry(metering.UsageRecord, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(41)))
 	require.NoError(t, err)
 	b.fake.Advance(april.Sub(noon) + time.Hour)
-	e := entry(metering.UsageRecord, 2, whole(2))
+	e := entry(stripe.UsageRecord, 2, whole(2))
 	e.Timestamp = april.Add(time.Minute)
 	_, err = b.client.Send(t.Context(), key, e)
 	require.NoError(t, err)

@@ -3,18 +3,19 @@ package stripe
 import (
 	"time"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Timestamp is the time of an entry that is made now, where the part r of a
 // subscription's period is told of; last is that of the entry before it.
-func Timestamp(m metering.Mechanism, now, last time.Time, r metering.Range) time.Time {
+func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Time {
 	switch m {
-	case metering.UsageRecord:
+	case UsageRecord:
 		return RecordTime(r.Start)
-	case metering.MeterWindow:
+	case MeterWindow:
 		return EventTime(r.Start, r.Start, r.End)
-	case metering.MeterLast:
+	case MeterLast:
 		if next := last.Add(time.Second); now.Before(next) {
 			now = next
 		}

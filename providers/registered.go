@@ -1,0 +1,67 @@
+package providers
+
+import (
+	"errors"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Registry holds the providers by kind.
+type Registry map[metering.ProviderKind]Provider
+
+// Registered makes a registry.
+func Registered(all ...Provider) Registry {
+	r := make(Registry)
+	for _, p := range all {
+		r[p.Describe().Kind] = p
+	}
+	return r
+}
+
+// Of returns the provider of a kind.
+func (r Registry) Of(kind metering.ProviderKind) (Provider, error) {
+	p, ok := r[kind]
+	if !ok {
+		return nil, metering.Errorf(metering.CodeInternal, "no billing provider is called %s", kind)
+	}
+	return p, nil
+}
+
+// Frame makes the bytes of a report to a provider of the kind.
+func (r Registry) Frame(kind metering.ProviderKind, m billing.Message) (billing.Framed, error) {
+	p, err := r.Of(kind)
+	if err != nil {
+		return billing.Framed{}, err
+	}
+	return p.Frame(m)
+}
+
+// Timeout is how long a call to any of the providers may take.
+func (r Registry) Timeout() (longest time.Duration) {
+	for _, p := range r {
+		longest = max(longest, p.Describe().Timeout)
+	}
+	return longest
+}
+
+// Advised adds to a coded error what a provider said besides: how long to
+// wait, and that the refusal is this customer's own.
+func Advised(err error, wait time.Duration, own bool) error {
+	var coded *metering.Error
+	if !errors.As(err, &coded) {
+		return err
+	}
+	causes := []error{err}
+	if wait > 0 {
+		causes = append(causes, RetryLater{wait})
+	}
+	if own && coded.Code == metering.CodeProviderRefuse {
+		causes = append(causes, OwnRefusal{})
+	}
+	if len(causes) == 1 {
+		return err
+	}
+	return coded.Because(errors.Join(causes...))
+}

@@ -1,0 +1,174 @@
+package registry_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/tallytest"
+)
+
+// said is a word of the far end's, which nobody may repeat.
+const said = "canary"
+
+var began = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+// secret is one that every provider can use.
+var secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+
+// destinations are where a quantity goes, where it goes to one place of several.
+var destinations = map[metering.ProviderKind]billing.Destination{
+	metering.Stripe: {Target: "mtr_1", Method: stripe.MeterDelta, Counting: billing.Adds, Address: map[string]string{"item_id": "si_1", "event_name": "calls"}},
+	tallytest.Kind:  {Target: "calls", Method: tallytest.Sum, Counting: billing.Adds},
+}
+
+// each runs a test for every provider there is and for one that is not
+// registered, whose far end is the handler.
+func each(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, p providers.Provider, c providers.Credentials)) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	all := registry.New(providers.Guard{AllowLoopback: true}, server.URL)
+	all[tallytest.Kind] = tallytest.New(server.URL)
+	for kind, p := range all {
+		t.Run(string(kind), func(t *testing.T) { test(t, p, providers.Credentials{Account: server.URL, Secret: secret}) })
+	}
+}
+
+func report(p providers.Provider) billing.Message {
+	period := metering.Range{Start: began, End: began.AddDate(0, 1, 0)}
+	line := billing.Line{
+		MeterID: 7, MeterSlug: "calls", Usage: metering.MustDecimal("1.5"), Events: 3, Quantity: metering.MustDecimal("1.5"),
+		UnitPrice: metering.MustDecimal("2"), Charge: metering.MustDecimal("3"), Amount: metering.MustDecimal("3"), Currency: "USD",
+	}
+	m := billing.Message{
+		ID: uuid.MustParse("0198f0a0-0000-7000-8000-000000000001"), TenantID: 1, CustomerExternalID: "acme", Sequence: 4,
+		Periods: []metering.Range{{Start: began.AddDate(0, -1, 0), End: began}, period}, Meter: metering.Meter{ID: 7, Slug: "calls"},
+		Timezone: time.UTC, Now: began.Add(time.Hour),
+	}
+	m.Report = billing.Report{
+		Series: billing.Series{Kind: billing.StatementReport, Account: "account", Counting: billing.Replaces, Period: began, Window: period},
+		Lines:  []billing.Line{line}, Quantity: line.Quantity, Currency: "USD", Of: period, Deadline: period.End.AddDate(0, 0, 3),
+	}
+	if p.Describe().Statements {
+		late := line
+		late.Closed = began.AddDate(0, -1, 0)
+		m.Lines = append(m.Lines, late)
+		return m
+	}
+	d := destinations[p.Describe().Kind]
+	m.Kind, m.Customer, m.Target, m.Method, m.Counting, m.Destination = billing.QuantityReport, "cus_1", d.Target, d.Method, d.Counting, d
+	return m
+}
+
+func nobody(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
+
+func TestADescriptionIsWhole(t *testing.T) {
+	t.Parallel()
+	each(t, nobody, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+		d := p.Describe()
+		require.NotEmpty(t, d.Kind)
+		require.NotEmpty(t, d.Name)
+		require.Positive(t, d.AtOnce)
+		require.Positive(t, d.Timeout)
+		require.LessOrEqual(t, d.Timeout, 25*time.Second, "a worker that stops waits for it")
+		if !d.Statements {
+			require.Positive(t, d.Remembers)
+			require.Positive(t, d.CountsWithin)
+		}
+	})
+}
+
+func TestFramingDependsOnNothingElse(t *testing.T) {
+	t.Parallel()
+	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
+	each(t, calls, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+		m := report(p)
+		first, err := p.Frame(m)
+		require.NoError(t, err)
+		require.True(t, json.Valid(first.Body), "%s", first.Body)
+		again, err := p.Frame(report(p))
+		require.NoError(t, err)
+		require.Equal(t, string(first.Body), string(again.Body))
+		require.True(t, first.Timestamp.Equal(again.Timestamp))
+		require.True(t, reflect.DeepEqual(report(p), m), "framing changes nothing of the report")
+	})
+}
+
+func TestACustomerWithoutAnIDIsReadWithoutACall(t *testing.T) {
+	t.Parallel()
+	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }
+	each(t, calls, func(t *testing.T, p providers.Provider, c providers.Credentials) {
+		side, err := p.Read(t.Context(), c, providers.Question{Meters: []metering.Meter{{ID: 7, Slug: "calls"}}})
+		require.NoError(t, err)
+		if p.Describe().Statements {
+			return
+		}
+		require.Len(t, side.Destinations, 1)
+		require.Equal(t, metering.MeterID(7), side.Destinations[0].MeterID)
+		require.NotEmpty(t, side.Destinations[0].Excluded)
+	})
+}
+
+func TestAnAnswerMeansTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		code   metering.Code
+		own    bool
+		wait   time.Duration
+	}{
+		{http.StatusOK, "", false, 0},
+		{http.StatusTooManyRequests, metering.CodeProviderDown, false, 7 * time.Second},
+		{http.StatusServiceUnavailable, metering.CodeProviderDown, false, 7 * time.Second},
+		{http.StatusUnauthorized, metering.CodeProviderRefuse, false, 7 * time.Second},
+		{http.StatusUnprocessableEntity, metering.CodeProviderRefuse, true, 7 * time.Second},
+		{0, metering.CodeProviderDown, false, 0}, // the connection breaks
+	} {
+		far := func(w http.ResponseWriter, _ *http.Request) {
+			if c.status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			if c.wait > 0 {
+				w.Header().Set("Retry-After", "7")
+			}
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(`{"error":{"message":"` + said + `","code":"` + said + `!"},"id":"` + said + `"}`))
+		}
+		each(t, far, func(t *testing.T, p providers.Provider, credentials providers.Credentials) {
+			m := report(p)
+			framed, err := p.Frame(m)
+			require.NoError(t, err)
+			outcome := p.Send(t.Context(), credentials, providers.Sending{
+				Series: m.Series, ReportID: m.ID, Body: framed.Body, FirstSentAt: m.Now, Now: m.Now,
+			})
+			require.NotContains(t, outcome.Answer, said)
+			if c.code == "" {
+				require.NoError(t, outcome.Err)
+				require.Equal(t, billing.Accepted, outcome.State)
+				require.NotEmpty(t, outcome.Answer)
+				return
+			}
+			require.Empty(t, outcome.State)
+			require.Equal(t, c.code, metering.CodeOf(outcome.Err), "%v", outcome.Err)
+			require.NotContains(t, outcome.Err.Error(), said)
+			require.Equal(t, c.own, errors.As(outcome.Err, new(providers.OwnRefusal)))
+			var later providers.RetryLater
+			errors.As(outcome.Err, &later)
+			require.Equal(t, c.wait, later.Wait)
+		})
+	}
+}

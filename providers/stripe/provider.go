@@ -1,0 +1,285 @@
+package stripe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// Provider is Stripe as a billing provider.
+type Provider struct{ client *Client }
+
+// NewProvider returns the provider that a client reaches.
+func NewProvider(client *Client) Provider { return Provider{client} }
+
+// certain is how long Stripe surely remembers what it was sent: less than the
+// 24 hours that it promises.
+const certain = 23 * time.Hour
+
+// Describe says what Stripe is like. It bounds an account's calls, and takes
+// many for each customer.
+func (Provider) Describe() providers.Description {
+	return providers.Description{Kind: metering.Stripe, Name: "Stripe", AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
+}
+
+// Read reads what the customer is subscribed to. The customer's periods are
+// those of the first meter's subscription; what another subscription bills in
+// other periods cannot be reported.
+func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
+	side := billing.Side{Customer: q.Customer}
+	var items []Item
+	if q.Customer != "" {
+		var err error
+		if items, err = p.client.Items(ctx, c.Secret, q.Customer); err != nil {
+			return side, advised(unnamed(err))
+		}
+	}
+	for _, meter := range q.Meters {
+		side.Destinations = append(side.Destinations, route(&side, items, meter, q))
+	}
+	return side, nil
+}
+
+// unnamed says what is wrong where Stripe does not know the customer.
+func unnamed(err error) error {
+	if AnswerOf(err).Code != "resource_missing" {
+		return err
+	}
+	return metering.Errorf(metering.CodeProviderRefuse, "the customer's billing_provider_id names no customer of Stripe's; correct it").Because(err)
+}
+
+// advised adds to an error what Stripe said besides. Any refusal but one of
+// the key is the customer's own.
+func advised(err error) error {
+	answer := AnswerOf(err)
+	key := answer.Status == 0 || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden
+	return providers.Advised(err, answer.RetryAfter, !key)
+}
+
+func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Question) billing.Destination {
+	item, reason := place(items, meter, q)
+	at := metering.Range{Start: item.PeriodStart, End: item.PeriodEnd}
+	switch {
+	case reason != "":
+	case side.Subscription == "":
+		side.Subscription, side.Period = item.SubscriptionID, at
+	case side.Period != at:
+		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
+	}
+	if reason != "" {
+		return billing.Destination{MeterID: meter.ID, Excluded: reason}
+	}
+	return item.destination(meter.ID)
+}
+
+func place(items []Item, meter metering.Meter, q providers.Question) (Item, string) {
+	if q.Customer == "" {
+		return Item{}, "the customer has no billing_provider_id; set it to the customer's id at Stripe"
+	}
+	if q.Shared {
+		return Item{}, "another customer has the same billing_provider_id; each needs its own"
+	}
+	item, reason := Match(items, meter.Slug, q.Mapping)
+	if reason == "" {
+		_, reason = item.Mechanism()
+	}
+	return item, reason
+}
+
+// What an address holds.
+const (
+	itemKey      = "item_id"
+	eventKey     = "event_name"
+	payloadKey   = "customer_key"
+	payloadValue = "value_key"
+)
+
+func (i Item) destination(meter metering.MeterID) billing.Destination {
+	method, _ := i.Mechanism()
+	d := billing.Destination{MeterID: meter, Target: i.MeterID, Method: method, Counting: CountingOf(method), Address: map[string]string{itemKey: i.ItemID}}
+	for key, value := range map[string]string{eventKey: i.MeterEventName, payloadKey: i.CustomerKey, payloadValue: i.ValueKey} {
+		if value != "" {
+			d.Address[key] = value
+		}
+	}
+	switch method {
+	case UsageRecord:
+		d.Target, d.WholeUnits, d.NotNegative, d.OnlyWhileRun = i.ItemID, true, true, true
+	case MeterWindow:
+		d.NotNegative, d.Window = true, metering.Granularity(i.EventTimeWindow)
+	}
+	return d
+}
+
+// call is what Stripe is told, as it is stored.
+type call struct {
+	Method      billing.Method   `json:"mechanism"`
+	Target      string           `json:"target"`
+	ItemID      string           `json:"item_id,omitempty"`
+	EventName   string           `json:"event_name,omitempty"`
+	CustomerKey string           `json:"customer_key,omitempty"`
+	ValueKey    string           `json:"value_key,omitempty"`
+	Customer    string           `json:"customer"`
+	Quantity    metering.Decimal `json:"quantity"` // units; of an invoice item money
+	Timestamp   time.Time        `json:"timestamp"`
+
+	// Of an invoice item, whose target is the subscription.
+	Currency    string      `json:"currency,omitempty"`
+	Description string      `json:"description,omitempty"`
+	Period      *chargedFor `json:"period,omitempty"` // what it is charged for
+}
+
+type chargedFor struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+// Frame makes the call of a quantity or a charge.
+func (Provider) Frame(m billing.Message) (billing.Framed, error) {
+	c := call{Method: m.Method, Target: m.Target, Customer: m.Customer, Quantity: m.Quantity}
+	if m.Kind == billing.ChargeReport {
+		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &chargedFor{m.Of.Start, m.Of.End}
+		c.Description = billing.Description(m.Meter, m.Of, m.Timezone)
+	} else {
+		var last time.Time
+		if m.Former != nil {
+			last = *m.Former
+		}
+		at := m.Destination.Address
+		c.ItemID, c.EventName, c.CustomerKey, c.ValueKey = at[itemKey], at[eventKey], at[payloadKey], at[payloadValue]
+		c.Timestamp = Timestamp(m.Method, m.Now, last, m.Window)
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return billing.Framed{}, fmt.Errorf("encode call: %w", err)
+	}
+	return billing.Framed{Body: body, Timestamp: c.Timestamp}, nil
+}
+
+// Send makes the call.
+func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
+	e, err := entryOf(s)
+	if err != nil {
+		return providers.Outcome{Err: err}
+	}
+	answer, err := p.client.Send(ctx, c.Secret, e)
+	adds := s.Counting == billing.Adds
+	overdue := s.Invoiced && s.Kind == billing.QuantityReport && !answer.Replayed && s.Now.Sub(s.FirstSentAt) <= certain
+	switch {
+	case err == nil && answer.Duplicate:
+		return providers.Outcome{State: billing.Accepted, Answer: "Stripe had it already"}
+	case err == nil && overdue:
+		return providers.Outcome{State: billing.Rejected, Answer: "Stripe took it once the invoice was final, so that it is on none: it is late usage"}
+	case err == nil:
+		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
+	}
+	saved := answer.Replayed && answer.Status >= http.StatusInternalServerError
+	return providers.Outcome{Err: advised(err), Look: saved && adds, NewKey: saved && (!adds || s.Kind == billing.ChargeReport)}
+}
+
+func entryOf(s providers.Sending) (Entry, error) {
+	var c call
+	if err := json.Unmarshal(s.Body, &c); err != nil {
+		return Entry{}, fmt.Errorf("read call: %w", err)
+	}
+	id := s.ReportID.String()
+	e := Entry{
+		Mechanism: c.Method, ItemID: c.ItemID, EventName: c.EventName, CustomerKey: c.CustomerKey, ValueKey: c.ValueKey,
+		Customer: c.Customer, Value: c.Quantity, Timestamp: c.Timestamp, Identifier: id, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
+	}
+	if c.Method == InvoiceItem {
+		e.SubscriptionID, e.Currency, e.Description, e.Period = c.Target, c.Currency, c.Description, metering.Range(*c.Period)
+		e.Value = Smallest(c.Quantity, c.Currency)
+	}
+	return e, nil
+}
+
+// Find asks Stripe what it has taken. An invoice item is there or it is not. Of
+// usage it has counted the quantity with what came before it, or only that;
+// where it is neither, somebody else writes to the same meter.
+func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
+	e, err := entryOf(s)
+	if err != nil {
+		return providers.Found{}, err
+	}
+	if s.Kind == billing.ChargeReport {
+		found, err := p.client.InvoiceItem(ctx, c.Secret, e.Customer, e.Identifier, s.FirstSentAt)
+		if err != nil || !found {
+			return providers.Found{}, advised(err)
+		}
+		return providers.Found{State: billing.Accepted, Answer: "seen among the customer's invoice items"}, nil
+	}
+	counted, err := p.Count(ctx, c, at)
+	with := before.Add(e.Value)
+	switch {
+	case err != nil:
+		return providers.Found{}, err
+	case counted.Equal(with):
+		return providers.Found{State: billing.Accepted, Answer: "seen in what Stripe has counted"}, nil
+	case counted.Equal(before):
+		return providers.Found{}, nil
+	}
+	return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf(
+		"it may have arrived: Stripe has counted %s, where %s or %s were expected; see whether something else reports to the same meter",
+		counted, before, with)}, nil
+}
+
+// Count reads Stripe's summaries.
+func (p Provider) Count(ctx context.Context, c providers.Credentials, at providers.Place) (counted metering.Decimal, err error) {
+	if at.Method == UsageRecord {
+		counted, err = p.client.RecordSummary(ctx, c.Secret, at.Target, RecordTime(at.Range.Start))
+	} else {
+		counted, err = p.client.Summary(ctx, c.Secret, at.Target, at.Customer, at.Range.Start, at.Range.End)
+	}
+	return counted, advised(err)
+}
+
+// Invoice reads an invoice, and what of it the items of the destinations have made.
+func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id string, destinations []billing.Destination) (metering.Invoice, error) {
+	in, err := p.client.Invoice(ctx, c.Secret, id)
+	if err != nil {
+		return metering.Invoice{}, advised(err)
+	}
+	ours := make(map[string]bool)
+	for _, d := range destinations {
+		ours[d.Address[itemKey]] = d.Address[itemKey] != ""
+	}
+	out := metering.Invoice{
+		ID: in.ID, Account: c.Account, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Currency: in.Currency, Total: in.Total,
+		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
+	}
+	for _, line := range in.Lines {
+		if ours[line.ItemID] && !line.Proration {
+			out.Usage = out.Usage.Add(line.Amount)
+		}
+	}
+	return out, nil
+}
+
+// Verify reads an event. There is nothing to do about one of another type, of
+// an account connected to the tenant's, or of the mode that the tenant's key
+// does not see.
+func (Provider) Verify(c providers.Credentials, n providers.Notice) (event metering.ProviderEvent, ours bool, err error) {
+	e, err := VerifyEvent(n.Body, n.Signature, n.Secret, n.Now)
+	if err != nil {
+		return event, false, err
+	}
+	event = metering.ProviderEvent{Account: c.Account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
+	switch {
+	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):
+		return event, false, nil
+	case e.Invoice != nil:
+		event.ObjectID, event.Customer, event.Invoice = e.Invoice.ID, e.Invoice.CustomerID, true
+	case e.Subscription != nil:
+		event.ObjectID, event.Customer = e.Subscription.ID, e.Subscription.CustomerID
+	default:
+		return event, false, nil
+	}
+	return event, true, nil
+}

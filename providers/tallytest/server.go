@@ -1,0 +1,119 @@
+// Package tallytest is a billing provider for tests alone, with its far end in
+// this process: it adds up what it is reported, takes decimals and makes no
+// invoices.
+package tallytest
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Server is the far end: accounts of customers, each with a contract that runs
+// for some time.
+type Server struct {
+	mux      *http.ServeMux
+	lock     sync.Mutex
+	accounts map[string]contract
+	reports  map[string]usage // by id
+	lose     int              // answers
+}
+
+type contract struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+type usage struct {
+	Customer string           `json:"customer"`
+	Meter    string           `json:"meter"`
+	Quantity metering.Decimal `json:"quantity"`
+}
+
+// NewServer returns a far end that knows nobody.
+func NewServer() *Server {
+	s := &Server{mux: http.NewServeMux(), accounts: map[string]contract{}, reports: map[string]usage{}}
+	s.mux.HandleFunc("GET /contracts/{customer}", func(w http.ResponseWriter, r *http.Request) {
+		c, known := s.accounts[r.PathValue("customer")]
+		answer(w, known, c)
+	})
+	s.mux.HandleFunc("GET /totals/{customer}/{meter}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, true, total{s.total(r.PathValue("customer"), r.PathValue("meter"))})
+	})
+	s.mux.HandleFunc("GET /reports/{id}", func(w http.ResponseWriter, r *http.Request) {
+		report, known := s.reports[r.PathValue("id")]
+		answer(w, known, report)
+	})
+	s.mux.HandleFunc("PUT /reports/{id}", func(w http.ResponseWriter, r *http.Request) {
+		var report usage
+		if json.NewDecoder(r.Body).Decode(&report) != nil {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return
+		}
+		s.reports[r.PathValue("id")] = report
+		if s.lose > 0 {
+			s.lose--
+			panic(http.ErrAbortHandler)
+		}
+		answer(w, true, report)
+	})
+	return s
+}
+
+type total struct {
+	Total metering.Decimal `json:"total"`
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.mux.ServeHTTP(w, r)
+}
+
+func answer[T contract | usage | total](w http.ResponseWriter, known bool, body T) {
+	if !known {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(body) // who has gone needs none
+}
+
+// Sign gives a customer a contract.
+func (s *Server) Sign(customer string, r metering.Range) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.accounts[customer] = contract{r.Start, r.End}
+}
+
+// Lose takes the next reports and answers nothing.
+func (s *Server) Lose(n int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.lose = n
+}
+
+// Total is what was added up.
+func (s *Server) Total(customer, meter string) metering.Decimal {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.total(customer, meter)
+}
+
+func (s *Server) total(customer, meter string) (sum metering.Decimal) {
+	for _, r := range s.reports {
+		if r.Customer == customer && r.Meter == meter {
+			sum = sum.Add(r.Quantity)
+		}
+	}
+	return sum
+}
+
+// Reports is how many reports came.
+func (s *Server) Reports() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return len(s.reports)
+}

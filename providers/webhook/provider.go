@@ -1,0 +1,121 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// Deliverer sends a message and says what the answer means, as a Client does.
+type Deliverer interface {
+	Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error)
+}
+
+// Provider is a receiver of statements. It replaces what it had of a period by
+// the one with the highest sequence, so that there is nothing to read there,
+// nothing to find and nothing to count.
+type Provider struct{ client Deliverer }
+
+// NewProvider returns the provider that a client reaches.
+func NewProvider(client Deliverer) Provider { return Provider{client} }
+
+// Describe says what a webhook is like.
+func (Provider) Describe() providers.Description {
+	return providers.Description{Kind: metering.Webhook, Name: "the webhook", Statements: true, AtOnce: 5, Timeout: Timeout}
+}
+
+// Read has nothing to read.
+func (Provider) Read(context.Context, providers.Credentials, providers.Question) (billing.Side, error) {
+	return billing.Side{}, nil
+}
+
+// Send delivers a statement.
+func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
+	answer, err := p.client.Deliver(ctx, c.Account, []string{c.Secret}, s.ReportID.String(), s.Now, s.Body)
+	if err != nil {
+		return providers.Outcome{Err: providers.Advised(err, answer.RetryAfter, answer.AboutMessage())}
+	}
+	return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("the webhook answered %d", answer.Status)}
+}
+
+// Find finds nothing: a statement is sent again until it is answered.
+func (Provider) Find(context.Context, providers.Credentials, providers.Sending, providers.Place, metering.Decimal) (providers.Found, error) {
+	return providers.Found{}, nil
+}
+
+// Count counts nothing.
+func (Provider) Count(context.Context, providers.Credentials, providers.Place) (metering.Decimal, error) {
+	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "a webhook counts nothing")
+}
+
+// Snapshot is what a message says of a customer's bill for one period so far.
+// It is cumulative: the one with the highest sequence replaces all before it
+// for the same period.
+type Snapshot struct {
+	TenantID           string         `json:"tenant_id"`
+	CustomerExternalID string         `json:"customer_external_id"`
+	Period             SnapshotPeriod `json:"period"`
+	Sequence           int64          `json:"sequence"` // one series of numbers per customer
+	Currency           string         `json:"currency"` // the lines' where they have one in common, else the tenant's
+	Meters             []SnapshotLine `json:"meters"`
+	Adjustments        []Adjustment   `json:"adjustments"`
+}
+
+// SnapshotPeriod is the billing period that a snapshot is about, half-open.
+type SnapshotPeriod struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+// SnapshotLine is one meter of a snapshot.
+type SnapshotLine struct {
+	MeterID   string           `json:"meter_id"`
+	MeterSlug string           `json:"meter_slug"`
+	Usage     metering.Decimal `json:"usage"`
+	UnitPrice metering.Decimal `json:"unit_price"`
+	Amount    metering.Decimal `json:"amount"` // rounded to the currency's minor unit
+	Currency  string           `json:"currency"`
+}
+
+// Adjustment is what usage that arrived late adds to a closed period. Like the
+// lines, it is cumulative over the snapshots of the period that carries it.
+type Adjustment struct {
+	Period SnapshotPeriod `json:"period"` // the closed one
+	SnapshotLine
+}
+
+// Frame makes the message of a statement.
+func (Provider) Frame(m billing.Message) (billing.Framed, error) {
+	snapshot := Snapshot{
+		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Period: periodOf(m.Of),
+		Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
+	}
+	for _, l := range m.Lines {
+		line := SnapshotLine{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
+		if l.Closed.IsZero() {
+			snapshot.Meters = append(snapshot.Meters, line)
+			continue
+		}
+		snapshot.Adjustments = append(snapshot.Adjustments, Adjustment{periodOf(m.PeriodFrom(l.Closed)), line})
+	}
+	var message bytes.Buffer
+	encoder := json.NewEncoder(&message)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(struct {
+		Type      string    `json:"type"`
+		Timestamp time.Time `json:"timestamp"`
+		Data      Snapshot  `json:"data"`
+	}{"usage.snapshot", metering.Instant(m.Now), snapshot})
+	if err != nil {
+		return billing.Framed{}, fmt.Errorf("encode snapshot: %w", err)
+	}
+	return billing.Framed{Body: bytes.TrimSuffix(message.Bytes(), []byte("\n"))}, nil
+}
+
+func periodOf(r metering.Range) SnapshotPeriod { return SnapshotPeriod{r.Start.UTC(), r.End.UTC()} }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -32,40 +33,22 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 	if err != nil {
 		return nil, err
 	}
-	tenant := principalOf(ctx).Tenant
-	period, err := s.Store.Ledger.CurrentPeriod(ctx, tenant.ID, c.ID, s.Now())
-	if err != nil {
-		return nil, err
-	}
-	totals, err := s.totals(ctx, c, period)
-	if err != nil {
-		return nil, err
-	}
-	prices, err := s.Store.Prices.InForce(ctx, tenant.ID, c.ID, period.Start)
-	if err != nil {
-		return nil, err
-	}
-	skipped, err := s.Store.Links.Skipped(ctx, tenant.ID, c.ID)
-	if err != nil {
-		return nil, err
-	}
-	late, err := s.Store.Ledger.Adjustments(ctx, tenant.ID, c.ID, s.Now())
+	lines, err := s.Store.Ledger.Preview(ctx, principalOf(ctx).Tenant.ID, c.ID, s.Now())
 	if err != nil {
 		return nil, err
 	}
 	out := &previewOutput{[]previewItem{}}
-	for _, t := range totals {
-		item := previewItem{MeterSlug: t.Meter.Slug, MeterID: t.Meter.ID.String(), Usage: t.Usage, Currency: tenant.Currency, Skipped: skipped[t.Meter.ID]}
-		if p, ok := prices[t.Meter.ID]; ok {
-			item.UnitPrice, item.Amount, item.Currency = p.OverageRate, p.Charge(t.Usage), p.Currency
+	for _, l := range lines {
+		if l.Excluded == billing.ExcludedBackfilling {
+			return nil, errBackfilling
+		}
+		item := previewItem{
+			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Skipped: l.Excluded,
+		}
+		if l.LateFor != nil {
+			item.LateFor = &usagePeriod{l.LateFor.Start, l.LateFor.End}
 		}
 		out.Body = append(out.Body, item)
-	}
-	for _, l := range late {
-		out.Body = append(out.Body, previewItem{
-			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-			LateFor: &usagePeriod{l.Period.Start, l.Period.End},
-		})
 	}
 	return out, nil
 }

@@ -144,6 +144,19 @@ func TestACustomerIsDueWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
 	require.Empty(t, b.due())
 }
 
+func TestACustomerIsOutOfSyncOnceItIsReadToBeElsewhere(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("acct_1", "sub_1", month, asDelta)
+	b.use("10")
+	b.tell()
+	b.link("acct_1", "sub_1", month, asDelta)
+	require.Empty(t, b.due(), "nothing new was read")
+	b.link("acct_1", "sub_1", month, asRecord)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "whoever has read it may have died before planning")
+}
+
 func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

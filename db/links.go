@@ -57,12 +57,27 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 }
 
 // Save keeps what the customer is at the account, as the provider said at
-// readAt, unless something later is kept.
+// readAt, unless something later is kept. Where it has changed, the customer is
+// out of sync: whoever has read it may die before planning with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, account string, side billing.Side, readAt time.Time) error {
 	if side.Destinations == nil {
 		side.Destinations = []billing.Destination{}
 	}
 	_, err := l.pool.Exec(ctx, `
+		with known as (
+		  select (l.provider_account, l.provider_customer, l.subscription, l.period_start, l.period_end, l.items)
+		    is not distinct from (@account, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @items::jsonb) as same
+		  from billing_links l
+		  where l.tenant_id = @tenant
+		    and l.customer_id = @customer),
+		changed as (
+		  update billing_periods p
+		  set watermark_configuration = ''
+		  where p.tenant_id = @tenant
+		    and p.customer_id = @customer
+		    and p.closed_at is null
+		    and p.watermark_configuration <> ''
+		    and not coalesce((select same from known), false))
 		insert into billing_links as l
 		  (tenant_id, customer_id, provider_account, provider_customer, subscription, period_start, period_end, items, read_at)
 		values (@tenant, @customer, @account, @at_provider, @subscription, @start, @end, @items, @read_at)
@@ -88,29 +103,6 @@ func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, custo
 		return nil, fmt.Errorf("read link: %w", coded(err))
 	}
 	return destinations, nil
-}
-
-// Skipped says why meters of the customer's go nowhere at the provider, as it
-// was last read there.
-func (l Links) Skipped(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (map[metering.MeterID]string, error) {
-	var destinations []billing.Destination
-	err := l.pool.QueryRow(ctx, `
-		select l.items
-		from billing_links l
-		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id
-		join billing_providers r on r.tenant_id = l.tenant_id and r.retired_at is null
-		where l.tenant_id = $1
-		  and l.customer_id = $2
-		  and l.provider_account = r.account
-		  and l.provider_customer = coalesce(c.billing_provider_id, '')`, tenant, customer).Scan(&destinations)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // it may not have been read yet
-		return nil, fmt.Errorf("read link: %w", coded(err))
-	}
-	reasons := make(map[metering.MeterID]string)
-	for _, d := range destinations {
-		reasons[d.MeterID] = d.Excluded
-	}
-	return reasons, nil
 }
 
 var errLinkChanged = metering.Errorf(metering.CodeConflict, "the customer's link to the provider has changed")

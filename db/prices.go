@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -76,27 +75,6 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 // Versions returns a meter's prices in a product, or its own (0), oldest first.
 func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]billing.Price, error) {
 	return collectPrices(ctx, s.pool, `and meter_id = $2 and coalesce(product_id, 0) = $3 order by version`, tenant, meter, product)
-}
-
-// InForce returns the price of each meter that has one, for the customer at an instant.
-func (s Prices) InForce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, at time.Time) (map[metering.MeterID]billing.Price, error) {
-	versions, err := allPrices(ctx, s.pool, tenant)
-	if err != nil {
-		return nil, err
-	}
-	var product metering.ProductID
-	err = s.pool.QueryRow(ctx, `select `+productAt("c.tenant_id", "c.id", "$3")+` from customers c where c.tenant_id = $1 and c.id = $2`,
-		tenant, customer, at).Scan(&product)
-	if err != nil {
-		return nil, coded(err)
-	}
-	prices := make(map[metering.MeterID]billing.Price, len(versions))
-	for meter := range versions {
-		if p, ok := billing.PriceAt(versions[meter], product, at); ok {
-			prices[meter] = p
-		}
-	}
-	return prices, nil
 }
 
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {

@@ -47,9 +47,9 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 	require.Equal(t, "10.21", b.acknowledge().Data.Meters[0].Amount.String())
 	require.Empty(t, b.due())
 	other := dbtest.Customer(t, b.store, b.tenant, "other")
-	prices, err := b.store.Prices.InForce(t.Context(), b.tenant, other.ID, b.now)
+	preview, err := b.store.Ledger.Preview(t.Context(), b.tenant, other.ID, b.now)
 	require.NoError(t, err)
-	require.Equal(t, "1", prices[b.meter.ID].OverageRate.String())
+	require.Equal(t, "1", preview[0].UnitPrice.String())
 
 	months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, metering.Range{Start: this.Start, End: b.now})
 	require.NoError(t, err)

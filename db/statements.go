@@ -69,23 +69,25 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	return billing.CurrentPeriod(read.facts), nil
 }
 
-// Adjustment is what late usage adds to a closed period.
-type Adjustment struct {
-	billing.Line
-	Period metering.Range // the closed one
-}
-
-// Adjustments are what late usage adds to the customer's closed periods, as the
-// period that now lies in will bill it: what earlier ones have billed is not
-// in it.
-func (l Ledger) Adjustments(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (late []Adjustment, err error) {
-	read, err := l.facts(ctx, tenant, customer, now)
+// Preview is the bill of the customer's current period as if that ended now, and
+// what late usage adds to closed periods, all of one instant.
+func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		read, err := readFacts(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		current := billing.CurrentPeriod(read.facts)
+		if !slices.Contains(billing.UsageRanges(read.facts), current) { // it lies before the first one, or is closed already
+			if err := read.usageOf([]metering.Range{current}); err != nil {
+				return err
+			}
+		}
+		lines = billing.Preview(read.facts)
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("work out adjustments: %w", err)
+		return nil, fmt.Errorf("preview: %w", err)
 	}
-	for _, line := range billing.Adjustments(read.facts) {
-		i := slices.IndexFunc(read.facts.Stored, func(p billing.Period) bool { return p.Start.Equal(line.Closed) })
-		late = append(late, Adjustment{line, read.facts.Stored[i].Range})
-	}
-	return late, nil
+	return lines, nil
 }

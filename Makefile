@@ -46,6 +46,14 @@ stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test
 	$(if $(STRIPE_SECRET_KEY),,$(error Set STRIPE_SECRET_KEY to a test mode key of Stripe, which begins with sk_test_ or rk_test_))
 	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -timeout 1h
 
+LIVES = 1000000
+SEED = 1
+simulate: ## LIVES lives of customers through the rules of billing, from SEED on
+	LIVES=$(LIVES) SEED=$(SEED) go test ./billing -run TestLives -v -count=1 -timeout 6h
+
+mutate: ## faults put into the rules of billing one at a time; exit 1 where the tests notice too few
+	go run ./dev/mutate
+
 bench: ## the measured figures
 	dev/up test go run ./dev/bench
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
@@ -77,4 +85,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage pictures build test test-go test-dates stripe-live bench generate breaking lint check
+.PHONY: help run up down clean-dev outage pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check

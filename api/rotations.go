@@ -11,7 +11,7 @@ import (
 
 // runWait is how long an answer waits for the start of the run that watches
 // over a rotation. A worker begins it where Temporal does not answer.
-const runWait = time.Second
+const runWait = 2 * time.Second
 
 // watch begins the run of a rotation that is committed.
 func (s *server) watch(ctx context.Context, r metering.Rotation) {

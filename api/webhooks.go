@@ -186,7 +186,7 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
-	Kind      deliveredKind           `json:"kind"`
+	EventType deliveredKind           `json:"event_type"`
 	CreatedAt time.Time               `json:"created_at"`
 	Status    metering.DeliveryStatus `json:"status" doc:"A failed one is tried again when asked for"`
 	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`

@@ -47,9 +47,14 @@ func (f Facts) adjustable(p Period) bool {
 	}
 	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
 	return late || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-		unreported := l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
-		return l.Billed && (unreported || l.LateEvents != nil && *l.LateEvents > 0)
+		return l.unreported() || l.Billed && l.LateEvents != nil && *l.LateEvents > 0
 	})
+}
+
+// unreported says whether the provider was reported something else than what
+// the period came to.
+func (l ClosedLine) unreported() bool {
+	return l.Billed && l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
 }
 
 func (f Facts) adjust(closed Period, target Series, repeated []Line) []Line {

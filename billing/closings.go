@@ -20,6 +20,7 @@ func (p *planner) close() {
 		return
 	}
 	p.dry = true
+	defer p.lookAtUnreported()
 	for i, period := range p.periods {
 		if period.ClosedAt != nil {
 			continue
@@ -37,6 +38,15 @@ func (p *planner) close() {
 	}
 }
 
+// lookAtUnreported has the oldest period that stays open reported again, where
+// one that closes leaves it something to adjust.
+func (p *planner) lookAtUnreported() {
+	unreported := slices.ContainsFunc(p.plan.Closings, func(c Closing) bool { return slices.ContainsFunc(c.Lines, ClosedLine.unreported) })
+	if open, found := openPeriod(p.periods); unreported && found {
+		p.knows(open, Watermark{})
+	}
+}
+
 // statementUnderWay says whether a statement has to be complete before anything
 // closes. What is on its way to a former connection is given up unless somebody
 // is sending it.
@@ -45,7 +55,7 @@ func (p *planner) statementUnderWay() bool {
 		if o.Kind != StatementReport {
 			continue
 		}
-		if p.here(Series{Account: o.Account}) || o.LeaseUntil != nil && o.LeaseUntil.After(p.Now) {
+		if !p.givesUp(o) {
 			return true
 		}
 		p.plan.Abandon = append(p.plan.Abandon, o.ID)

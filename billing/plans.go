@@ -103,16 +103,24 @@ func WindowedMeters(f Facts) []metering.MeterID {
 	return meters
 }
 
+// givesUp says whether a plan gives up a report: it was made for a former
+// connection, and nobody is sending it at this moment. Where periods close only
+// statements are looked at.
+func (f Facts) givesUp(o Open) bool {
+	leased := o.LeaseUntil != nil && o.LeaseUntil.After(f.Now)
+	asked := f.MayClose && o.Kind == StatementReport || !f.MayClose && f.Connection != nil
+	return asked && !leased && !f.here(Series{Account: o.Account})
+}
+
 // leaveFormer gives up what is on its way to former connections, unless
 // somebody is sending it at this moment. What has to be sent first is resumed.
 // It says whether anything else may be planned.
 func (p *planner) leaveFormer() bool {
 	for _, o := range p.Open {
-		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
 		case o.Account == p.Connection.Account:
 			p.plan.Resume = append(p.plan.Resume, o.ID)
-		case !leased:
+		case p.givesUp(o):
 			p.plan.Abandon = append(p.plan.Abandon, o.ID)
 		case o.Kind == StatementReport && p.Connection.Statements:
 			p.plan.Resume = append(p.plan.Resume, o.ID) // its sender is waited for where statements are sent

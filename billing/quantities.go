@@ -214,13 +214,12 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 func (m *quantityPlanner) reportWindows() {
 	var total metering.Decimal
 	var former Line
-	hours := m.hours()
+	upTo, hours := m.line(total), m.hours()
 	for _, w := range windowsOf(m.period.Range, m.part, m.destination.Window, m.Now) {
-		for len(hours) > 0 && hours[0].Start.Before(w.usage.End) {
-			total = total.Add(hours[0].Total)
-			hours = hours[1:]
+		if more := m.until(w.usage.End, &hours); !more.IsZero() {
+			total = total.Add(more)
+			upTo = m.line(total)
 		}
-		upTo := m.line(total)
 		if !upTo.Quantity.IsZero() {
 			upTo.Amount = upTo.Charge.Sub(m.amount)
 		}
@@ -233,6 +232,15 @@ func (m *quantityPlanner) reportWindows() {
 		m.open = true // the rest is for windows that have not begun
 		m.lookAt(m.Now.Add(time.Hour))
 	}
+}
+
+// until takes what was used before end from the hours.
+func (m *quantityPlanner) until(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
+	for len(*hours) > 0 && (*hours)[0].Start.Before(end) {
+		usage = usage.Add((*hours)[0].Total)
+		*hours = (*hours)[1:]
+	}
+	return usage
 }
 
 // hours is the meter's usage of the period by hour, oldest first.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -26,13 +27,16 @@ type PeriodWatermark struct {
 // Configuration is a hash of everything but usage that the charges of a period
 // from start depend on, for who has the product then.
 func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, product metering.ProductID, start time.Time) string {
-	hash := sha256.New()
-	_, _ = fmt.Fprintln(hash, c.Account, c.Mapping, late) // a hash never fails
+	text := fmt.Appendln(nil, c.Account, c.Mapping, late)
 	for _, m := range meters {
 		price, _ := PriceAt(prices[m.ID], product, start)
-		_, _ = fmt.Fprintln(hash, m.ID, m.Version.ID, m.Version.Status, price.Version, m.UsageScale)
+		for _, n := range []int64{int64(m.ID), int64(m.Version.ID), int64(price.Version), int64(m.UsageScale)} {
+			text = append(strconv.AppendInt(text, n, 10), ' ')
+		}
+		text = append(append(text, m.Version.Status...), '\n')
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:16])
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:16])
 }
 
 // watermark is what a report of the period would have taken into account.

@@ -252,27 +252,27 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryKind.
+// Defines values for DeliveryEventType.
 const (
-	DeliveryKindBillingPeriodClosed DeliveryKind = "billing.period_closed"
-	DeliveryKindBillingSyncFailed   DeliveryKind = "billing.sync_failed"
-	DeliveryKindBillingSynced       DeliveryKind = "billing.synced"
-	DeliveryKindUsageDiscrepancy    DeliveryKind = "usage.discrepancy"
-	DeliveryKindWebhookTest         DeliveryKind = "webhook.test"
+	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
+	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
+	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
+	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
+	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryKind enum.
-func (e DeliveryKind) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryEventType enum.
+func (e DeliveryEventType) Valid() bool {
 	switch e {
-	case DeliveryKindBillingPeriodClosed:
+	case DeliveryEventTypeBillingPeriodClosed:
 		return true
-	case DeliveryKindBillingSyncFailed:
+	case DeliveryEventTypeBillingSyncFailed:
 		return true
-	case DeliveryKindBillingSynced:
+	case DeliveryEventTypeBillingSynced:
 		return true
-	case DeliveryKindUsageDiscrepancy:
+	case DeliveryEventTypeUsageDiscrepancy:
 		return true
-	case DeliveryKindWebhookTest:
+	case DeliveryEventTypeWebhookTest:
 		return true
 	default:
 		return false
@@ -300,27 +300,27 @@ func (e DeliveryStatus) Valid() bool {
 	}
 }
 
-// Defines values for DeliveryDetailsKind.
+// Defines values for DeliveryDetailsEventType.
 const (
-	DeliveryDetailsKindBillingPeriodClosed DeliveryDetailsKind = "billing.period_closed"
-	DeliveryDetailsKindBillingSyncFailed   DeliveryDetailsKind = "billing.sync_failed"
-	DeliveryDetailsKindBillingSynced       DeliveryDetailsKind = "billing.synced"
-	DeliveryDetailsKindUsageDiscrepancy    DeliveryDetailsKind = "usage.discrepancy"
-	DeliveryDetailsKindWebhookTest         DeliveryDetailsKind = "webhook.test"
+	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
+	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
+	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
+	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
+	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryDetailsKind enum.
-func (e DeliveryDetailsKind) Valid() bool {
+// Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
+func (e DeliveryDetailsEventType) Valid() bool {
 	switch e {
-	case DeliveryDetailsKindBillingPeriodClosed:
+	case DeliveryDetailsEventTypeBillingPeriodClosed:
 		return true
-	case DeliveryDetailsKindBillingSyncFailed:
+	case DeliveryDetailsEventTypeBillingSyncFailed:
 		return true
-	case DeliveryDetailsKindBillingSynced:
+	case DeliveryDetailsEventTypeBillingSynced:
 		return true
-	case DeliveryDetailsKindUsageDiscrepancy:
+	case DeliveryDetailsEventTypeUsageDiscrepancy:
 		return true
-	case DeliveryDetailsKindWebhookTest:
+	case DeliveryDetailsEventTypeWebhookTest:
 		return true
 	default:
 		return false
@@ -1249,21 +1249,21 @@ type DeleteWebhook struct {
 // Delivery defines model for Delivery.
 type Delivery struct {
 	// Attempts Since it was last asked for
-	Attempts  int64     `json:"attempts"`
-	CreatedAt time.Time `json:"created_at"`
+	Attempts  int64             `json:"attempts"`
+	CreatedAt time.Time         `json:"created_at"`
+	EventType DeliveryEventType `json:"event_type"`
 
 	// Id Of the message: its webhook-id
-	Id            string       `json:"id"`
-	Kind          DeliveryKind `json:"kind"`
-	NextAttemptAt *time.Time   `json:"next_attempt_at"`
-	SettledAt     *time.Time   `json:"settled_at"`
+	Id            string     `json:"id"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	SettledAt     *time.Time `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryStatus `json:"status"`
 }
 
-// DeliveryKind defines model for Delivery.Kind.
-type DeliveryKind string
+// DeliveryEventType defines model for Delivery.EventType.
+type DeliveryEventType string
 
 // DeliveryStatus A failed one is tried again when asked for
 type DeliveryStatus string
@@ -1277,21 +1277,21 @@ type DeliveryDetails struct {
 	AttemptsMade []Attempt `json:"attempts_made"`
 
 	// Body What every attempt has sent
-	Body      string    `json:"body"`
-	CreatedAt time.Time `json:"created_at"`
+	Body      string                   `json:"body"`
+	CreatedAt time.Time                `json:"created_at"`
+	EventType DeliveryDetailsEventType `json:"event_type"`
 
 	// Id Of the message: its webhook-id
-	Id            string              `json:"id"`
-	Kind          DeliveryDetailsKind `json:"kind"`
-	NextAttemptAt *time.Time          `json:"next_attempt_at"`
-	SettledAt     *time.Time          `json:"settled_at"`
+	Id            string     `json:"id"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	SettledAt     *time.Time `json:"settled_at"`
 
 	// Status A failed one is tried again when asked for
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
-// DeliveryDetailsKind defines model for DeliveryDetails.Kind.
-type DeliveryDetailsKind string
+// DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
+type DeliveryDetailsEventType string
 
 // DeliveryDetailsStatus A failed one is tried again when asked for
 type DeliveryDetailsStatus string

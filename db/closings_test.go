@@ -133,7 +133,7 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	require.Equal(t, "0", list[0].Amount.String())
 }
 
-func TestTheNextCarrierSaysOnlyWhatTheLastHasNot(t *testing.T) {
+func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)

@@ -1,6 +1,15 @@
 package db
 
-import "github.com/odometer-metering/odometer/metering"
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
 
 // Queued is how many requests of the tenant wait for a transaction.
 func (w *Writer) Queued(tenant metering.TenantID) int {
@@ -10,4 +19,43 @@ func (w *Writer) Queued(tenant metering.TenantID) int {
 		return len(l.queue)
 	}
 	return 0
+}
+
+// StatementsOfAPlan is how many statements the facts of a plan are read with.
+func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
+	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+		counted := &counting{Tx: tx}
+		read, err := readFacts(ctx, counted, tenant, customer, now)
+		if err == nil {
+			n, f = counted.statements, read.facts
+		}
+		return err
+	})
+	return n, f, err
+}
+
+// counting counts the statements of a transaction.
+type counting struct {
+	pgx.Tx
+	statements int
+}
+
+func (c *counting) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	c.statements++
+	return c.Tx.Exec(ctx, sql, args...)
+}
+
+func (c *counting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	c.statements++
+	return c.Tx.Query(ctx, sql, args...)
+}
+
+func (c *counting) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	c.statements++
+	return c.Tx.QueryRow(ctx, sql, args...)
+}
+
+func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	c.statements += b.Len()
+	return c.Tx.SendBatch(ctx, b)
 }

@@ -45,12 +45,12 @@ func everything(config Config) []unfinished {
 				return workflows.StartBackfillMeter(ctx, c, f.Tenant, f.Version)
 			},
 		)},
-		{"events of providers", 0, reconcileEvery, rows(afterPatience(store.ProviderEvents.Open),
+		{"events of providers", 0, reconcileEvery, rows(overdue(store.ProviderEvents.Open),
 			func(ctx context.Context, e db.OpenEvent) error {
 				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Row)
 			},
 		)},
-		{"syncs", 0, reconcileEvery, rows(afterPatience(store.Syncs.Open),
+		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),
 			func(ctx context.Context, o db.OpenSyncs) error {
 				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
 			},
@@ -83,9 +83,9 @@ func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error),
 	}
 }
 
-// afterPatience finds the rows that have waited for so long that their start
+// overdue finds the rows that have waited for so long that their start
 // is not merely under way.
-func afterPatience[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
+func overdue[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
 	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-startOverdue)) }
 }
 

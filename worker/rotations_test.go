@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 
@@ -51,18 +52,24 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 	return r
 }
 
-// outcome is "" while the end of the rotation is not recorded.
-func (s *system) rotationOutcome(r metering.Rotation) (outcome metering.RotationOutcome) {
+// rotationOutcome is "" while the end of the rotation is not recorded.
+func (s *system) rotationOutcome(r metering.Rotation) metering.RotationOutcome {
 	s.Helper()
-	err := s.connect().QueryRow(s.Context(), `select coalesce(outcome, '') from credential_rotations where tenant_id = $1 and id = $2`, r.TenantID, r.ID).Scan(&outcome)
+	return s.outcomeBy(s.connect(), r)
+}
+
+func (s *system) outcomeBy(conn *pgx.Conn, r metering.Rotation) (outcome metering.RotationOutcome) {
+	s.Helper()
+	err := conn.QueryRow(s.Context(), `select coalesce(outcome, '') from credential_rotations where tenant_id = $1 and id = $2`, r.TenantID, r.ID).Scan(&outcome)
 	require.NoError(s, err)
 	return outcome
 }
 
 func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcome) {
 	s.Helper()
+	conn := s.connect()
 	dbtest.Eventually(s, time.Minute, func() error {
-		if got := s.rotationOutcome(r); got != want {
+		if got := s.outcomeBy(conn, r); got != want {
 			return fmt.Errorf("its outcome is %q", got)
 		}
 		return nil

@@ -1356,10 +1356,10 @@ export interface components {
             attempts: number;
             /** Format: date-time */
             created_at: string;
+            /** @enum {string} */
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
-            /** @enum {string} */
-            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
@@ -1382,10 +1382,10 @@ export interface components {
             body: string;
             /** Format: date-time */
             created_at: string;
+            /** @enum {string} */
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
-            /** @enum {string} */
-            kind: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */

@@ -1,0 +1,90 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const grace = 72 * time.Hour
+
+func TestFirstPeriod(t *testing.T) {
+	november := span(t, "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
+	october := span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+	for _, c := range []struct {
+		name, timezone, created, earliest, starts string
+		want                                      metering.Range
+	}{
+		{"TheMonthOfTheCustomer", "UTC", "2026-11-02T00:00:00Z", "", "", november},
+		{"AnEarlierEventWithinTheMonthChangesNothing", "UTC", "2026-11-20T00:00:00Z", "2026-11-01T00:00:00Z", "", november},
+		{"AnEventBeforeTheMonthWithItsGraceRunning", "UTC", "2026-11-03T23:59:59Z", "2026-10-31T23:59:59Z", "", october},
+		{"AnEventBeforeTheMonthAfterItsGrace", "UTC", "2026-11-04T00:00:00Z", "2026-10-31T23:59:59Z", "", november},
+		{"AnEventMonthsBefore", "UTC", "2026-11-02T00:00:00Z", "2026-09-15T00:00:00Z", "", november},
+		{"AnEventAheadOfTheCustomer", "UTC", "2026-11-30T23:59:59Z", "2026-12-01T00:00:00Z", "", november},
+		{"WhatAnOperatorSaid", "UTC", "2026-11-02T00:00:00Z", "2026-10-31T00:00:00Z", "2026-06-15T08:00:00Z", span(t, "2026-06-15T08:00:00Z", "2026-07-01T00:00:00Z")},
+		{"TheMonthIsTheZones", "Asia/Kathmandu", "2026-10-31T18:15:00Z", "", "", span(t, "2026-10-31T18:15:00Z", "2026-11-30T18:15:00Z")},
+		{"TheGraceRunsFromTheZonesMonth", "Asia/Kathmandu", "2026-11-03T18:14:59Z", "2026-10-31T18:14:59Z", "", span(t, "2026-09-30T18:15:00Z", "2026-10-31T18:15:00Z")},
+		{"AMonthThatBeginsWithASkippedMidnight", "America/Asuncion", "2023-10-01T04:00:00Z", "", "", span(t, "2023-10-01T04:00:00Z", "2023-11-01T03:00:00Z")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			optional := func(text string) *time.Time {
+				if text == "" {
+					return nil
+				}
+				at := instant(t, text)
+				return &at
+			}
+			require.Equal(t, c.want, billing.FirstPeriod(instant(t, c.created), optional(c.earliest), optional(c.starts), grace, location(t, c.timezone)))
+		})
+	}
+}
+
+func TestExtendPeriods(t *testing.T) {
+	t.Run("EachBeginsWhereTheFormerEnded", func(t *testing.T) {
+		first := span(t, "2026-09-15T08:00:00Z", "2026-10-01T00:00:00Z")
+		require.Equal(t, []metering.Range{
+			first, span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"), span(t, "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"),
+		}, billing.ExtendPeriods(first, instant(t, "2026-11-01T00:00:00Z"), time.UTC))
+		require.Equal(t, []metering.Range{first}, billing.ExtendPeriods(first, first.Start, time.UTC))
+		require.Empty(t, billing.ExtendPeriods(first, first.Start.Add(-time.Microsecond), time.UTC))
+	})
+
+	t.Run("ItCoversTheTimeUpToNowWithoutAGap", rapid.MakeCheck(func(t *rapid.T) {
+		timezone := anyTimezone(t)
+		created := anyInstant(t, timezone)
+		now := created.Add(time.Duration(rapid.Int64Range(0, int64(3*366*24*time.Hour)).Draw(t, "later")))
+		periods := billing.ExtendPeriods(billing.FirstPeriod(created, nil, nil, grace, timezone), now, timezone)
+		require.NotEmpty(t, periods)
+		require.False(t, periods[0].Start.After(created))
+		for i, period := range periods {
+			require.Equal(t, metering.WindowOf(period.Start, metering.Month, timezone), period)
+			if i > 0 {
+				require.Equal(t, periods[i-1].End, period.Start)
+			}
+		}
+		require.True(t, periods[len(periods)-1].Contains(now))
+	}))
+}
+
+func TestDeadline(t *testing.T) {
+	p := billing.Period{Range: span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")}
+	require.Equal(t, instant(t, "2026-11-04T00:00:00Z"), p.Deadline(grace))
+}
+
+func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for now, want := range map[time.Time]metering.Range{
+		end: {Start: end, End: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)},
+		time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC): {Start: time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC), End: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)},
+	} {
+		got := billing.AfterSubscription(end, now)
+		require.Equal(t, want, got)
+		require.True(t, got.Contains(now))
+	}
+}

@@ -1,0 +1,69 @@
+package billing_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A report that a plan gives up was reported to nobody: the period that it is
+// of ends where the customer's new periods begin, in this plan and not in the
+// next one.
+func TestWhatAPlanGivesUpDoesNotKeepAPeriodLong(t *testing.T) {
+	t.Parallel()
+	id := uuid.UUID{1}
+	month := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+	subscribed := span(t, "2026-01-10T08:00:00Z", "2026-02-10T08:00:00Z")
+	facts := billing.Facts{
+		Now: instant(t, "2026-01-10T09:00:00Z"), Customer: billing.Customer{CreatedAt: month.Start},
+		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
+		Connection: &billing.Connection{Account: "new"}, Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: subscribed},
+		Stored: []billing.Period{{ID: 1, Range: month}},
+		Reported: []billing.Reported{{
+			Series:  billing.Series{Kind: billing.StatementReport, Account: "former", Counting: billing.Replaces, Period: month.Start, Window: month},
+			MeterID: 1, Outstanding: true, Standing: true, Last: id, Number: 1, State: billing.Planned,
+		}},
+		Open: []billing.Open{{ID: id, Kind: billing.StatementReport, Account: "former"}},
+	}
+	plan := facts.Plan()
+	require.Equal(t, []uuid.UUID{id}, plan.Abandon)
+	require.Len(t, plan.Periods, 2)
+	require.Equal(t, subscribed.Start, plan.Periods[0].End)
+	require.Equal(t, subscribed, plan.Periods[1].Range)
+
+	lease := facts.Now.Add(1)
+	facts.Open[0].LeaseUntil = &lease
+	require.Equal(t, month, facts.Plan().Periods[0].Range, "somebody is sending it")
+}
+
+// A period that closes with other units than the provider was reported leaves
+// the rest to the oldest open one, whose watermark says so.
+func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
+	t.Parallel()
+	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+	february := span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
+	facts := billing.Facts{
+		Now: instant(t, "2026-02-02T00:00:00Z"), MayClose: true, Customer: billing.Customer{CreatedAt: january.Start},
+		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
+		Meters:     []metering.Meter{{ID: 1, Slug: "calls", Version: metering.MeterVersion{Status: metering.Complete}}},
+		Connection: &billing.Connection{Account: "a"},
+		Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: february, Destinations: []billing.Destination{
+			{MeterID: 1, Target: "calls", Method: "delta", Counting: billing.Adds},
+		}},
+		Stored: []billing.Period{
+			{ID: 1, Range: january, Subscription: billing.Subscription{ID: "sub_1", Range: january, Invoiced: true}},
+			{ID: 2, Range: february, Watermark: billing.Watermark{Events: 3, Configuration: "known"}},
+		},
+		Usage: []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "3"), Events: 3}},
+	}
+	plan := facts.Plan()
+	require.Len(t, plan.Closings, 1)
+	require.Equal(t, []billing.PeriodWatermark{{Start: february.Start}}, plan.Reported)
+
+	facts.Usage = nil
+	require.Empty(t, facts.Plan().Reported, "nothing is left to adjust")
+}

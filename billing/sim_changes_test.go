@@ -1,0 +1,300 @@
+package billing_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// nextBorder is the end of the newest period, or of the calendar's.
+func (l *life) nextBorder() time.Time {
+	if n := len(l.periods); n > 0 && l.periods[n-1].End.After(l.now) {
+		return l.periods[n-1].End
+	}
+	return billing.CalendarPeriod(l.now, l.settings.Timezone).End
+}
+
+func (l *life) someMeter() metering.MeterID { return l.meters[l.rng.IntN(len(l.meters))].ID }
+
+// from is when a price of the meter begins: at the next border, or, where that
+// changes no currency, now or some time ago.
+func (l *life) from(meter metering.MeterID) time.Time {
+	for _, p := range l.prices[meter] {
+		if p.Currency != "USD" {
+			return l.nextBorder()
+		}
+	}
+	return []time.Time{l.now, l.nextBorder(), l.now.Add(-time.Duration(l.rng.IntN(1000)) * time.Hour)}[l.rng.IntN(3)]
+}
+
+func (l *life) newPriceOfOwn() bool {
+	meter := l.someMeter()
+	l.newPrice(meter, 0, l.from(meter))
+	if c := l.present(); c != nil && !l.leavesOut(priceSwap) { // there, too
+		for _, taken := range l.farSide.calls {
+			taken.onNone = taken.onNone || taken.invoice == c.invoices[len(c.invoices)-1]
+		}
+	}
+	return true
+}
+
+func (l *life) newPriceOfProduct() bool {
+	meter := l.someMeter()
+	l.newPrice(meter, 1, l.from(meter))
+	return true
+}
+
+func (l *life) assigns() bool {
+	l.customer.Products = append(slices.Clone(l.customer.Products), billing.Assignment{
+		ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)],
+	})
+	return true
+}
+
+func (l *life) made() bool {
+	if len(l.meters) == anyMeters {
+		return false
+	}
+	l.newMeter(metering.Backfilling)
+	return true
+}
+
+func (l *life) completes() bool {
+	for i, m := range l.meters {
+		if m.Version.Status == metering.Backfilling {
+			l.meters = slices.Clone(l.meters)
+			l.meters[i].Version.Status = metering.Complete
+			delete(l.filledFrom, m.ID)
+			return true
+		}
+	}
+	return false
+}
+
+// newVersion has a meter counted in another way: by other groups, or by events.
+func (l *life) newVersion() bool {
+	l.meters = slices.Clone(l.meters)
+	m := &l.meters[l.rng.IntN(len(l.meters))]
+	if m.Version.Status != metering.Complete {
+		return false
+	}
+	m.Version.ID++
+	closed := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.ClosedAt != nil })
+	if l.rng.IntN(2) == 0 && (!closed || !l.leavesOut(recountAfterClosing)) {
+		m.Version.Aggregation = metering.Count
+	}
+	for _, of := range []*ledger{l.ledger, l.neighbour} {
+		for n := 0; of != nil && n < len(of.events); n++ {
+			e := &of.events[n]
+			e.lost = e.lost || e.gone && e.meter == m.ID // retention has taken it
+		}
+	}
+	return true
+}
+
+func (l *life) newScale() bool {
+	l.meters = slices.Clone(l.meters)
+	l.meters[l.rng.IntN(len(l.meters))].UsageScale = int32(l.rng.IntN(metering.MaxUsageScale + 1))
+	return true
+}
+
+// mayLeave says whether the present connection, or the customer there, may be
+// left: nothing of what it has is unknown.
+func (l *life) mayLeave() bool {
+	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
+		return false
+	}
+	if l.connection == nil {
+		return true
+	}
+	if l.leavesOut(unansweredAtAFormer) && (l.someUnanswered() || l.someDropped()) {
+		return false
+	}
+	return !l.leavesOut(leftBetweenTwo) || !l.betweenTwo()
+}
+
+// betweenTwo says whether a destination that counts only what came last has not
+// been reported the newer of two periods together with the older.
+func (l *life) betweenTwo() bool {
+	for _, p := range l.farSide.places {
+		if p.Counting == billing.Latest {
+			return !l.facts(l.now, l.after()).Plan().Empty()
+		}
+	}
+	return false
+}
+
+func (l *life) replaces(receiver bool) bool {
+	if !l.mayLeave() {
+		return false
+	}
+	former, moves := l.farSide, receiver && l.connection != nil && l.farSide.receiver && !l.leavesOut(receiverMoves)
+	test := !receiver && l.connection != nil && !l.farSide.receiver && !l.leavesOut(fromTestToLive)
+	l.connect(receiver)
+	switch {
+	case moves:
+		l.farSide.latest = former.latest
+	case test:
+		l.farSide.account = former.account
+		l.connection.Account = former.account
+		l.farSides = slices.DeleteFunc(l.farSides, func(f *farSide) bool { return f == former })
+	}
+	return true
+}
+
+func (l *life) disconnects() bool {
+	if l.connection == nil || !l.mayLeave() {
+		return false
+	}
+	l.connection = nil
+	return true
+}
+
+func (l *life) links() bool {
+	if l.connection == nil || l.connection.Statements || l.providerID != "" {
+		return false
+	}
+	if l.providerID = "cus_1"; l.farSide.contract("cus_1") == nil {
+		l.farSide.subscribe("cus_1", l)
+	}
+	l.farSide.contract("cus_1").roll(l.now)
+	return true
+}
+
+func (l *life) unlinks() bool {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayLeave() {
+		return false
+	}
+	l.providerID = ""
+	return true
+}
+
+// present is the customer's contract, where there is one.
+func (l *life) present() *contract {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" {
+		return nil
+	}
+	return l.farSide.contract(l.providerID)
+}
+
+// movesSubscription ends the customer's subscription and begins another one.
+func (l *life) movesSubscription() bool {
+	c := l.present()
+	if c == nil || !l.mayLeave() {
+		return false
+	}
+	last := c.invoices[len(c.invoices)-1]
+	if !last.Start.Before(l.now.Add(-time.Hour)) || l.leavesOut(finalBeforeItIsKnown) && l.someOutstanding() {
+		return false
+	}
+	if !l.leavesOut(cancellation) {
+		l.now, c.ended, c.cancelled = last.End, true, last.Range
+		return true
+	}
+	for _, in := range c.invoices {
+		in.final = true
+	}
+	c.ended, last.End = true, l.now.Truncate(time.Second)
+	l.farSide.subscribe(l.providerID, l)
+	l.sync() // the provider says so
+	return true
+}
+
+func (l *life) removesItem() bool {
+	if l.present() == nil || !l.mayLeave() {
+		return false
+	}
+	id := l.someMeter()
+	if _, known := l.farSide.places[id]; !known {
+		return false
+	}
+	delete(l.farSide.places, id)
+	return true
+}
+
+func (l *life) addsItem() bool {
+	if l.present() == nil || l.leavesOut(unansweredAtAFormer) && l.someOutstanding() {
+		return false
+	}
+	for _, m := range l.meters {
+		if _, known := l.farSide.places[m.ID]; !known {
+			l.farSide.newPlace(l, m.ID)
+			return true
+		}
+	}
+	return false
+}
+
+// invoiceIsFinal makes the oldest draft final, which the provider says at once.
+func (l *life) invoiceIsFinal() bool {
+	c := l.present()
+	if c == nil {
+		return false
+	}
+	i := slices.IndexFunc(c.invoices, func(in *invoice) bool { return !in.final })
+	if i < 0 || l.now.Before(c.invoices[i].End.Add(time.Hour)) {
+		return false
+	}
+	in := c.invoices[i]
+	if l.leavesOut(finalBeforeItIsKnown) && (l.someUnanswered() && !l.someInDoubt() || l.someDropped()) {
+		return false
+	}
+	if l.leavesOut(inDoubtAtFinalInvoice) && l.someInDoubt() {
+		return false
+	}
+	var marked *billing.Period
+	open := 0
+	for n := range l.periods {
+		p := &l.periods[n]
+		if p.Subscription.ID != c.id || !p.Subscription.Start.Before(in.End) || !p.Start.Before(in.End) || !p.End.After(in.Start) {
+			continue
+		}
+		if marked = p; p.ClosedAt == nil {
+			open++
+		}
+	}
+	if open > 1 && l.leavesOut(invoiceOfTwoPeriods) {
+		return false
+	}
+	in.final = true
+	if marked != nil {
+		marked.Subscription.Invoiced, marked.Subscription.Scales = true, make(map[metering.MeterID]int32)
+		for _, m := range l.meters {
+			if m.UsageScale > 0 {
+				marked.Subscription.Scales[m.ID] = m.UsageScale
+			}
+		}
+	}
+	l.sync()
+	return true
+}
+
+func (l *life) switchesPolicy() bool {
+	if l.switched && l.leavesOut(policyBackAgain) {
+		return false
+	}
+	l.switched = true
+	if l.settings.LatePolicy == metering.AdjustLate {
+		l.settings.LatePolicy = metering.ReportLate
+		return true
+	}
+	l.settings.LatePolicy = metering.AdjustLate
+	return true
+}
+
+// headMoves says whether some grace may still bring the first period forward.
+func (l *life) headMoves() bool {
+	return l.now.Before(billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(mostGrace))
+}
+
+const mostGrace = 96 * time.Hour
+
+func (l *life) changesGrace() bool {
+	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
+		return false
+	}
+	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace)))
+	return true
+}

@@ -1,0 +1,451 @@
+package billing_test
+
+import (
+	"fmt"
+	"math/big"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func rational(d metering.Decimal) *big.Rat {
+	r, _ := new(big.Rat).SetString(d.String())
+	return r
+}
+
+// rounded is r to so many digits, half to even.
+func rounded(r *big.Rat, digits int) *big.Rat {
+	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
+	scaled := new(big.Rat).Mul(r, scale)
+	whole, rest := new(big.Int).DivMod(scaled.Num(), scaled.Denom(), new(big.Int))
+	switch rest.Mul(rest, big.NewInt(2)).Cmp(scaled.Denom()) {
+	case 1:
+		whole.Add(whole, big.NewInt(1))
+	case 0:
+		whole.Add(whole, big.NewInt(int64(whole.Bit(0))))
+	}
+	return new(big.Rat).Quo(new(big.Rat).SetInt(whole), scale)
+}
+
+// oracle is what so much usage costs at a version of the meter's price.
+func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat) *big.Rat {
+	for _, p := range l.prices[meter] {
+		if p.Version != version {
+			continue
+		}
+		over := new(big.Rat).Sub(usage, rational(p.IncludedUnits))
+		if over.Sign() < 0 {
+			over.SetInt64(0)
+		}
+		exact := over.Mul(over, rational(p.OverageRate))
+		return rounded(exact.Add(exact, rational(p.BasePrice)), map[string]int{"USD": 2, "JPY": 0, "KWD": 3}[p.Currency])
+	}
+	return new(big.Rat)
+}
+
+// versionAt is the price that holds for the customer at the start of a period.
+func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, currency string) {
+	var product metering.ProductID
+	var since time.Time
+	for _, a := range l.customer.Products {
+		if !a.EffectiveFrom.After(start) && !a.EffectiveFrom.Before(since) {
+			product, since = a.ProductID, a.EffectiveFrom
+		}
+	}
+	for _, of := range []metering.ProductID{product, 0} {
+		best := billing.Price{}
+		for _, p := range l.prices[meter] {
+			if p.ProductID == of && !p.EffectiveFrom.After(start) && !p.EffectiveFrom.Before(best.EffectiveFrom) {
+				best = p
+			}
+		}
+		if best.Version > 0 {
+			return best.Version, best.Currency
+		}
+	}
+	return 0, ""
+}
+
+// used is what the events of a range come to for the meter.
+func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.Decimal) {
+	for _, e := range l.events {
+		switch {
+		case e.meter != meter || !r.Contains(e.at) || e.lost:
+		case l.meter(meter).Version.Aggregation == metering.Count:
+			total = total.Add(metering.Whole(1))
+		default:
+			total = total.Add(e.value)
+		}
+	}
+	return total
+}
+
+// check holds what is so after every step.
+func (l *life) check() {
+	f := l.facts(l.now, l.after())
+	plan := f.Plan()
+	begins := l.customer.BillingStartsAt
+	if !plan.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
+		l.failf("there is something to report, and nobody looks: %+v", plan)
+	}
+	if l.plans%8 == 0 && !reflect.DeepEqual(plan, f.Plan()) {
+		l.failf("the same facts gave another plan")
+	}
+	l.checkMost()
+}
+
+// checkMost holds that never more is out than was used.
+func (l *life) checkMost() {
+	for _, p := range l.periods {
+		for _, m := range l.meters {
+			key := usedKey{m.ID, p.Start.UnixMicro()}
+			most := l.mostOf(key, l.used(m.ID, p.Range))
+			out := l.out(m.ID, p.Start)
+			if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves())) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 {
+				l.failf("%s of meter %d are out for the period from %s, of %s used", out, m.ID, p.Start, most)
+			}
+		}
+	}
+}
+
+// mostOf is the most that was used at any time, in the units of any scale.
+func (l *life) mostOf(key usedKey, used metering.Decimal) metering.Decimal {
+	m, known := l.most[key]
+	if known && m.used.Equal(used) {
+		return m.most
+	}
+	for scale := range int32(metering.MaxUsageScale + 1) {
+		if rounded := billing.Units(used, scale); rounded.Cmp(m.most) > 0 {
+			m.most = rounded
+		}
+	}
+	if m.used = used; used.Cmp(m.most) > 0 {
+		m.most = used
+	}
+	l.most[key] = m
+	return m.most
+}
+
+// gross is what could be out of a meter that a destination keeps in windows: of
+// what moves from one to another, one may be late.
+func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Decimal) {
+	if !slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.Destination.MeterID == meter && r.Destination.Window != "" }) {
+		return metering.Decimal{}
+	}
+	for _, e := range l.events {
+		if e.meter == meter && r.Contains(e.at) {
+			if sum = sum.Add(metering.Whole(1)); !e.value.IsNegative() {
+				sum = sum.Add(e.value)
+			}
+		}
+	}
+	return sum
+}
+
+// halves are what may be lost or won where usage goes on at another destination,
+// which is reported in units of its own: half of one.
+func (l *life) halves() (sum metering.Decimal) {
+	for _, f := range l.farSides[1:] {
+		sum = sum.Add(metering.MustDecimal("0.5"))
+		for range f.contracts["cus_1"] {
+			sum = sum.Add(metering.MustDecimal("0.5"))
+		}
+	}
+	for range l.farSides[0].contracts["cus_1"] {
+		sum = sum.Add(metering.MustDecimal("0.5"))
+	}
+	return sum
+}
+
+// out is what all far sides bill, in units.
+func (l *life) out(meter metering.MeterID, period time.Time) (units metering.Decimal) {
+	for _, f := range l.farSides {
+		units = units.Add(f.billed(l.name, meter, period))
+	}
+	return units
+}
+
+// checkPrefix holds that planning after any beginning of a plan gives its rest.
+func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
+	if len(plan.Reports) == 0 || of != l.ledger {
+		return
+	}
+	l.plans++
+	written := l.plans % (len(plan.Reports) + 1)
+	c := of.clone()
+	c.write(plan, l.now, written)
+	again := c.facts(l.now, f.After)
+	again.Excluded = f.Excluded
+	rest := again.Plan()
+	if len(rest.Resume) != len(plan.Resume)+written {
+		l.failf("%d reports are resumed after %d of a plan that resumes %d", len(rest.Resume), written, len(plan.Resume))
+	}
+	if f.Connection.Statements && written > 0 {
+		return // what is on its way is waited for
+	}
+	same := slices.EqualFunc(rest.Reports, plan.Reports[written:], func(a, b billing.Report) bool {
+		a.Watermark, b.Watermark = billing.Watermark{}, billing.Watermark{}
+		return reflect.DeepEqual(a, b)
+	})
+	if !same && !plan.More {
+		l.failf("after %d reports of a plan the rest is another:\n%+v\n%+v", written, rest.Reports, plan.Reports[written:])
+	}
+}
+
+// checkClosing holds a closing to the oracle.
+func (l *life) checkClosing(c billing.Closing) {
+	for _, line := range c.Lines {
+		l.counting[usedKey{line.MeterID, c.Period.Start.UnixMicro()}] = l.meter(line.MeterID).Version.Aggregation
+		used := l.used(line.MeterID, c.Period.Range)
+		version, currency := l.versionAt(line.MeterID, c.Period.Start)
+		billable := used
+		if line.Reported != nil {
+			billable = *line.Reported
+		}
+		charge := l.oracle(line.MeterID, version, rational(billable))
+		if !line.Usage.Equal(used) || line.PriceVersion != version || version > 0 && line.Currency != currency || rational(line.Charge).Cmp(charge) != 0 {
+			l.failf("the period from %s closed at %+v; the oracle says %s for %s at price %d", c.Period.Start, line, charge.FloatString(4), used, version)
+		}
+	}
+}
+
+// end lives on until everything is billed, and holds that it is.
+func (l *life) end() {
+	l.passTime(l.now.Add(time.Minute)) // leases end
+	for l.completes() {
+	}
+	for _, f := range l.farSides {
+		f.lag = 0
+	}
+	latest := l.now
+	l.until = latest
+	for _, e := range l.events {
+		if e.at.After(latest) {
+			latest = e.at
+		}
+	}
+	for range 12 {
+		l.sync()
+		l.passTime(l.now.Add(25 * time.Hour))
+		l.sync()
+		for l.invoiceIsFinal() {
+		}
+		l.closePeriods()
+		l.sync()
+		if l.closed(latest) || l.failure != "" {
+			break
+		}
+		if !l.passBorder(0) && !l.passBorder(l.settings.Grace) {
+			l.passTime(l.now.Add(25 * time.Hour))
+		}
+	}
+	l.sync()
+	if !l.closed(latest) {
+		l.failf("its periods do not close")
+	}
+	if plan := l.facts(l.now, l.after()).Plan(); !plan.Empty() && l.failure == "" {
+		l.failf("something is left to do: %+v", plan)
+	}
+	l.check()
+	l.checkBilled()
+	for _, r := range l.reports {
+		if r.bytes() != r.closed {
+			l.failf("report %d was changed after it was written down", r.number)
+		}
+	}
+	for n := range l.ends {
+		p := l.periods[n]
+		if l.ends[n] != closedText(p.Start, p.Closed) {
+			l.failf("a closed period was changed: %s, %s", l.ends[n], closedText(p.Start, p.Closed))
+		}
+	}
+}
+
+// closed says whether two periods are closed, and all up to the last usage.
+func (l *life) closed(latest time.Time) bool {
+	n := 0
+	for _, p := range l.periods {
+		if p.ClosedAt != nil {
+			n++
+		} else if !p.Start.After(latest) {
+			return false
+		}
+	}
+	return n >= 2
+}
+
+// checkBilled holds, for each period, meter and currency, what the far sides
+// bill, what adjustments carry, and what is only reported or excluded, against
+// the oracle's charge, and units where a provider prices them.
+func (l *life) checkBilled() {
+	for _, f := range l.farSides {
+		if !f.lastOnInvoices() {
+			l.failf("an invoice's last quantity is not the sum of its periods'")
+		}
+	}
+	for _, p := range l.periods {
+		for _, line := range p.Closed {
+			l.checkLine(p, line)
+		}
+	}
+}
+
+func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
+	units := l.out(line.MeterID, p.Start)
+	own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+	priced := false // by another than ourselves
+	for _, f := range l.farSides {
+		f.amounts(l.name, line.MeterID, p.Start, own, late)
+		priced = priced || f.has(line.MeterID, p.Start)
+	}
+	if !line.Billed {
+		for currency, amount := range late {
+			if !amount.IsZero() {
+				l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody", amount, currency, line.MeterID, p.Start)
+			}
+		}
+		return
+	}
+	reported := line.Usage
+	if line.Reported != nil {
+		reported = *line.Reported
+	}
+	if !units.Equal(reported) {
+		l.failf("%s units of meter %d in the period from %s are billed; it closed at %s", units, line.MeterID, p.Start, reported)
+	}
+	if c := l.contractOf(p); c != nil && c.cancelled == p.Subscription.Range && line.Usage.Sub(reported).Cmp(metering.Whole(1)) >= 0 {
+		l.failf("%s units of meter %d are billed of the last period of a subscription; %s were used", reported, line.MeterID, line.Usage)
+	}
+	if line.Reported == nil && !priced {
+		for currency, amount := range own {
+			if want := line.Charge; currency == line.Currency && !amount.Equal(want) || currency != line.Currency && !amount.IsZero() {
+				l.failf("%s %s are billed of meter %d in the period from %s; its charge is %s %s", amount, currency, line.MeterID, p.Start, want, line.Currency)
+			}
+		}
+	}
+	l.checkLate(p, line, late)
+}
+
+// checkLate holds what adjustments carry: all, if late usage is billed and can
+// be; else what it came to at some time, or nothing.
+func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[string]metering.Decimal) {
+	total, came := line.Usage, l.came(line.MeterID, p)
+	for _, value := range came {
+		total = total.Add(value)
+	}
+	worth := func(usage metering.Decimal) *big.Rat {
+		billable := rational(usage)
+		if line.Reported != nil {
+			billable = rounded(billable, int(line.ReportedScale))
+		}
+		charge := l.oracle(line.MeterID, line.PriceVersion, billable)
+		return charge.Sub(charge, rational(line.Charge))
+	}
+	for currency, amount := range late {
+		if currency != line.Currency && !amount.IsZero() {
+			l.failf("%s %s of late usage are billed; the closed period's currency is %s", amount, currency, line.Currency)
+		}
+	}
+	carried := rational(late[line.Currency])
+	if l.allLate() {
+		want := worth(total)
+		if l.onTrial(p) {
+			want = new(big.Rat)
+		}
+		if line.PriceVersion == 0 && line.Reported != nil && !billing.Units(total, line.ReportedScale).Equal(*line.Reported) {
+			l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
+		}
+		if carried.Cmp(want) != 0 {
+			l.failf("%s %s of late usage are billed of meter %d in the period from %s; they are worth %s",
+				carried.FloatString(4), line.Currency, line.MeterID, p.Start, want.FloatString(4))
+		}
+		return
+	}
+	at := line.Usage
+	ok := carried.Sign() == 0 || carried.Cmp(worth(at)) == 0
+	for _, value := range came {
+		at = at.Add(value)
+		ok = ok || carried.Cmp(worth(at)) == 0
+	}
+	if !ok {
+		l.failf("%s %s of late usage are billed of meter %d in the period from %s, which they were worth at no time",
+			carried.FloatString(4), line.Currency, line.MeterID, p.Start)
+	}
+}
+
+// came is what came late for the meter, one by one, as the period was counted
+// when it closed.
+func (l *life) came(meter metering.MeterID, p billing.Period) (late []metering.Decimal) {
+	for _, e := range l.events {
+		if e.meter == meter && e.late && p.Contains(e.at) {
+			late = append(late, l.counting[usedKey{meter, p.Start.UnixMicro()}].Usage(e.value, 1))
+		}
+	}
+	return late
+}
+
+// contractOf is the contract that the period lies in.
+func (l *life) contractOf(p billing.Period) *contract {
+	for _, f := range l.farSides {
+		for _, all := range f.contracts {
+			for _, c := range all {
+				if c.id == p.Subscription.ID {
+					return c
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (l *life) onTrial(p billing.Period) bool {
+	c := l.contractOf(p)
+	return c != nil && c.trial
+}
+
+// allLate says whether all late usage is billed now.
+func (l *life) allLate() bool {
+	return l.settings.LatePolicy == metering.AdjustLate && l.connection != nil && (l.connection.Statements || l.present() != nil)
+}
+
+// outcome is what every closed period came to in the end. Where late usage is
+// only reported, what is late depends on when a period closed.
+func (l *life) outcome() string {
+	var text strings.Builder
+	for _, p := range l.periods {
+		if p.ClosedAt == nil || p.Start.After(l.until) {
+			continue
+		}
+		for _, line := range p.Closed {
+			usage := line.Usage
+			for _, value := range l.came(line.MeterID, p) {
+				usage = usage.Add(value)
+			}
+			own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+			for _, f := range l.farSides {
+				f.amounts(l.name, line.MeterID, p.Start, own, late)
+			}
+			for currency, amount := range late {
+				own[currency] = own[currency].Add(amount)
+			}
+			if l.settings.LatePolicy == metering.ReportLate {
+				own = nil
+			}
+			fmt.Fprintln(&text, p.Start, p.End, line.MeterID, usage, line.PriceVersion, own)
+		}
+	}
+	return text.String()
+}
+
+// all is everything that was written down, and how periods closed.
+func (l *life) all() string {
+	text := strings.Join(l.ends, "\n")
+	for _, r := range l.reports {
+		text += "\n" + r.closed + string(r.state)
+	}
+	return text
+}

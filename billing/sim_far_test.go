@@ -1,0 +1,307 @@
+package billing_test
+
+import (
+	"github.com/google/uuid"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// trouble is what may meet one call.
+type trouble int
+
+const (
+	noTrouble      trouble = iota
+	answerLost             // it was taken
+	serverError            // it was not taken
+	savedError             // it was taken, and what answers its idempotency key is the error
+	refusal                // it was not taken, and never will be as it is
+	silentDrop             // it was taken, and is never counted
+	anotherInstant         // the answer comes, and so does the report once more
+)
+
+// farSide is a provider as it is, whatever Odometer knows of it.
+type farSide struct {
+	account   string
+	receiver  bool                                   // it takes statements
+	latest    map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
+	contracts map[string][]*contract                 // by customer there
+	places    map[metering.MeterID]billing.Destination
+	calls     []*call
+	answers   map[string]savedAnswer // by idempotency key
+	lag       time.Duration          // of what it shows as counted
+	refuses   bool                   // it refuses charges: its customer has another currency
+}
+
+// contract is a customer's subscription, with an invoice for each of its periods.
+type contract struct {
+	id        string
+	invoices  []*invoice
+	ended     bool
+	cancelled metering.Range // its last period, at whose end it was cancelled
+	trial     bool
+}
+
+type invoice struct {
+	metering.Range
+	final bool
+}
+
+// call is a quantity or a charge that was taken.
+type call struct {
+	*storedReport
+	at      time.Time
+	invoice *invoice
+	onNone  bool // it came once its invoice was final
+	dropped bool
+}
+
+// bySomebodyElse is a call that another program makes at the same destination.
+func (c *call) bySomebodyElse(now time.Time) *call {
+	theirs := *c.storedReport
+	theirs.id, theirs.Period, theirs.Quantity = uuid.UUID{}, time.Time{}, metering.Whole(31)
+	return &call{storedReport: &theirs, at: now, invoice: c.invoice}
+}
+
+type savedAnswer struct {
+	at     time.Time
+	failed bool
+}
+
+// reply is what a sender hears.
+type reply struct {
+	taken     bool
+	refused   bool
+	duplicate bool // it was there already
+	replayed  bool // the answer is that to an earlier call
+	failed    bool // there is no decision
+}
+
+func newFarSide(account string, receiver bool) *farSide {
+	return &farSide{
+		account: account, receiver: receiver, latest: make(map[string]map[time.Time]*storedReport), contracts: make(map[string][]*contract),
+		places: make(map[metering.MeterID]billing.Destination), answers: make(map[string]savedAnswer),
+	}
+}
+
+// take is one call; customer is the ledger's.
+func (f *farSide) take(customer string, r *storedReport, what trouble, now time.Time) reply {
+	if what == serverError {
+		return reply{failed: true}
+	}
+	if what == refusal || f.refuses && r.Kind == billing.ChargeReport {
+		return reply{refused: true}
+	}
+	if f.receiver {
+		periods := f.latest[customer]
+		if periods == nil {
+			periods = make(map[time.Time]*storedReport)
+			f.latest[customer] = periods
+		}
+		if former := periods[r.Period]; former == nil || former.number <= r.number {
+			periods[r.Period] = r
+		}
+		r.arrived = true
+		return reply{taken: what != answerLost, failed: what == answerLost}
+	}
+	return f.takeCall(r, what, now)
+}
+
+func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
+	key := r.id.String() + "." + strconv.Itoa(r.key)
+	if saved, known := f.answers[key]; known && now.Sub(saved.at) < 24*time.Hour {
+		return reply{taken: !saved.failed, failed: saved.failed, replayed: true}
+	}
+	f.answers[key] = savedAnswer{now, what == savedError}
+	events := r.Kind == billing.QuantityReport && !r.Destination.OnlyWhileRun
+	if events && slices.ContainsFunc(f.calls, func(c *call) bool { return c.id == r.id && now.Sub(c.at) < 24*time.Hour }) {
+		return reply{taken: what != answerLost, failed: what == answerLost, duplicate: true}
+	}
+	c := &call{storedReport: r, at: now, dropped: what == silentDrop && events}
+	if r.Kind == billing.QuantityReport {
+		c.invoice = f.invoiceAt(r)
+		if c.invoice == nil || r.Destination.OnlyWhileRun && !now.Before(c.invoice.End) {
+			return reply{refused: true}
+		}
+		c.onNone = c.invoice.final
+	}
+	r.arrived = true
+	f.calls = append(f.calls, c)
+	lost := what == answerLost || what == savedError
+	return reply{taken: !lost, failed: lost}
+}
+
+// invoiceAt is the invoice of the period that a quantity's timestamp lies in.
+func (f *farSide) invoiceAt(r *storedReport) *invoice {
+	for _, c := range f.contracts[r.Customer] {
+		for _, in := range c.invoices {
+			if in.Contains(r.timestamp) {
+				return in
+			}
+		}
+	}
+	return nil
+}
+
+// billed is how many units the far side bills of a meter's period, all
+// customers there being the same one.
+func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time) (units metering.Decimal) {
+	if f.receiver {
+		if r := f.latest[customer][period]; r != nil {
+			for _, l := range r.Lines {
+				if l.MeterID == meter && l.Closed.IsZero() {
+					units = units.Add(l.Quantity)
+				}
+			}
+		}
+		return units
+	}
+	type window struct {
+		target string
+		start  int64
+	}
+	last := make(map[window]metering.Decimal)
+	for _, c := range f.calls {
+		if c.Kind != billing.QuantityReport || c.onNone || c.dropped || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
+			continue
+		}
+		if c.Counting == billing.Adds {
+			units = units.Add(c.Quantity)
+			continue
+		}
+		last[window{c.Target + string(c.Method), c.Window.Start.UnixMicro()}] = c.Lines[0].Quantity
+	}
+	for _, value := range last {
+		units = units.Add(value)
+	}
+	return units
+}
+
+// has says whether it was reported any quantity of the meter's period.
+func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
+	return slices.ContainsFunc(f.calls, func(c *call) bool {
+		return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(period)
+	})
+}
+
+// lastOnInvoices says whether each invoice of a destination that counts only
+// what came last has the sum of what its periods were reported.
+func (f *farSide) lastOnInvoices() bool {
+	type target struct {
+		*invoice
+		name string
+	}
+	type part struct {
+		target
+		period time.Time
+	}
+	last, own := make(map[target]*call), make(map[part]metering.Decimal)
+	for _, c := range f.calls {
+		if c.Counting != billing.Latest || c.onNone || c.dropped {
+			continue
+		}
+		at := target{c.invoice, c.Target}
+		if last[at] == nil || !c.timestamp.Before(last[at].timestamp) {
+			last[at] = c
+		}
+		own[part{at, c.Period}] = c.Lines[0].Quantity
+	}
+	sums := make(map[target]metering.Decimal)
+	for p, quantity := range own {
+		sums[p.target] = sums[p.target].Add(quantity)
+	}
+	for at, sum := range sums {
+		if !last[at].Quantity.Equal(sum) {
+			return false
+		}
+	}
+	return true
+}
+
+// amounts is the money that the far side bills of a meter's closed period, by
+// currency: the period's own, and what late usage adjusts.
+func (f *farSide) amounts(customer string, meter metering.MeterID, period time.Time, own, late map[string]metering.Decimal) {
+	for at, r := range f.latest[customer] {
+		for _, l := range r.Lines {
+			switch {
+			case l.MeterID != meter:
+			case l.Closed.IsZero() && at.Equal(period):
+				own[l.Currency] = own[l.Currency].Add(l.Amount)
+			case !l.Closed.IsZero() && l.Closed.Equal(period):
+				late[l.Currency] = late[l.Currency].Add(l.Amount)
+			}
+		}
+	}
+	for _, c := range f.calls {
+		if c.Kind == billing.ChargeReport && c.Lines[0].MeterID == meter && c.Period.Equal(period) {
+			late[c.Currency] = late[c.Currency].Add(c.Quantity)
+		}
+	}
+}
+
+// counted is what the provider shows as counted of a destination in a range.
+func (f *farSide) counted(customer, target string, counting billing.Counting, r metering.Range, now time.Time) (total metering.Decimal) {
+	var latest time.Time
+	last := make(map[time.Time]metering.Decimal)
+	for _, c := range f.calls {
+		seen := c.Kind == billing.QuantityReport && c.Customer == customer && c.Target == target && r.Contains(c.timestamp) && !c.dropped
+		if !seen || c.at.After(now.Add(-f.lag)) {
+			continue
+		}
+		switch counting {
+		case billing.Adds:
+			total = total.Add(c.Quantity)
+		case billing.Latest:
+			if !c.timestamp.Before(latest) {
+				total, latest = c.Quantity, c.timestamp
+			}
+		default:
+			last[c.timestamp] = c.Quantity
+		}
+	}
+	for _, value := range last {
+		total = total.Add(value)
+	}
+	return total
+}
+
+// contract is the one that runs, if there is one.
+func (f *farSide) contract(customer string) *contract {
+	if all := f.contracts[customer]; len(all) > 0 && !all[len(all)-1].ended {
+		return all[len(all)-1]
+	}
+	return nil
+}
+
+// roll begins the periods that the contract lacks up to now.
+func (c *contract) roll(now time.Time) {
+	for last := c.invoices[len(c.invoices)-1]; !last.End.After(now); last = c.invoices[len(c.invoices)-1] {
+		c.invoices = append(c.invoices, &invoice{Range: metering.Range{Start: last.End, End: last.End.Add(last.End.Sub(last.Start))}})
+	}
+}
+
+// side is what a reader is told of the customer.
+func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) *billing.Side {
+	s := &billing.Side{Customer: customer}
+	c := f.contract(customer)
+	if c != nil {
+		c.roll(now)
+		s.Subscription, s.Period = c.id, c.invoices[len(c.invoices)-1].Range
+	}
+	for _, m := range meters {
+		d, known := f.places[m.ID]
+		switch {
+		case c == nil:
+			d = billing.Destination{MeterID: m.ID, Excluded: "the customer has no subscription"}
+		case !known:
+			d = billing.Destination{MeterID: m.ID, Excluded: "nothing there has the meter's price"}
+		case d.OnlyWhileRun:
+			d.Target = c.id + " " + d.Target
+		}
+		s.Destinations = append(s.Destinations, d)
+	}
+	return s
+}

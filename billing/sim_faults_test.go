@@ -1,0 +1,91 @@
+package billing_test
+
+import (
+	"slices"
+	"testing"
+)
+
+// knownFaults are faults of the rules as they are. A step that would meet one
+// is left out of the lives.
+var knownFaults = []knownFault{
+	{0, "what may have arrived at a former connection counts as if it had not", unansweredAtAFormer, "a new receiver", 0},
+	{0, "what was dropped among others that were taken is never noticed", dropAmongOthers, "a silent drop", 0},
+	{0, "what a period took while it ran, unheard, is refused when it is over, and charged once more", unansweredRecord, "a saved error", 0},
+	{0, "where the last quantity counts, the newer of two periods in one is reported before the older", leftBetweenTwo, "an unlink", 41},
+	{1, "a receiver at another URL is another account, so that what it has is subtracted", receiverMoves, "a new receiver", 0},
+	{2, "what a provider took after its invoice was final, or dropped, before that was known, counts as billed", finalBeforeItIsKnown, "another subscription", 37},
+	{3, "a provider that bills only what came since a price was swapped loses what came before", priceSwap, "a price", 0},
+	{4, "nothing is reported of a subscription that was cancelled at its period's end", cancellation, "another subscription", 63},
+	{5, "what is not seen counted for a day is taken for dropped", countsADayBehind, "counts lag", 0},
+	{6, "late usage of closed periods is counted in a meter's new way", recountAfterClosing, "a meter's version", 256},
+	{7, "a final invoice closes over what is in doubt, which is charged again", inDoubtAtFinalInvoice, "counts lag", 22},
+	{8, "an account has one id in test and live mode, so that what was tested is subtracted", fromTestToLive, "a new counter", 0},
+	{9, "late usage without a price of ours goes nowhere where a provider prices units", meterWithoutPrice, "a final invoice", 47},
+	{10, "late usage of a trial is charged at our price", lateUsageOfATrial, "a final invoice", 0},
+	{11, "a charge in a currency that the provider refuses keeps its target period open for ever", refusedCurrency, "late usage", 63},
+	{12, "where the first period begins depends on when syncs ran", usageBeforeTheFirst, "an earlier month's usage", 34},
+	{13, "what a closed target period carried is forgotten while late usage is only reported", policyBackAgain, "a late policy", 4820},
+	{15, "of two periods in one of a subscription's, an invoice marks the last", invoiceOfTwoPeriods, "a final invoice", 209},
+}
+
+type knownFault struct {
+	number int // of the review; 0: it is not in it
+	what   string
+	step   string // that is left out
+	kind   string // of the steps that it is one of
+	near   uint64 // the seed from which on one is looked for
+}
+
+// The steps that known faults leave out.
+const (
+	unansweredAtAFormer   = "the connection is replaced, or the customer moved, while an answer is missing"
+	dropAmongOthers       = "something is dropped while others are not seen counted"
+	unansweredRecord      = "an answer is missing about what is taken only while a period runs"
+	leftBetweenTwo        = "the connection is replaced, or the customer moved, before another sync"
+	receiverMoves         = "the receiver moves to another URL"
+	finalBeforeItIsKnown  = "an invoice becomes final while something is on its way or was dropped"
+	priceSwap             = "a price is swapped in mid-period"
+	cancellation          = "a subscription is cancelled at its period's end"
+	countsADayBehind      = "counts are behind by more than a day"
+	recountAfterClosing   = "a meter counts events instead of values, with periods closed"
+	inDoubtAtFinalInvoice = "an invoice becomes final while something is in doubt"
+	fromTestToLive        = "the connection changes from test to live mode"
+	meterWithoutPrice     = "a meter without a price"
+	lateUsageOfATrial     = "a subscription begins with a trial"
+	refusedCurrency       = "a provider refuses a currency"
+	usageBeforeTheFirst   = "usage comes for the month before the customer's"
+	policyBackAgain       = "late usage is only reported, and billed again later"
+	invoiceOfTwoPeriods   = "an invoice becomes final while two periods in it are open"
+)
+
+// leavesOut says whether a step is left out because of a known fault.
+func (l *life) leavesOut(step string) bool {
+	return !l.lived[step] && slices.ContainsFunc(knownFaults, func(f knownFault) bool { return f.step == step })
+}
+
+// TestKnownFaultsAreMet holds the table of known faults to what is so: a life
+// that does not leave the step out goes wrong.
+func TestKnownFaultsAreMet(t *testing.T) {
+	t.Parallel()
+	for _, fault := range knownFaults {
+		t.Run(fault.step, func(t *testing.T) {
+			t.Parallel()
+			often := slices.IndexFunc(kinds, func(k kind) bool { return k.name == fault.kind })
+			for seed := fault.near; seed < fault.near+4000; seed++ {
+				steps := script(seed)
+				for i := 0; i < len(steps); i += 4 + int(seed%12) {
+					steps[i].kind = often
+				}
+				failure := wrong(seed, steps, circumstances{lived: []string{fault.step}})
+				if failure != "" {
+					if without := wrong(seed, steps, circumstances{}); without != "" {
+						t.Fatalf("seed %d goes wrong without the step too: %s", seed, without)
+					}
+					t.Logf("%s: seed %d: %s", fault.what, seed, failure)
+					return
+				}
+			}
+			t.Fatalf("the fault is not met any more; leave its step in: %s", fault.what)
+		})
+	}
+}

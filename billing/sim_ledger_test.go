@@ -1,0 +1,212 @@
+package billing_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// catalog is what a simulated tenant has set.
+type catalog struct {
+	settings   billing.Settings
+	meters     []metering.Meter
+	prices     map[metering.MeterID][]billing.Price
+	connection *billing.Connection
+	farSide    *farSide // behind the connection
+}
+
+// usageEvent is one unit of a meter's usage.
+type usageEvent struct {
+	at, hour, month time.Time
+	meter           metering.MeterID
+	value           metering.Decimal
+	late            bool // its period was closed when it came
+	gone            bool // retention has taken it: nothing counts it again
+	lost            bool // it was gone when the meter got its present version
+}
+
+// ledger is what is stored of one customer.
+type ledger struct {
+	*catalog
+	name       string
+	customer   billing.Customer
+	providerID string // the customer's at the provider; "": it is linked to none
+	side       *billing.Side
+	sideOf     string // whom side was read for
+	periods    []billing.Period
+	reports    []*storedReport
+	events     []usageEvent
+	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
+	sequence   int64                    // of the last statement
+	number     int64                    // of the last other report
+}
+
+// storedReport is a report as it is written down.
+type storedReport struct {
+	billing.Report
+	id        uuid.UUID
+	number    int64
+	state     billing.State
+	lease     time.Time
+	attempts  int
+	key       int // revision of its idempotency key
+	firstSent time.Time
+	settledAt time.Time
+	timestamp time.Time
+	closed    string // its bytes, as they were written down
+	arrived   bool   // the far side has it, which no ledger knows
+}
+
+func (r *storedReport) bytes() string {
+	return fmt.Sprint(r.Kind, r.Account, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, r.Lines)
+}
+
+// facts are read at one instant.
+func (l *ledger) facts(now time.Time, after int64) billing.Facts {
+	f := billing.Facts{
+		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection,
+		Stored: slices.Clone(l.periods), Reported: l.reported(),
+	}
+	f.Customer.EarliestEvent = l.earliest()
+	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
+		f.Side = l.side
+	}
+	for i, e := range l.events {
+		if e.late && l.counts(i) && !slices.ContainsFunc(f.LateMonths, func(r metering.Range) bool { return r.Start.Equal(e.month) }) {
+			f.LateMonths = append(f.LateMonths, metering.Range{Start: e.month, End: e.month.AddDate(0, 0, 32)})
+		}
+	}
+	for _, p := range billing.Periods(f) {
+		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
+	}
+	f.Statements, f.Open = l.statements(), l.open()
+	f.Usage = l.usage(billing.UsageRanges(f))
+	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
+		f.Hours = l.hours(billing.Periods(f), windowed)
+	}
+	return f
+}
+
+// link is whom the side has to have been read for.
+func (l *ledger) link() string {
+	if l.connection == nil {
+		return ""
+	}
+	return l.connection.Account + " " + l.providerID
+}
+
+func (l *ledger) earliest() *time.Time {
+	var first *time.Time
+	for i := range l.events {
+		if at := &l.events[i].at; first == nil || at.Before(*first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// counts says whether the meter's present version has counted the event.
+func (l *ledger) counts(i int) bool { return i >= l.filledFrom[l.events[i].meter] && !l.events[i].lost }
+
+// counted is the number of events in the months that a period touches, and of
+// the late ones of every month.
+func (l *ledger) counted(r metering.Range) (n int64) {
+	for i, e := range l.events {
+		touched := e.month.Before(r.End) && e.month.After(r.Start.AddDate(0, 0, -32))
+		if (touched || e.late) && l.counts(i) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *ledger) meter(id metering.MeterID) *metering.Meter {
+	i := slices.IndexFunc(l.meters, func(m metering.Meter) bool { return m.ID == id })
+	return &l.meters[i]
+}
+
+func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
+	for _, r := range ranges {
+		from := len(all)
+		for _, m := range l.meters {
+			all = append(all, billing.Usage{Period: r.Start, MeterID: m.ID})
+		}
+		for n, e := range l.events {
+			if !r.Contains(e.at) || !l.counts(n) {
+				continue
+			}
+			for i := range l.meters {
+				u := &all[from+i]
+				if u.MeterID != e.meter {
+					continue
+				}
+				value := l.meters[i].Version.Aggregation.Usage(e.value, 1)
+				if u.Total, u.Events = u.Total.Add(value), u.Events+1; e.late {
+					u.Late, u.LateEvents = u.Late.Add(value), u.LateEvents+1
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all []billing.HourUsage) {
+	for _, p := range periods {
+		if p.ClosedAt != nil {
+			continue
+		}
+		for n, e := range l.events {
+			if !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) {
+				continue
+			}
+			h := billing.HourUsage{Period: p.Start, MeterID: e.meter, Start: e.hour}
+			if h.Start.Before(p.Start) {
+				h.Start = p.Start
+			}
+			i := slices.IndexFunc(all, func(o billing.HourUsage) bool {
+				return o.Period.Equal(h.Period) && o.MeterID == h.MeterID && o.Start.Equal(h.Start)
+			})
+			if i < 0 {
+				i, all = len(all), append(all, h)
+			}
+			all[i].Total = all[i].Total.Add(l.meter(e.meter).Version.Aggregation.Usage(e.value, 1))
+		}
+	}
+	return all
+}
+
+// seriesKey is what makes a series one, with the meter.
+type seriesKey struct {
+	kind                      billing.Kind
+	account, customer, target string
+	method                    billing.Method
+	period, window            int64
+	late                      bool
+	meter                     metering.MeterID
+}
+
+// reported adds up each series of each meter.
+func (l *ledger) reported() (all []billing.Reported) {
+	at := make(map[seriesKey]int)
+	for _, r := range l.reports {
+		for _, line := range r.Lines {
+			s := r.Series
+			if !line.Closed.IsZero() {
+				s.Period, s.Late = line.Closed, true
+			}
+			key := seriesKey{s.Kind, s.Account, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
+			i, known := at[key]
+			if !known {
+				i, all = len(all), append(all, billing.Reported{Series: s, MeterID: line.MeterID})
+				at[key] = i
+			}
+			aggregate(&all[i], r, line)
+		}
+	}
+	return all
+}

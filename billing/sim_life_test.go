@@ -1,0 +1,331 @@
+package billing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// life is one customer's, from its making until everything that it used is
+// billed. It is the same whenever it is lived: each step has a seed of its own,
+// so that others may be left out.
+type life struct {
+	*ledger
+	rng       *rand.Rand // of the present step
+	now       time.Time
+	born      time.Time
+	until     time.Time // when the last step was over
+	lazy      bool      // it leaves syncs out
+	neighbour *ledger   // of the same tenant; every call for it fails
+	farSides  []*farSide
+	passes    [2]*pass
+	lived     map[string]bool // steps of known faults that are not left out
+	happened  []bool          // by kind
+	switched  bool            // the late policy was another one before
+	ends      []string        // how closed periods were when they closed
+	most      map[usedKey]mostUsed
+	plans     int                              // made so far
+	counting  map[usedKey]metering.Aggregation // of closed periods
+	failure   string
+}
+
+// usedKey is a meter's usage of one period.
+type usedKey struct {
+	meter  metering.MeterID
+	period int64
+}
+
+// mostUsed is the usage now, and the most that it ever was.
+type mostUsed struct{ used, most metering.Decimal }
+
+// step is one thing that happens in a life, if it can.
+type step struct {
+	kind int
+	seed uint64
+}
+
+// script is what is to happen in the life of a seed.
+func script(seed uint64) []step {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	steps := make([]step, 40)
+	for i := range steps {
+		steps[i] = step{anyKind(rng), rng.Uint64()}
+	}
+	return steps
+}
+
+var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
+
+// begin makes the customer of a seed.
+func begin(seed uint64, lived ...string) *life {
+	l := &life{
+		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), lived: make(map[string]bool),
+		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
+	}
+	for _, step := range lived {
+		l.lived[step] = true
+	}
+	timezone, _ := time.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
+	l.born = time.Date(2025, time.Month(1+l.rng.IntN(12)), 1+l.rng.IntN(28), l.rng.IntN(24), l.rng.IntN(60), 0, 0, time.UTC)
+	l.now = l.born
+	c := &catalog{
+		settings: billing.Settings{
+			Timezone: timezone, Currency: "USD", LatePolicy: metering.AdjustLate,
+			Grace: []time.Duration{0, time.Hour, 72 * time.Hour, 72 * time.Hour}[l.rng.IntN(4)],
+		},
+		prices: make(map[metering.MeterID][]billing.Price),
+	}
+	if l.rng.IntN(8) == 0 {
+		c.settings.LatePolicy = metering.ReportLate
+	}
+	l.ledger = newLedger(c, "a customer", l.born)
+	if l.rng.IntN(8) == 0 {
+		starts := l.born.Add(time.Duration(l.rng.IntN(400)-200) * time.Hour)
+		l.customer.BillingStartsAt = &starts
+	}
+	for range 1 + l.rng.IntN(2) {
+		l.newMeter(metering.Complete)
+	}
+	l.connect(l.rng.IntN(2) == 0)
+	l.providerID = "cus_1"
+	return l
+}
+
+func newLedger(c *catalog, name string, born time.Time) *ledger {
+	return &ledger{catalog: c, name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int)}
+}
+
+// anyMeters is how many meters a life may have; events name any of them.
+const anyMeters = 3
+
+// newMeter makes the next meter, with a price.
+func (l *life) newMeter(status metering.MeterVersionStatus) {
+	id := metering.MeterID(len(l.meters) + 1)
+	l.meters = append(slices.Clone(l.meters), metering.Meter{
+		ID: id, Slug: fmt.Sprintf("meter-%d", id), UsageScale: int32(l.rng.IntN(3)),
+		Version: metering.MeterVersion{ID: metering.MeterVersionID(100 * id), Aggregation: metering.Sum, Status: status},
+	})
+	if status == metering.Backfilling {
+		l.filledFrom[id] = len(l.events)
+	}
+	if l.leavesOut(meterWithoutPrice) || l.rng.IntN(2) == 0 {
+		l.newPrice(id, 0, time.Time{})
+	}
+	for _, f := range l.farSides {
+		f.newPlace(l, id)
+	}
+}
+
+var currencies = []string{"USD", "USD", "JPY", "KWD"}
+
+// newPrice is the meter's next version.
+func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from time.Time) {
+	hundredths := func(most int64) metering.Decimal {
+		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
+	}
+	price := billing.Price{
+		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
+		BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")),
+		Currency: "USD",
+	}
+	if former := l.prices[meter]; len(former) > 0 {
+		price.Currency = former[len(former)-1].Currency
+	}
+	if from.After(l.now) && l.rng.IntN(3) == 0 {
+		price.Currency = currencies[l.rng.IntN(len(currencies))]
+	}
+	l.prices[meter] = append(slices.Clone(l.prices[meter]), price)
+}
+
+// connect replaces the tenant's connection by a new one.
+func (l *life) connect(receiver bool) {
+	f := newFarSide(fmt.Sprintf("account %d", len(l.farSides)+1), receiver)
+	l.farSides = append(l.farSides, f)
+	l.farSide, l.connection = f, &billing.Connection{Account: f.account, Statements: receiver}
+	for _, m := range l.meters {
+		f.newPlace(l, m.ID)
+	}
+	if f.refuses = !l.leavesOut(refusedCurrency); !receiver {
+		f.subscribe("cus_1", l)
+	}
+}
+
+// newPlace says what the far side does with a meter's quantities.
+func (f *farSide) newPlace(l *life, meter metering.MeterID) {
+	d := billing.Destination{MeterID: meter, Target: fmt.Sprintf("%s %d", f.account, meter)}
+	switch l.rng.IntN(4) {
+	case 0:
+		d.Method, d.Counting, d.WholeUnits, d.NotNegative, d.OnlyWhileRun = "record", billing.Replaces, true, true, true
+	case 1:
+		d.Method, d.Counting = "delta", billing.Adds
+	case 2:
+		d.Method, d.Counting, d.Window, d.NotNegative = "window", billing.Replaces, metering.Day, true
+		if l.rng.IntN(8) == 0 {
+			d.Window = metering.Hour
+		}
+	case 3:
+		d.Method, d.Counting = "last", billing.Latest
+	}
+	d.Target += " " + string(d.Method)
+	f.places[meter] = d
+}
+
+// subscribe begins a contract at now.
+func (f *farSide) subscribe(customer string, l *life) {
+	length := []time.Duration{7 * 24 * time.Hour, 14 * 24 * time.Hour, 30 * 24 * time.Hour}[l.rng.IntN(3)]
+	start := l.now.Truncate(time.Second)
+	f.contracts[customer] = append(f.contracts[customer], &contract{
+		id:       fmt.Sprintf("%s sub_%d", f.account, len(f.contracts[customer])+1),
+		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
+		trial:    !l.leavesOut(lateUsageOfATrial) && l.rng.IntN(2) == 0,
+	})
+}
+
+// circumstances are what a life is lived in beside its steps.
+type circumstances struct {
+	neighbour bool     // another customer of the tenant's, for whom every call fails
+	lazy      bool     // no sync among the steps
+	eager     bool     // a sync after each of them
+	lived     []string // steps of known faults that are not left out
+}
+
+// live lives the life of a seed with these steps, until something is wrong.
+func live(seed uint64, steps []step, in circumstances) *life {
+	l := begin(seed, in.lived...)
+	l.lazy = in.lazy
+	if in.neighbour {
+		l.neighbour = newLedger(l.catalog, "the neighbour", l.born)
+		l.neighbour.providerID = "cus_2"
+	}
+	for _, s := range steps {
+		l.rng = rand.New(rand.NewPCG(s.seed, 3))
+		l.passTime(l.now.Add(time.Duration(l.rng.IntN(240)) * time.Minute))
+		if kinds[s.kind].happen(l) {
+			l.happened[s.kind] = true
+		}
+		if in.eager {
+			l.sync()
+		}
+		if l.check(); l.failure != "" {
+			l.failure = kinds[s.kind].name + ": " + l.failure
+			return l
+		}
+	}
+	if l.end(); l.failure != "" {
+		l.failure = "at the end: " + l.failure
+	}
+	return l
+}
+
+func (l *life) failf(format string, args ...any) {
+	if l.failure == "" {
+		l.failure = fmt.Sprintf(format, args...)
+	}
+}
+
+// passTime lets time pass. What runs every day does so before a subscription's
+// period ends, if nothing else did.
+func (l *life) passTime(to time.Time) {
+	for l.connection != nil && !l.connection.Statements && l.providerID != "" {
+		c := l.farSide.contract(l.providerID)
+		if c == nil {
+			break
+		}
+		last := c.invoices[len(c.invoices)-1]
+		if last.End.After(to) {
+			break
+		}
+		stored := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.Subscription.Range == last.Range })
+		if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
+			l.now = before
+			l.sync()
+		}
+		if last.End.After(l.now) {
+			l.now = last.End
+		}
+		c.roll(l.now)
+	}
+	if to.After(l.now) {
+		l.now = to
+	}
+}
+
+// sync is a pass that meets no trouble.
+func (l *life) sync() {
+	p := l.newPass(l.ledger)
+	for range 4000 {
+		if !p.work() {
+			return
+		}
+	}
+	l.failf("a pass does not end")
+}
+
+// shiver lets the neighbour's worker try, in vain.
+func (l *life) shiver() {
+	if l.neighbour != nil {
+		p := l.newPass(l.neighbour)
+		for n := 0; n < 20 && p.work(); n++ {
+		}
+	}
+}
+
+// use ingests an event.
+func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
+	at = metering.Instant(at)
+	for _, of := range []*ledger{l.ledger, l.neighbour} {
+		if of != nil && !of.ingest(at, meter, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
+	e := usageEvent{at: at, meter: meter, value: value}
+	for _, p := range l.periods {
+		if p.Contains(at) && p.ClosedAt != nil {
+			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {
+				return false // too old
+			}
+		}
+	}
+	e.hour, e.month = metering.WindowOf(at, metering.Hour, l.settings.Timezone).Start, metering.WindowOf(at, metering.Month, l.settings.Timezone).Start
+	l.events = append(l.events, e)
+	return true
+}
+
+// closePeriods closes what is due.
+func (l *life) closePeriods() int {
+	f := l.facts(l.now, l.after())
+	f.MayClose = true
+	plan := f.Plan()
+	l.ledger.close(plan, l.now)
+	for _, c := range plan.Closings {
+		l.checkClosing(c)
+		l.ends = append(l.ends, closedText(c.Period.Start, c.Lines))
+	}
+	if l.neighbour != nil {
+		f := l.neighbour.facts(l.now, l.neighbour.after())
+		f.MayClose = true
+		l.neighbour.close(f.Plan(), l.now)
+	}
+	return len(plan.Closings)
+}
+
+func closedText(start time.Time, lines []billing.ClosedLine) string {
+	var text strings.Builder
+	fmt.Fprint(&text, start)
+	for _, c := range lines {
+		fmt.Fprint(&text, " ", c.MeterID, c.Usage, c.Events, c.PriceVersion, c.Charge, c.Currency, c.Billed, c.ReportedScale)
+		if c.Reported != nil {
+			fmt.Fprint(&text, " of ", c.Reported)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,264 @@
+package billing_test
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// leaseTime outlasts a call.
+const leaseTime = 30 * time.Second
+
+// aggregate adds one report of a series, the next one, to what is known of it.
+func aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
+	s.Last, s.Number, s.State = r.id, r.number, r.state
+	s.Outstanding = s.Outstanding || r.state.Outstanding()
+	s.Standing = s.Standing || r.state != billing.Rejected
+	if !r.timestamp.IsZero() && (s.Timestamp == nil || r.timestamp.After(*s.Timestamp)) {
+		s.Timestamp = &r.timestamp
+	}
+	if r.state.Taken() {
+		s.Taken, s.Value, s.Quantity, s.Amount, s.Currency = true, line.Quantity, r.Quantity, line.Amount, line.Currency
+		if r.Kind != billing.StatementReport {
+			s.Added = s.Added.Add(r.Quantity)
+		}
+	}
+	if r.state == billing.Accepted {
+		s.TakenAt = r.settledAt
+	}
+}
+
+// statements are the last ones of each open period, at this connection.
+func (l *ledger) statements() (sent []billing.Sent) {
+	if l.connection == nil {
+		return nil
+	}
+	for _, p := range l.periods {
+		if p.ClosedAt != nil {
+			continue
+		}
+		var last, taken *storedReport
+		for _, r := range l.reports {
+			if r.Kind == billing.StatementReport && r.Account == l.connection.Account && r.Period.Equal(p.Start) {
+				last = r
+				if r.state.Taken() {
+					taken = r
+				}
+			}
+		}
+		if taken != nil && taken != last {
+			sent = append(sent, billing.Sent{ID: taken.id, Period: p.Start, Number: taken.number, State: taken.state, Lines: taken.Lines})
+		}
+		if last != nil {
+			sent = append(sent, billing.Sent{ID: last.id, Period: p.Start, Number: last.number, State: last.state, Lines: last.Lines})
+		}
+	}
+	return sent
+}
+
+func (l *ledger) open() (open []billing.Open) {
+	for _, r := range l.reports {
+		if r.state.Outstanding() {
+			o := billing.Open{ID: r.id, Kind: r.Kind, Account: r.Account}
+			if !r.lease.IsZero() {
+				o.LeaseUntil = &r.lease
+			}
+			open = append(open, o)
+		}
+	}
+	return open
+}
+
+// after is the number of the last report of the kind that the connection takes.
+func (l *ledger) after() int64 {
+	if l.connection != nil && l.connection.Statements {
+		return l.sequence
+	}
+	return l.number
+}
+
+// write carries a plan out, or as many of its reports.
+func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
+	l.store(p)
+	for _, id := range p.Abandon {
+		l.settle(id, billing.Rejected, now)
+	}
+	queue = slices.Clone(p.Resume)
+	for i := range p.Reports[:min(reports, len(p.Reports))] {
+		queue = append(queue, l.add(p.Reports[i], now).id)
+	}
+	return queue
+}
+
+func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
+	stored := &storedReport{Report: r, state: billing.Planned}
+	switch r.Kind {
+	case billing.StatementReport:
+		l.sequence++
+		stored.number = l.sequence
+	default:
+		l.number++
+		stored.number, stored.timestamp = l.number, timestampOf(r, now)
+	}
+	binary.BigEndian.PutUint64(stored.id[8:], uint64(len(l.reports)+1))
+	for _, former := range l.reports { // a series' window is as it was when it began
+		if s := former.Series; s.Window.Start.Equal(r.Window.Start) {
+			if s.Window.End = r.Window.End; s == r.Series {
+				stored.Window.End = former.Window.End
+			}
+		}
+	}
+	stored.id[0] = byte(len(l.name)) // another customer's are others
+	stored.closed = stored.bytes()
+	l.reports = append(l.reports, stored)
+	return stored
+}
+
+// timestampOf is the time of a quantity that is made now.
+func timestampOf(r billing.Report, now time.Time) time.Time {
+	switch {
+	case r.Kind == billing.ChargeReport:
+		return now
+	case r.Counting == billing.Replaces:
+		return r.Window.Start.Add(time.Second)
+	case r.Former != nil && now.Before(r.Former.Add(time.Second)) && r.Counting == billing.Latest:
+		now = r.Former.Add(time.Second)
+	}
+	if last := r.Window.End.Add(-time.Second); now.After(last) {
+		return last
+	}
+	if now.Before(r.Window.Start) {
+		return r.Window.Start
+	}
+	return now
+}
+
+func (l *ledger) period(start time.Time) *billing.Period {
+	i := slices.IndexFunc(l.periods, func(p billing.Period) bool { return p.Start.Equal(start) })
+	return &l.periods[i]
+}
+
+func (l *ledger) report(id uuid.UUID) *storedReport {
+	i := slices.IndexFunc(l.reports, func(r *storedReport) bool { return r.id == id })
+	return l.reports[i]
+}
+
+// begin leases a report to the caller, if it may be sent.
+func (l *ledger) begin(id uuid.UUID, now time.Time) (r *storedReport, ok bool) {
+	r = l.report(id)
+	here := l.connection != nil && l.connection.Account == r.Account
+	if !r.state.Outstanding() || r.lease.After(now) || !here {
+		return r, false
+	}
+	r.state, r.lease = billing.Sending, now.Add(leaseTime)
+	if r.attempts++; r.firstSent.IsZero() {
+		r.firstSent = now
+	}
+	return r, true
+}
+
+// release ends the lease of an attempt that brought no decision.
+func (l *ledger) release(r *storedReport, attempt int, newKey bool) {
+	if r.attempts == attempt && r.state == billing.Sending {
+		if r.lease = (time.Time{}); newKey {
+			r.key++
+		}
+	}
+}
+
+// settle records what came of a report. An acceptance that turns up late
+// outweighs a rejection.
+func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
+	r := l.report(id)
+	late := r.state == billing.Rejected && outcome == billing.Accepted
+	if !r.state.Outstanding() && !late {
+		return
+	}
+	r.state, r.lease = outcome, time.Time{}
+	if outcome != billing.InDoubt {
+		r.settledAt = now
+	}
+	if r.Kind != billing.StatementReport {
+		l.look()
+		return
+	}
+	if outcome == billing.Accepted {
+		l.period(r.Period).Watermark = r.Watermark
+	}
+}
+
+// look has somebody look at the customer again.
+func (l *ledger) look() {
+	for i := range l.periods {
+		if l.periods[i].ClosedAt == nil {
+			l.periods[i].Watermark.Configuration = ""
+		}
+	}
+}
+
+// outOfSync is the cheap question whether there may be something new to report.
+func (l *ledger) outOfSync(now time.Time) bool {
+	if l.connection == nil || l.customer.BillingStartsAt != nil && l.customer.BillingStartsAt.After(now) {
+		return false
+	}
+	if !l.connection.Statements && l.sideOf != l.link() {
+		return true
+	}
+	if !slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.After(now) }) {
+		return true
+	}
+	for _, r := range l.reports {
+		unseen := r.Kind == billing.QuantityReport && r.state == billing.Accepted && r.Account == l.connection.Account &&
+			r.settledAt.Before(now.Add(-24*time.Hour)) && l.period(r.Period).ClosedAt == nil &&
+			!r.Window.Start.Before(l.period(r.Period).Within(l.period(r.Period).Subscription.Range).Start)
+		if r.state.Outstanding() || unseen {
+			return true
+		}
+	}
+	for _, p := range l.periods {
+		if p.ClosedAt != nil {
+			continue
+		}
+		product := billing.ProductAt(l.customer.Products, p.Start)
+		configuration := billing.Configuration(*l.connection, l.settings.LatePolicy, l.meters, l.prices, product, p.Start)
+		if p.Watermark.Configuration != configuration || p.Watermark.Events != l.counted(p.Range) {
+			return true
+		}
+	}
+	return false
+}
+
+// close closes what the plan says; usage that comes from now on is late.
+func (l *ledger) close(p billing.Plan, now time.Time) {
+	for _, id := range p.Abandon {
+		l.settle(id, billing.Rejected, now)
+	}
+	l.store(p)
+}
+
+// store keeps the plan's periods, and what the provider knows of them.
+func (l *ledger) store(p billing.Plan) {
+	l.periods = slices.Clone(p.Periods)
+	for i := range l.periods {
+		l.periods[i].ID = metering.PeriodID(i + 1)
+	}
+	for _, w := range p.Reported {
+		l.period(w.Start).Watermark = w.Watermark
+	}
+}
+
+// clone is a copy to plan on.
+func (l *ledger) clone() *ledger {
+	c := *l
+	c.periods, c.reports = slices.Clone(l.periods), make([]*storedReport, len(l.reports))
+	for i, r := range l.reports {
+		copied := *r
+		c.reports[i] = &copied
+	}
+	return &c
+}

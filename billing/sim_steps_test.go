@@ -1,0 +1,350 @@
+package billing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// kind is one kind of step; happen is false where it cannot be now.
+type kind struct {
+	name   string
+	weight int
+	happen func(*life) bool
+}
+
+var kinds = []kind{
+	{"usage", 10, (*life).usesNow},
+	{"a correction", 3, (*life).corrects},
+	{"usage at a border", 4, (*life).usesAtBorder},
+	{"late usage", 8, (*life).usesLate},
+	{"older usage", 4, (*life).usesOlder},
+	{"an earlier month's usage", 1, (*life).usesBeforeTheFirst},
+	{"a sync", 8, (*life).syncs},
+	{"a worker goes on", 8, func(l *life) bool { return l.goOn(0, 1+l.rng.IntN(12), noTrouble) }},
+	{"another worker goes on", 8, func(l *life) bool { return l.goOn(1, 1+l.rng.IntN(12), noTrouble) }},
+	{"a worker dies after planning", 3, func(l *life) bool { return l.dies(toPlan) }},
+	{"a worker dies before a call", 4, func(l *life) bool { return l.dies(toLease) }},
+	{"a worker dies after a call", 4, func(l *life) bool { return l.dies(toCall) }},
+	{"a worker dies after recording", 4, func(l *life) bool { return l.dies(toSettle) }},
+	{"an answer is lost", 4, func(l *life) bool { return l.meets(answerLost) }},
+	{"a server error", 4, func(l *life) bool { return l.meets(serverError) }},
+	{"a saved error", 8, func(l *life) bool { return l.meets(savedError) }},
+	{"a refusal", 4, func(l *life) bool { return l.meets(refusal) }},
+	{"a silent drop", 9, func(l *life) bool { return l.meets(silentDrop) }},
+	{"an old report comes again", 7, (*life).comesAgain},
+	{"counts lag", 4, (*life).countsLag},
+	{"a closing", 6, func(l *life) bool { return l.closePeriods() > 0 }},
+	{"days pass", 6, func(l *life) bool { l.passTime(l.now.Add(time.Duration(1+l.rng.IntN(120)) * time.Hour)); return true }},
+	{"a border passes", 6, func(l *life) bool { return l.passBorder(0) }},
+	{"a deadline passes", 8, func(l *life) bool { return l.passBorder(l.settings.Grace) }},
+	{"a price", 3, (*life).newPriceOfOwn},
+	{"a price of a product", 3, (*life).newPriceOfProduct},
+	{"another product", 3, (*life).assigns},
+	{"a meter is made", 4, func(l *life) bool { return l.made() }},
+	{"a meter is counted", 4, (*life).completes},
+	{"a meter's version", 3, (*life).newVersion},
+	{"a usage scale", 3, (*life).newScale},
+	{"a sync without a meter", 4, (*life).syncsWithout},
+	{"a new receiver", 3, func(l *life) bool { return l.replaces(true) }},
+	{"a new counter", 3, func(l *life) bool { return l.replaces(false) }},
+	{"no connection", 2, (*life).disconnects},
+	{"a link", 10, (*life).links},
+	{"an unlink", 5, (*life).unlinks},
+	{"another subscription", 4, (*life).movesSubscription},
+	{"an item is removed", 5, (*life).removesItem},
+	{"an item is added", 8, (*life).addsItem},
+	{"a final invoice", 9, (*life).invoiceIsFinal},
+	{"a late policy", 2, (*life).switchesPolicy},
+	{"another grace", 2, (*life).changesGrace},
+	{"retention", 8, (*life).retains},
+}
+
+func anyKind(rng *rand.Rand) int {
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	n := rng.IntN(total)
+	return slices.IndexFunc(kinds, func(k kind) bool { n -= k.weight; return n < 0 })
+}
+
+var values = []string{"1", "2.5", "0.5", "0.005", "7", "1.005", "13.37", "0.000000000001", "100", "0", "3.3333"}
+
+func (l *life) value() metering.Decimal { return metering.MustDecimal(values[l.rng.IntN(len(values))]) }
+
+func (l *life) anyMeter() metering.MeterID { return metering.MeterID(1 + l.rng.IntN(anyMeters)) }
+
+func (l *life) usesNow() bool {
+	at := l.now.Add(-time.Duration(l.rng.IntN(7200)) * time.Second)
+	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+}
+
+func (l *life) corrects() bool {
+	at := l.now.Add(-time.Duration(l.rng.IntN(48)) * time.Hour)
+	return l.mayUse(at) && l.use(at, l.anyMeter(), metering.Whole(0).Sub(l.value()))
+}
+
+// usesAtBorder uses something at the border of a period, or the instant before.
+func (l *life) usesAtBorder() bool {
+	if len(l.periods) == 0 {
+		return false
+	}
+	at := l.periods[l.rng.IntN(len(l.periods))].Start
+	if l.rng.IntN(2) == 0 {
+		at = at.Add(-time.Microsecond)
+	}
+	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+}
+
+func (l *life) usesLate() bool {
+	var closed []metering.Range
+	for _, p := range l.periods {
+		if p.ClosedAt != nil {
+			closed = append(closed, p.Range)
+		}
+	}
+	if len(closed) == 0 {
+		return false
+	}
+	r := closed[l.rng.IntN(len(closed))]
+	at := r.Start.Add(time.Duration(l.rng.Int64N(int64(r.End.Sub(r.Start)))))
+	value := l.value()
+	if l.rng.IntN(4) == 0 {
+		value = metering.Whole(0).Sub(value)
+	}
+	return l.use(at, l.anyMeter(), value)
+}
+
+func (l *life) usesOlder() bool {
+	at := l.now.Add(-time.Duration(l.rng.IntN(40*24*60)) * time.Minute)
+	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+}
+
+// mayUse leaves out usage that brings the first period forward.
+func (l *life) mayUse(at time.Time) bool {
+	first := billing.CalendarPeriod(l.born, l.settings.Timezone).Start
+	return !at.Before(first) || l.customer.BillingStartsAt != nil || !l.leavesOut(usageBeforeTheFirst)
+}
+
+func (l *life) usesBeforeTheFirst() bool {
+	// Before the first period of all, where no grace reaches, nothing is billed.
+	at := billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(-time.Duration(1+l.rng.IntN(200)) * time.Hour)
+	if l.customer.BillingStartsAt == nil && l.leavesOut(usageBeforeTheFirst) {
+		at = at.AddDate(0, -2, 0)
+	}
+	return l.use(at, l.anyMeter(), l.value())
+}
+
+func (l *life) syncs() bool {
+	if l.lazy {
+		return false
+	}
+	l.sync()
+	l.shiver()
+	return l.connection != nil
+}
+
+// goOn lets a worker do some steps of its pass.
+func (l *life) goOn(worker, steps int, what trouble) bool {
+	if l.connection == nil {
+		return false
+	}
+	if l.passes[worker] == nil {
+		l.passes[worker] = l.newPass(l.ledger)
+	}
+	p := l.passes[worker]
+	p.armed = what
+	for range steps {
+		if !p.work() {
+			l.passes[worker] = nil
+			break
+		}
+	}
+	p.hears()
+	l.shiver()
+	return true
+}
+
+// dies lets a worker go on until it has done this, and never again.
+func (l *life) dies(after stage) bool {
+	if l.connection == nil {
+		return false
+	}
+	p := l.passes[0]
+	if p == nil {
+		p = l.newPass(l.ledger)
+	}
+	l.passes[0] = nil
+	for range 50 {
+		stage := p.stage
+		more := p.work()
+		if stage == after && p.stage != after {
+			return !p.hears()
+		}
+		if !more {
+			return false
+		}
+	}
+	return false
+}
+
+// hears records an answer at once, where it would be a known fault to wait. It
+// says whether it did.
+func (p *pass) hears() bool {
+	waits := p.stage == toSettle && p.leavesAnswer(p.sending)
+	if waits {
+		p.work()
+	}
+	return waits
+}
+
+// leavesAnswer says whether it would be a known fault never to hear what came of
+// the report.
+func (l *life) leavesAnswer(r *storedReport) bool {
+	return r.Account != l.connection.Account && l.leavesOut(unansweredAtAFormer) || l.someDropped() && l.leavesOut(inDoubtAtFinalInvoice) ||
+		r.Destination.OnlyWhileRun && l.leavesOut(unansweredRecord)
+}
+
+// meets lets a worker go on, with something to report, until a call has met the
+// trouble.
+func (l *life) meets(what trouble) bool {
+	if l.connection == nil {
+		return false
+	}
+	if at := l.now.Add(-time.Minute); l.mayUse(at) {
+		l.use(at, l.someMeter(), l.value())
+	}
+	p := l.newPass(l.ledger)
+	p.armed = what
+	for n := 0; n < 50 && p.work(); n++ {
+		if p.met && p.stage == toLease {
+			break
+		}
+	}
+	if p.met && what == silentDrop && l.leavesOut(dropAmongOthers) {
+		l.passTime(l.now.Add(24 * time.Hour)) // it is looked for before anything else is taken there
+		l.farSide.lag = 0
+		l.sync()
+	}
+	return p.met
+}
+
+// mayMeet says whether the trouble can meet the call, and is not left out.
+func (l *life) mayMeet(what trouble, r *storedReport) bool {
+	here := l.connection != nil && r.Account == l.connection.Account
+	switch what {
+	case refusal:
+		return !r.arrived
+	case answerLost:
+		return !l.leavesAnswer(r)
+	case savedError:
+		return r.Kind != billing.StatementReport && !l.leavesAnswer(r)
+	case silentDrop:
+		events := r.Kind == billing.QuantityReport && !r.Destination.OnlyWhileRun
+		others := slices.ContainsFunc(l.reports, func(o *storedReport) bool {
+			return o != r && o.Target == r.Target && (o.state.Outstanding() || o.state == billing.Accepted)
+		})
+		return events && here && r.attempts == 1 && !l.period(r.Period).Subscription.Invoiced && (!others || !l.leavesOut(dropAmongOthers))
+	}
+	return true
+}
+
+// someDropped says whether the far side has dropped something and nobody knows.
+func (l *life) someDropped() bool {
+	return slices.ContainsFunc(l.farSide.calls, func(c *call) bool {
+		return c.dropped && c.state == billing.Accepted || c.dropped && c.state.Outstanding()
+	})
+}
+
+// someUnanswered says whether the far side has something whose sender does not
+// know that.
+func (l *life) someUnanswered() bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		return r.state.Outstanding() && r.arrived || r.Kind == billing.QuantityReport && r.state == billing.Sending || r.lease.After(l.now)
+	})
+}
+
+func (l *life) someOutstanding() bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.Kind == billing.QuantityReport && r.state.Outstanding() })
+}
+
+func (l *life) someInDoubt() bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt })
+}
+
+// comesAgain has an old report arrive once more.
+func (l *life) comesAgain() bool {
+	for _, r := range l.reports {
+		if r.arrived && r.Account == l.farSide.account && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
+			l.farSide.take(l.name, r, noTrouble, l.now)
+			return true
+		}
+	}
+	return false
+}
+
+func (l *life) countsLag() bool {
+	if l.connection == nil || l.farSide.receiver {
+		return false
+	}
+	most := 20
+	if !l.leavesOut(countsADayBehind) {
+		most = 200
+	}
+	l.farSide.lag = time.Duration(l.rng.IntN(most)) * time.Hour
+	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Counting == billing.Adds && !l.leavesOut(inDoubtAtFinalInvoice) {
+		l.farSide.calls = append(l.farSide.calls, l.farSide.calls[n].bySomebodyElse(l.now))
+	}
+	return true
+}
+
+// passBorder lets time pass beyond the end of the first open period, and more.
+func (l *life) passBorder(more time.Duration) bool {
+	for _, p := range l.periods {
+		if end := p.End.Add(more); p.ClosedAt == nil && end.After(l.now) {
+			l.passTime(end.Add(time.Duration(l.rng.IntN(3)) * time.Hour))
+			return true
+		}
+	}
+	return false
+}
+
+func (l *life) syncsWithout() bool {
+	if l.connection == nil {
+		return false
+	}
+	p := l.newPass(l.ledger)
+	p.excluded = []metering.MeterID{l.anyMeter()}
+	for n := 0; n < 4000 && p.work(); n++ {
+	}
+	return true
+}
+
+func (l *life) retains() bool {
+	for i := range l.periods {
+		p := &l.periods[i]
+		if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) {
+			continue
+		}
+		usage := l.usage([]metering.Range{p.Range})
+		p.Closed = slices.Clone(p.Closed)
+		for n := range p.Closed {
+			i := slices.IndexFunc(usage, func(u billing.Usage) bool { return u.MeterID == p.Closed[n].MeterID })
+			p.Closed[n].LateUsage, p.Closed[n].LateEvents = &usage[i].Late, &usage[i].LateEvents
+		}
+		for n := range l.events {
+			l.events[n].gone = l.events[n].gone || p.Contains(l.events[n].at)
+		}
+		return true
+	}
+	return false
+}
+
+func (l *life) String() string {
+	return fmt.Sprintf("%s, %s, grace %s, %s", l.now.Format(time.DateTime), l.settings.Timezone, l.settings.Grace, l.settings.LatePolicy)
+}

@@ -1,0 +1,120 @@
+package billing_test
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// number is an environment variable, or what it is where it is not set.
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	text, set := os.LookupEnv(variable)
+	if !set {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
+// TestLives lives LIVES lives from SEED on. Every kind of step, and every two
+// of them in one life, has to have happened in one life of 400, or of 1000
+// where there are few.
+func TestLives(t *testing.T) {
+	t.Parallel()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // nothing is kept
+	lives, first := number(t, "LIVES", 2000), number(t, "SEED", 1)
+	pairs := make([][]int, len(kinds))
+	for i := range pairs {
+		pairs[i] = make([]int, len(kinds))
+	}
+	for seed := first; seed < first+lives; seed++ {
+		l := live(seed, script(seed), circumstances{})
+		if l.failure != "" {
+			t.Fatal(report(seed, circumstances{}))
+		}
+		for a, happened := range l.happened {
+			for b := range a + 1 {
+				if happened && l.happened[b] {
+					pairs[a][b]++
+				}
+			}
+		}
+		if seed%16 == 0 {
+			if failure := otherTimes(seed, script(seed), circumstances{}); failure != "" {
+				t.Fatalf("SEED=%d LIVES=1: %s", seed, failure)
+			}
+			if beside := live(seed, script(seed), circumstances{neighbour: true}); beside.all() != l.all() {
+				t.Fatalf("SEED=%d LIVES=1: beside a customer for whom every call fails it comes to\n%s\ninstead of\n%s", seed, beside.all(), l.all())
+			}
+		}
+	}
+	least := lives / 400
+	if lives < 20_000 {
+		least = lives / 1000
+	}
+	for a := range pairs {
+		for b := range a + 1 {
+			if pairs[a][b] < int(least) {
+				t.Errorf("%q and %q happened in %d of %d lives", kinds[a].name, kinds[b].name, pairs[a][b], lives)
+			}
+		}
+	}
+}
+
+// report is a life that went wrong, without the steps that it takes nothing of.
+func report(seed uint64, in circumstances) string {
+	steps := script(seed)
+	whole := live(seed, steps, in).failure
+	for i := 0; i < len(steps); {
+		fewer := slices.Delete(slices.Clone(steps), i, i+1)
+		if live(seed, fewer, in).failure != "" {
+			steps, i = fewer, 0
+			continue
+		}
+		i++
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "SEED=%d LIVES=1: %s\nThis is left of it: %s\n", seed, whole, live(seed, steps, in).failure)
+	for _, s := range steps {
+		fmt.Fprintf(&text, "  %s (%d)\n", kinds[s.kind].name, s.seed)
+	}
+	return text.String()
+}
+
+// wrong is what goes wrong in a life, or with other times of its syncs.
+func wrong(seed uint64, steps []step, in circumstances) string {
+	if l := live(seed, steps, in); l.failure != "" {
+		return l.failure
+	}
+	return otherTimes(seed, steps, in)
+}
+
+// calm are the kinds of steps that happen alike whatever was reported before.
+var calm = []string{"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync"}
+
+// otherTimes lives a calm life with its syncs, without them, and with one after
+// each step. It says what is not the same in the end.
+func otherTimes(seed uint64, steps []step, in circumstances) string {
+	if !begin(seed, in.lived...).connection.Statements {
+		return "" // until when it takes quantities a provider says itself
+	}
+	steps = slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !slices.Contains(calm, kinds[s.kind].name) })
+	usual, lazy, eager := live(seed, steps, in), in, in
+	lazy.lazy, eager.eager = true, true
+	for _, other := range []*life{live(seed, steps, lazy), live(seed, steps, eager)} {
+		if usual.failure+other.failure != "" {
+			return usual.failure + other.failure
+		}
+		if usual.outcome() != other.outcome() {
+			return fmt.Sprintf("with other times of its syncs it comes to\n%s\ninstead of\n%s", other.outcome(), usual.outcome())
+		}
+	}
+	return ""
+}

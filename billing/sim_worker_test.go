@@ -1,0 +1,324 @@
+package billing_test
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// certain is how long a provider surely remembers what it was told.
+const certain = 23 * time.Hour
+
+// stage is what a pass does next.
+type stage int
+
+const (
+	toBegin stage = iota
+	toRead
+	toPlan
+	toLease
+	toCall
+	toSettle
+)
+
+// pass is one worker's, over one customer. It may end at any stage.
+type pass struct {
+	*life
+	ledger   *ledger
+	stage    stage
+	after    int64
+	excluded []metering.MeterID
+	queue    []uuid.UUID
+	tried    map[uuid.UUID]bool
+
+	sending *storedReport // of the present call
+	farSide *farSide      // that it goes to
+	attempt int
+	outcome billing.State
+	newKey  bool
+	overdue bool    // the invoice of its period is final
+	armed   trouble // for the next call
+	met     bool    // it was met
+}
+
+func (l *life) newPass(of *ledger) *pass {
+	return &pass{life: l, ledger: of, tried: make(map[uuid.UUID]bool)}
+}
+
+// work does the next thing; false where the pass is over.
+func (p *pass) work() bool {
+	switch p.stage {
+	case toBegin:
+		if p.ledger.connection == nil {
+			return false
+		}
+		if p.after, p.stage = p.ledger.after(), toPlan; !p.ledger.connection.Statements {
+			p.stage = toRead
+		}
+	case toRead:
+		p.read()
+		p.stage = toPlan
+	case toPlan:
+		return p.plan()
+	case toLease:
+		p.lease()
+	case toCall:
+		p.call()
+		p.stage = toSettle
+		if p.farSide != p.ledger.farSide {
+			return p.work() // what a former connection answers is recorded at once
+		}
+	case toSettle:
+		p.settle()
+		p.stage = toLease
+	}
+	return true
+}
+
+// read notes what the customer is at the provider, and what was counted there.
+func (p *pass) read() {
+	l := p.ledger
+	if l.connection == nil || l.connection.Statements {
+		return
+	}
+	side := &billing.Side{}
+	if l.providerID != "" {
+		side = l.farSide.side(l.providerID, l.meters, p.now)
+	}
+	for _, m := range l.meters {
+		if l.providerID == "" {
+			side.Destinations = append(side.Destinations, billing.Destination{MeterID: m.ID, Excluded: "the customer is linked to none"})
+		}
+	}
+	if l.sideOf != l.link() || !reflect.DeepEqual(l.side, side) {
+		l.look()
+	}
+	l.side, l.sideOf = side, l.link()
+	p.confirm(l)
+}
+
+func (p *pass) plan() bool {
+	l := p.ledger
+	if l.connection == nil {
+		return false
+	}
+	f := l.facts(p.now, p.after)
+	f.Excluded = p.excluded
+	plan := f.Plan()
+	p.checkPrefix(l, f, plan)
+	if plan.ReadFirst {
+		p.stage = toRead
+		return true
+	}
+	queue := l.write(plan, p.now, len(plan.Reports))
+	if !plan.BusyUntil.IsZero() {
+		return false
+	}
+	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
+	p.stage = toLease
+	return len(p.queue) > 0
+}
+
+func (p *pass) lease() {
+	if len(p.queue) == 0 {
+		p.stage = toPlan
+		return
+	}
+	id := p.queue[0]
+	p.queue, p.tried[id] = p.queue[1:], true
+	r, ok := p.ledger.begin(id, p.now)
+	if !ok {
+		return
+	}
+	p.sending, p.farSide, p.attempt, p.stage = r, p.ledger.farSide, r.attempts, toCall
+	p.overdue = r.Kind == billing.QuantityReport && p.ledger.period(r.Period).Subscription.Invoiced
+}
+
+// call sends the report, or finds that it was taken.
+func (p *pass) call() {
+	r := p.sending
+	p.outcome, p.newKey = "", false
+	if !p.now.Before(r.lease) || r.attempts != p.attempt {
+		return // its time is over
+	}
+	if p.overdue && p.attempt == 1 {
+		p.outcome = billing.Rejected
+		return
+	}
+	adds := r.Counting == billing.Adds
+	if adds && p.now.Sub(r.firstSent) > certain {
+		if p.outcome = p.look(r); p.outcome != "" {
+			return
+		}
+	}
+	what := p.trouble(r)
+	answer := p.farSide.take(p.ledger.name, r, what, p.now)
+	switch {
+	case answer.refused:
+		p.outcome = billing.Rejected
+	case answer.duplicate && answer.taken:
+		p.outcome = billing.Accepted
+	case answer.taken && p.overdue && !answer.replayed && p.now.Sub(r.firstSent) <= certain:
+		p.outcome = billing.Rejected // it is on no invoice
+	case answer.taken:
+		p.outcome = billing.Accepted
+	case answer.replayed && !adds:
+		p.newKey = true
+	case answer.replayed:
+		p.outcome = p.look(r)
+		p.newKey = p.outcome == "" && r.Kind == billing.ChargeReport
+		if p.outcome != billing.Accepted {
+			p.outcome = ""
+		}
+	}
+}
+
+// look asks the provider whether it has what may have arrived.
+func (p *pass) look(r *storedReport) billing.State {
+	if r.Kind == billing.ChargeReport {
+		if slices.ContainsFunc(p.farSide.calls, func(c *call) bool { return c.id == r.id }) {
+			return billing.Accepted
+		}
+		return ""
+	}
+	var before metering.Decimal
+	for _, o := range p.ledger.reports {
+		if o.Series == r.Series && o.state.Taken() {
+			before = before.Add(o.Quantity)
+		}
+	}
+	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, r.Window, p.now)
+	switch {
+	case counted.Equal(before.Add(r.Quantity)):
+		return billing.Accepted
+	case counted.Equal(before):
+		return ""
+	}
+	return billing.InDoubt
+}
+
+// trouble is what meets the call.
+func (p *pass) trouble(r *storedReport) trouble {
+	if p.ledger != p.life.ledger {
+		return serverError // the neighbour's always fail
+	}
+	what := p.armed
+	if !p.mayMeet(what, r) {
+		what = noTrouble
+	}
+	if p.armed = noTrouble; what != noTrouble {
+		p.met = true
+	}
+	return what
+}
+
+func (p *pass) settle() {
+	if p.outcome != "" {
+		p.ledger.settle(p.sending.id, p.outcome, p.now)
+		return
+	}
+	p.ledger.release(p.sending, p.attempt, p.newKey)
+}
+
+// confirm looks for what was taken in what the provider has counted.
+func (p *pass) confirm(l *ledger) {
+	for _, at := range l.unconfirmed(p.now.Add(-certain)) {
+		counted := l.farSide.counted(at.customer, at.target, at.counting, at.part, p.now)
+		withoutOld := counted.Equal(at.seen) || counted.Equal(at.total.Sub(at.old))
+		switch {
+		case counted.Equal(at.total):
+			l.saw(at.last, billing.Counted)
+		case len(at.lastOld) > 0 && counted.Equal(at.seen.Add(at.old)):
+			l.saw(at.lastOld, billing.Counted)
+		case len(at.lastOld) > 0 && withoutOld:
+			l.saw(at.lastOld, billing.Rejected) // it was dropped
+		}
+	}
+}
+
+// place is where the provider has taken something that it was not seen to count.
+type place struct {
+	customer, target string
+	counting         billing.Counting
+	part             metering.Range
+	total, seen, old metering.Decimal
+	last, lastOld    []*storedReport
+	underWay         bool
+}
+
+func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
+	var series []billing.Series
+	for _, r := range l.reports {
+		p := r.Kind == billing.QuantityReport && r.Account == l.connection.Account && l.period(r.Period).ClosedAt == nil
+		if p && !slices.Contains(series, r.Series) {
+			series = append(series, r.Series)
+		}
+	}
+	for _, s := range series {
+		period := l.period(s.Period)
+		part := period.Within(period.Subscription.Range)
+		if period.Subscription.ID == "" || s.Window.Start.Before(part.Start) {
+			continue
+		}
+		i := slices.IndexFunc(open, func(o *place) bool {
+			return o.customer == s.Customer && o.target == s.Target && o.counting == s.Counting && o.part == part
+		})
+		if i < 0 {
+			i, open = len(open), append(open, &place{customer: s.Customer, target: s.Target, counting: s.Counting, part: part})
+		}
+		open[i].add(l, s, cutoff)
+	}
+	return slices.DeleteFunc(open, func(o *place) bool { return len(o.last) == 0 || o.underWay })
+}
+
+func (o *place) add(l *ledger, s billing.Series, cutoff time.Time) {
+	var added, addedSeen, addedOld, quantity, quantitySeen metering.Decimal
+	var last, old *storedReport
+	for _, r := range l.reports {
+		if r.Series != s {
+			continue
+		}
+		o.underWay = o.underWay || r.state.Outstanding()
+		if r.state.Taken() {
+			added, quantity = added.Add(r.Quantity), r.Quantity
+		}
+		if r.state == billing.Counted {
+			addedSeen, quantitySeen = addedSeen.Add(r.Quantity), r.Quantity
+		}
+		if r.state == billing.Accepted {
+			last = r
+			if r.settledAt.Before(cutoff) {
+				addedOld, old = addedOld.Add(r.Quantity), r
+			}
+		}
+	}
+	if s.Counting != billing.Adds {
+		added, addedSeen, addedOld = quantity, quantitySeen, metering.Decimal{}
+		if old != nil && old == last {
+			addedOld = quantity.Sub(quantitySeen)
+		}
+	}
+	o.total, o.seen, o.old = o.total.Add(added), o.seen.Add(addedSeen), o.old.Add(addedOld)
+	if last != nil {
+		o.last = append(o.last, last)
+	}
+	if old != nil {
+		o.lastOld = append(o.lastOld, old)
+	}
+}
+
+// saw notes what was seen of these reports and those of their series before them.
+func (l *ledger) saw(last []*storedReport, state billing.State) {
+	for _, of := range last {
+		for _, r := range l.reports {
+			if r.Series == of.Series && r.number <= of.number && r.state == billing.Accepted {
+				r.state = state
+			}
+		}
+	}
+}

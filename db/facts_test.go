@@ -1,0 +1,77 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
+	t.Parallel()
+	few := newBiller(t)
+	few.price("0", "0", "1")
+	few.useStripe("acct_1")
+	month := billing.CalendarPeriod(clock.Now(), time.UTC)
+	few.link("acct_1", "sub_1", month, asDelta)
+	few.use("3")
+	few.tell()
+
+	many := newBiller(t)
+	many.created(month.Start.AddDate(0, -11, 0))
+	many.now = few.now
+	many.price("0", "0", "1")
+	many.useStripe("acct_1")
+	many.link("acct_1", "sub_1", month, asWindow)
+	for i := range 49 {
+		dbtest.Meter(t, many.store, many.tenant, fmt.Sprintf("meter-%d", i), fmt.Sprintf("type-%d", i))
+	}
+	for months := range 11 {
+		many.useAt("3", many.now.AddDate(0, -months, 0))
+	}
+	many.tell()
+
+	statements := func(b *biller) (int, billing.Facts) {
+		n, facts, err := db.StatementsOfAPlan(b.Context(), b.store, b.tenant, b.customer.ID, b.now)
+		require.NoError(t, err)
+		return n, facts
+	}
+	least, facts := statements(few)
+	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(billing.UsageRanges(facts))})
+	require.Empty(t, facts.Hours)
+	most, facts := statements(many)
+	require.Equal(t, 50, len(facts.Meters))
+	require.GreaterOrEqual(t, len(billing.UsageRanges(facts)), 12)
+	require.NotEmpty(t, facts.Hours)
+	require.Equal(t, least, most)
+	require.LessOrEqual(t, most, 12)
+}
+
+func TestAnHourOfUsageIsReadOnceWhereverARangeCutsIt(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("0", "0", "1")
+	b.useStripe("acct_1")
+	start := metering.Instant(clock.Now().AddDate(0, 0, -3)).Truncate(time.Hour).Add(20 * time.Minute)
+	b.created(start)
+	b.link("acct_1", "sub_1", metering.Range{Start: start, End: start.AddDate(0, 1, 0)}, asWindow)
+	for i, at := range []time.Duration{0, 39 * time.Minute, 40 * time.Minute, 2 * time.Hour, 26 * time.Hour} {
+		b.useAt(fmt.Sprint(1<<i), start.Add(at))
+	}
+	_, facts, err := db.StatementsOfAPlan(t.Context(), b.store, b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	hours := map[time.Duration]string{}
+	for _, h := range facts.Hours {
+		hours[h.Start.Sub(start)] = h.Total.String()
+	}
+	require.Equal(t, map[time.Duration]string{
+		0: "3", 40 * time.Minute: "4", 100 * time.Minute: "8", 25*time.Hour + 40*time.Minute: "16",
+	}, hours)
+}

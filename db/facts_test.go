@@ -47,7 +47,7 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(billing.UsageRanges(facts))})
 	require.Empty(t, facts.Hours)
 	most, facts := statements(many)
-	require.Equal(t, 50, len(facts.Meters))
+	require.Len(t, facts.Meters, 50)
 	require.GreaterOrEqual(t, len(billing.UsageRanges(facts)), 12)
 	require.NotEmpty(t, facts.Hours)
 	require.Equal(t, least, most)

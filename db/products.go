@@ -129,12 +129,3 @@ func productAt(tenant, customer, at string) string {
 		order by a.effective_from desc, a.id desc
 		limit 1), 0)`
 }
-
-func productIDs(ctx context.Context, q querier, tenant metering.TenantID) ([]metering.ProductID, error) {
-	rows, err := q.Query(ctx, `select id from products where tenant_id = $1 order by id`, tenant)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[metering.ProductID])
-	return append([]metering.ProductID{0}, ids...), err
-}

@@ -12,11 +12,11 @@ import (
 )
 
 // Each of these tests holds what a known fault comes to. The change that mends
-// it turns its test round. Numbers are those of knownFaults; those without one
-// there are met in lives only. What shows outside this package:
+// it turns its test round. Numbers are those of knownFaults; what is 0 there is
+// met in lives only. What shows outside this package:
 //
-//	 5 where activities confirm what a provider took: what is not seen counted for a day is taken for dropped, and reported again
-//	11 also in providers/stripe: what is owed may be nothing in the currency's smallest unit there, and is refused at every sync
+//	 5 in activities/entries.go: what is not seen counted for a day is taken for dropped, and reported again
+//	11 also in providers/stripe/send.go: what is owed may be nothing in the currency's smallest unit there, and is refused at every sync
 //	14 in client/recorder.go: batches are thrown away for good on 401, 403 and 404
 
 // monthOf is a calendar month of 2026.
@@ -156,6 +156,11 @@ func TestAReceiverThatMovesIsNotReportedAnAdjustmentAgain(t *testing.T) {
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 1, "only February's own")
 	require.Empty(t, billing.Adjustments(f))
+
+	f.Connection.Account = "https://billing.example.com/v1"
+	lines := billing.Adjustments(f)
+	require.Len(t, lines, 1, "where it has not moved")
+	require.Equal(t, "500", lines[0].Amount.String())
 }
 
 // Fault 2: 10 units are on the invoice, so that 7 are still to be charged, whatever was taken and seen.
@@ -230,7 +235,7 @@ func basic() map[metering.MeterID][]billing.Price {
 	}}}
 }
 
-// Fault 7: what is in doubt when its invoice is final is charged again by nobody but people who have looked.
+// Fault 7: what is in doubt when its invoice is final is not charged again before people have looked.
 func TestWhatIsInDoubtAtAFinalInvoiceIsBilledAgain(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
@@ -323,8 +328,8 @@ func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
 	last := december.End.Add(-time.Hour)
-	f := atReceiver("https://billing.example.com", knownOf(january.Start.Add(80*time.Hour))) // December's grace is over
-	f.Customer.EarliestEvent = &last                                                         // it came on 2 January, within December's grace
+	f := atReceiver("https://billing.example.com", knownOf(january.Start.Add(80*time.Hour)))
+	f.Customer.EarliestEvent = &last // it came on 2 January, within December's grace, which is over now
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
 	plan := f.Plan()
 	require.Len(t, plan.Periods, 2)
@@ -336,19 +341,19 @@ func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
 	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String())
 }
 
-// Fault 13: late usage of 5 USD that a target period no longer carries is carried by the next one.
-func TestWhatATargetPeriodCarriedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
+// Fault 13: late usage of 5 USD that is no longer in one target period is in the next one.
+func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
 	t.Parallel()
 	const address = "https://billing.example.com"
 	f := atReceiver(address, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f.Prices = basic()
 	f = withLate(f, january, "1100", "1000")
-	carried := f.Plan().Reports[0].Lines
-	require.Len(t, carried, 2)
-	require.Equal(t, "5", carried[1].Amount.String())
+	lines := f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2)
+	require.Equal(t, "5", lines[1].Amount.String())
 
 	f.Settings.LatePolicy = metering.ReportLate
-	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: carried}}
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f.Reported = []billing.Reported{stated(address, february, "0", "10"), adjusted(address, january, february, "1000", "5")}
 	require.Len(t, f.Plan().Reports[0].Lines, 1, "February's next statement takes the place of the one before")
 
@@ -383,11 +388,11 @@ func TestAnAdjustmentDisappearsWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()
 	f := atReceiver("https://billing.example.com", knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "140", "40")
-	carried := f.Plan().Reports[0].Lines
-	require.Len(t, carried, 2)
-	require.Equal(t, "40", carried[1].Quantity.String())
+	lines := f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2)
+	require.Equal(t, "40", lines[1].Quantity.String())
 
-	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: carried}}
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f.Reported = []billing.Reported{stated("https://billing.example.com", february, "0", "0"), adjusted("https://billing.example.com", january, february, "40", "4000")}
 	f.LateMonths, f.Usage = nil, []billing.Usage{used(february, "1")} // the meter was regrouped: nothing counts January again
 	plan := f.Plan()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -58,6 +59,20 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 		requireDecimal(t, "7", b.fake.Total(b.fake.State().Accounts[0].Invoices[1].ID))
 		require.Empty(t, b.fake.State().Accounts[0].Pending)
 	}
+}
+
+// Fault 11: what is less than Stripe's smallest unit of the currency is owed until it is more, and is not planned before.
+func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	owed := billing.RoundMoney(decimal("0.40"), "MGA") // ISO 4217 gives the ariary two digits, Stripe none
+	requireDecimal(t, "0.4", owed)
+	e := lateUsage(1, stripe.Smallest(owed, "MGA"))
+	e.Currency = "MGA"
+	requireDecimal(t, "0", e.Value)
+	_, err := b.client.Send(t.Context(), key, e)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+	require.Empty(t, b.fake.State().Accounts[0].Pending)
 }
 
 func TestAnInvoiceItemIsFoundWhereverItIs(t *testing.T) {

@@ -65,15 +65,34 @@ func (p *planner) lookAtBorders() {
 		p.lookAt(p.first().Start)
 	}
 	for _, r := range p.Facts.Reported {
-		if r.Kind == QuantityReport && p.here(r.Series) && !r.TakenAt.IsZero() {
-			p.lookAt(r.TakenAt.Add(uncountedAfter))
+		if p.looksForCounted(r) {
+			p.lookFrom(r.TakenAt.Add(uncountedAfter))
 		}
 	}
 }
 
-// lookAt has somebody look again at t, if not before.
+// looksForCounted says whether what was taken is to be seen counted: it is of
+// an open period, and of the part of it that lies in the subscription's.
+func (p *planner) looksForCounted(r Reported) bool {
+	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(p.periods, func(period Period) bool {
+		ended := r.Window.Start.Before(period.Start) || r.Window.Start.Before(period.Subscription.Start)
+		return r.about(period) && period.ClosedAt == nil && !ended
+	})
+}
+
+// lookAt has somebody look again at t, if that is ahead and nobody looks before.
 func (p *planner) lookAt(t time.Time) {
-	if t.After(p.Now) && (p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain)) {
+	if t.After(p.Now) {
+		p.lookFrom(t)
+	}
+}
+
+// lookFrom has somebody look again from t on, if nobody looks before.
+func (p *planner) lookFrom(t time.Time) {
+	if p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain) {
 		p.plan.LookAgain = t
 	}
 }

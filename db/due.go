@@ -24,8 +24,8 @@ const scannedAtOnce = 20_000
 
 // Due finds customers who have to be synced: whose open periods differ from
 // what the provider has acknowledged in events, prices or account, or who have
-// something unsettled, or not seen counted for a day. It compares counts and reads no usage; whether there is
-// something to send is for PrepareSnapshot to say.
+// something on its way, or whose plan said to look again by now. It compares counts and reads no usage; whether
+// there is something to report is for the plan to say.
 func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page DuePage, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		provider, err := activeProvider(ctx, tx, tenant)
@@ -39,19 +39,14 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 		rows, err := tx.Query(ctx, `
 			select c.id
 			from (
-			  select c.tenant_id, c.id, c.billing_provider_id
+			  select c.tenant_id, c.id, c.billing_provider_id, c.look_again_at
 			  from customers c
 			  where c.tenant_id = @tenant
 			    and c.id > @after
 			    and coalesce(c.billing_starts_at, @now) <= @now
 			  order by c.id
 			  limit @scanned) c
-			where not exists (
-			    select
-			    from billing_periods p
-			    where p.tenant_id = c.tenant_id
-			      and p.customer_id = c.id
-			      and p.ends_at > @now)
+			where coalesce(c.look_again_at, @now) <= @now
 			  or exists (
 			    select
 			    from billing_snapshots s
@@ -61,14 +56,11 @@ func (l Ledger) Due(ctx context.Context, tenant metering.TenantID, after meterin
 			  or exists (
 			    select
 			    from billing_series r
-			    join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 			    join billing_entries e on e.tenant_id = r.tenant_id and e.series_id = r.id
 			    where r.tenant_id = c.tenant_id
 			      and r.customer_id = c.id
 			      and e.snapshot_id is null
-			      and (e.status in ('prepared', 'sent', 'ambiguous') or e.status = 'acknowledged' and r.provider_account = @account
-			        and p.closed_at is null and r.window_start >= greatest(p.starts_at, p.subscription_start)
-			        and e.settled_at < @now::timestamptz - interval '1 day'))
+			      and e.status in ('prepared', 'sent', 'ambiguous'))
 			  or not @statements and not exists (
 			    select
 			    from billing_links l

@@ -43,6 +43,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	w.periods(plan.Periods)
 	w.abandon(plan.Abandon)
 	w.watermarks(plan.Reported)
+	w.lookAgain(plan.LookAgain)
 	return w, plan, nil
 }
 
@@ -126,6 +127,20 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 			  and customer_id = $2
 			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, p.Events, p.Configuration)
 	}
+}
+
+// lookAgain notes when there may be something to do although no fact has changed.
+func (w *planWriter) lookAgain(at time.Time) {
+	var when *time.Time
+	if !at.IsZero() {
+		when = &at
+	}
+	w.batch.Queue(`
+		update customers
+		set look_again_at = $3
+		where tenant_id = $1
+		  and id = $2
+		  and look_again_at is distinct from $3`, w.tenant, w.customer, when)
 }
 
 // line writes a line of a report down as the next version of its series, and

@@ -11,6 +11,7 @@ create table customers (
   closed_from         timestamptz, -- the span of its closed billing periods:
   closed_until        timestamptz, -- usage that arrives within it is late
   billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
+  look_again_at       timestamptz, -- when there may be something to do about its billing although nothing has changed; null: nobody has looked yet
   primary key (tenant_id, id),
   unique (tenant_id, external_id)
 );

@@ -192,7 +192,8 @@ func (p *pass) look(r *storedReport) billing.State {
 			before = before.Add(o.Quantity)
 		}
 	}
-	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, r.Window, p.now)
+	of := p.ledger.period(r.Period) // it may have become shorter since the series' window was written down
+	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, of.Within(of.Subscription.Range), p.now)
 	switch {
 	case counted.Equal(before.Add(r.Quantity)):
 		return billing.Accepted
@@ -235,10 +236,20 @@ func (p *pass) confirm(l *ledger) {
 			l.saw(at.last, billing.Counted)
 		case len(at.lastOld) > 0 && counted.Equal(at.seen.Add(at.old)):
 			l.saw(at.lastOld, billing.Counted)
+		case len(at.lastOld) > 0 && withoutOld && p.leavesOut(asMuchAsAnother) && !l.farSide.dropped(at.lastOld):
+			// the next look finds more
 		case len(at.lastOld) > 0 && withoutOld:
 			l.saw(at.lastOld, billing.Rejected) // it was dropped
 		}
 	}
+}
+
+// dropped says whether the far side has dropped something of these series that
+// counts as taken.
+func (f *farSide) dropped(last []*storedReport) bool {
+	return slices.ContainsFunc(f.calls, func(c *call) bool {
+		return c.dropped && c.state == billing.Accepted && slices.ContainsFunc(last, func(r *storedReport) bool { return r.Series == c.Series })
+	})
 }
 
 // place is where the provider has taken something that it was not seen to count.

@@ -111,6 +111,7 @@ func (p *pass) plan() bool {
 	f.Excluded = p.excluded
 	plan := f.Plan()
 	p.checkPrefix(l, f, plan)
+	p.checkReports(plan)
 	if plan.ReadFirst {
 		p.stage = toRead
 		return true
@@ -122,6 +123,28 @@ func (p *pass) plan() bool {
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
+}
+
+// checkReports holds that a pass reports each series once at most, and that a
+// report is worth trying as long as the period is open in which it is billed.
+func (p *pass) checkReports(plan billing.Plan) {
+	for _, r := range plan.Reports {
+		billedUntil := r.Of.End
+		if r.Kind == billing.ChargeReport {
+			billedUntil = r.Window.End
+		}
+		if want := billedUntil.Add(p.settings.Grace); !r.Deadline.Equal(want) {
+			p.failf("a report of the period from %s is worth trying until %s instead of %s", r.Of.Start, r.Deadline, want)
+		}
+		again := slices.ContainsFunc(p.ledger.reports, func(o *storedReport) bool {
+			series := o.Series
+			series.Window.End = r.Window.End
+			return series == r.Series && o.number > p.after && o.Lines[0].MeterID == r.Lines[0].MeterID
+		})
+		if again && r.Kind != billing.StatementReport {
+			p.failf("a pass reports a series again: %+v", r)
+		}
+	}
 }
 
 func (p *pass) lease() {

@@ -144,6 +144,21 @@ func (p *pass) checkReports(plan billing.Plan) {
 		if again && r.Kind != billing.StatementReport {
 			p.failf("a pass reports a series again: %+v", r)
 		}
+		if r.Kind == billing.QuantityReport {
+			p.checkCharge(r.Lines[0], r.Destination)
+		}
+	}
+}
+
+// checkCharge holds that a quantity is charged as the provider can count it.
+func (p *pass) checkCharge(line billing.Line, d billing.Destination) {
+	scale := int(p.meter(line.MeterID).UsageScale)
+	if d.WholeUnits {
+		scale = 0
+	}
+	want := p.oracle(line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale))
+	if rational(line.Charge).Cmp(want) != 0 {
+		p.failf("%s of meter %d are charged %s; the oracle says %s", line.Usage, line.MeterID, line.Charge, want.FloatString(4))
 	}
 }
 

@@ -190,8 +190,8 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 		quantity = l.Quantity.Sub(s.taken())
 	case Latest:
 		quantity = l.Quantity.Add(m.before())
-		if s.Last != uuid.Nil {
-			changed = !quantity.Equal(s.Quantity)
+		if s.Last != uuid.Nil { // what an earlier period comes to may change it, or hide that this one has
+			changed = changed || !quantity.Equal(s.Quantity)
 		}
 	}
 	if !m.next(s, changed) {

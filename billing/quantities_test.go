@@ -3,6 +3,7 @@ package billing_test
 import (
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -55,4 +56,44 @@ func TestDeltasNeverLoseARemainder(t *testing.T) {
 		}
 		require.Equal(t, billing.Units(total, scale).String(), sent.String())
 	})
+}
+
+// Where only the last quantity counts it is the sum of two periods, which may
+// stay the same while what they come to does not.
+func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
+	t.Parallel()
+	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-02-15T00:00:00Z")
+	subscription := billing.Subscription{ID: "sub_1", Range: span(t, "2026-01-15T00:00:00Z", "2026-02-15T00:00:00Z")}
+	reported := func(period metering.Range, value, quantity string) billing.Reported {
+		return billing.Reported{
+			Series: billing.Series{
+				Kind: billing.QuantityReport, Account: "a", Customer: "cus_1", Target: "seats", Method: "last", Counting: billing.Latest,
+				Period: period.Start, Window: period.Within(subscription.Range),
+			},
+			MeterID: 1, Taken: true, Value: decimal(t, value), Quantity: decimal(t, quantity), Standing: true,
+			Last: uuid.UUID{byte(period.Start.Month())}, State: billing.Counted,
+		}
+	}
+	facts := billing.Facts{
+		Now: instant(t, "2026-02-02T00:00:00Z"), Customer: billing.Customer{CreatedAt: january.Start},
+		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD"},
+		Meters:     []metering.Meter{{ID: 1, Version: metering.MeterVersion{Status: metering.Complete}}},
+		Connection: &billing.Connection{Account: "a"},
+		Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: subscription.Range, Destinations: []billing.Destination{
+			{MeterID: 1, Target: "seats", Method: "last", Counting: billing.Latest},
+		}},
+		Stored: []billing.Period{{ID: 1, Range: january, Subscription: subscription}, {ID: 2, Range: february, Subscription: subscription}},
+		Usage: []billing.Usage{
+			{Period: january.Start, MeterID: 1, Total: decimal(t, "4"), Events: 1}, {Period: february.Start, MeterID: 1, Total: decimal(t, "3"), Events: 2},
+		},
+		Reported: []billing.Reported{reported(january, "4", "4"), reported(february, "7", "7")},
+	}
+	plan := facts.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, february.Start, plan.Reports[0].Period)
+	require.Equal(t, "7", plan.Reports[0].Quantity.String())
+	require.Equal(t, "3", plan.Reports[0].Lines[0].Quantity.String())
+
+	facts.Reported[1].Value = decimal(t, "3")
+	require.Empty(t, facts.Plan().Reports)
 }

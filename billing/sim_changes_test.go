@@ -115,6 +115,12 @@ func (l *life) mayLeave() bool {
 	return !l.leavesOut(leftBetweenTwo) || !l.betweenTwo()
 }
 
+// mayMove says whether what is reported may go elsewhere at the same connection,
+// where what is on its way is sent nevertheless.
+func (l *life) mayMove() bool {
+	return l.mayLeave() && (!l.leavesOut(leftWhileOutstanding) || !l.someOutstanding())
+}
+
 // betweenTwo says whether a destination that counts only what came last has not
 // been reported the newer of two periods together with the older.
 func (l *life) betweenTwo() bool {
@@ -164,7 +170,7 @@ func (l *life) links() bool {
 }
 
 func (l *life) unlinks() bool {
-	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayLeave() {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayMove() {
 		return false
 	}
 	l.providerID = ""
@@ -203,7 +209,7 @@ func (l *life) movesSubscription() bool {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil || !l.mayLeave() {
+	if l.present() == nil || !l.mayMove() {
 		return false
 	}
 	id := l.someMeter()

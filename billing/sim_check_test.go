@@ -1,11 +1,9 @@
 package billing_test
 
 import (
-	"fmt"
 	"math/big"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -198,6 +196,9 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
 
 // checkClosing holds a closing to the oracle.
 func (l *life) checkClosing(c billing.Closing) {
+	if l.now.Before(c.Period.End.Add(l.settings.Grace)) && !c.Period.Subscription.Invoiced {
+		l.failf("the period from %s closes at %s, before its grace is over", c.Period.Start, l.now)
+	}
 	for _, line := range c.Lines {
 		l.counting[usedKey{line.MeterID, c.Period.Start.UnixMicro()}] = l.meter(line.MeterID).Version.Aggregation
 		used := l.used(line.MeterID, c.Period.Range)
@@ -255,6 +256,9 @@ func (l *life) end() {
 	for _, r := range l.reports {
 		if r.bytes() != r.closed {
 			l.failf("report %d was changed after it was written down", r.number)
+		}
+		if r.state.Outstanding() && l.connection != nil {
+			l.failf("report %d to %s is on its way for ever", r.number, r.Account)
 		}
 	}
 	for n := range l.ends {
@@ -410,42 +414,4 @@ func (l *life) onTrial(p billing.Period) bool {
 // allLate says whether all late usage is billed now.
 func (l *life) allLate() bool {
 	return l.settings.LatePolicy == metering.AdjustLate && l.connection != nil && (l.connection.Statements || l.present() != nil)
-}
-
-// outcome is what every closed period came to in the end. Where late usage is
-// only reported, what is late depends on when a period closed.
-func (l *life) outcome() string {
-	var text strings.Builder
-	for _, p := range l.periods {
-		if p.ClosedAt == nil || p.Start.After(l.until) {
-			continue
-		}
-		for _, line := range p.Closed {
-			usage := line.Usage
-			for _, value := range l.came(line.MeterID, p) {
-				usage = usage.Add(value)
-			}
-			own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
-			for _, f := range l.farSides {
-				f.amounts(l.name, line.MeterID, p.Start, own, late)
-			}
-			for currency, amount := range late {
-				own[currency] = own[currency].Add(amount)
-			}
-			if l.settings.LatePolicy == metering.ReportLate {
-				own = nil
-			}
-			fmt.Fprintln(&text, p.Start, p.End, line.MeterID, usage, line.PriceVersion, own)
-		}
-	}
-	return text.String()
-}
-
-// all is everything that was written down, and how periods closed.
-func (l *life) all() string {
-	text := strings.Join(l.ends, "\n")
-	for _, r := range l.reports {
-		text += "\n" + r.closed + string(r.state)
-	}
-	return text
 }

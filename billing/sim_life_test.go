@@ -171,7 +171,7 @@ func (f *farSide) newPlace(l *life, meter metering.MeterID) {
 	case 3:
 		d.Method, d.Counting = "last", billing.Latest
 	}
-	d.Target += " " + string(d.Method)
+	d.Target += " " + string(d.Method) + string(d.Window)
 	f.places[meter] = d
 }
 

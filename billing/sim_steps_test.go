@@ -249,9 +249,18 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 		others := slices.ContainsFunc(l.reports, func(o *storedReport) bool {
 			return o != r && o.Target == r.Target && (o.state.Outstanding() || o.state == billing.Accepted)
 		})
-		return events && here && r.attempts == 1 && !l.period(r.Period).Subscription.Invoiced && (!others || !l.leavesOut(dropAmongOthers))
+		hidden := others || r.Counting == billing.Latest && l.showsLatest(r)
+		return events && here && r.attempts == 1 && !l.period(r.Period).Subscription.Invoiced && (!hidden || !l.leavesOut(dropAmongOthers))
 	}
 	return true
+}
+
+// showsLatest says whether what is counted looks as if the report was there
+// already: its quantity is the former one's, or nothing.
+func (l *life) showsLatest(r *storedReport) bool {
+	of := l.period(r.Period)
+	part := of.Within(of.Subscription.Range)
+	return l.farSide.counted(r.Customer, r.Target, r.Counting, part, l.now.Add(l.farSide.lag)).Equal(r.Quantity)
 }
 
 // someDropped says whether the far side has dropped something and nobody knows.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // number is an environment variable, or what it is where it is not set.
@@ -117,4 +119,42 @@ func otherTimes(seed uint64, steps []step, in circumstances) string {
 		}
 	}
 	return ""
+}
+
+// outcome is what every closed period came to in the end. Where late usage is
+// only reported, what is late depends on when a period closed.
+func (l *life) outcome() string {
+	var text strings.Builder
+	for _, p := range l.periods {
+		if p.ClosedAt == nil || p.Start.After(l.until) {
+			continue
+		}
+		for _, line := range p.Closed {
+			usage := line.Usage
+			for _, value := range l.came(line.MeterID, p) {
+				usage = usage.Add(value)
+			}
+			own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+			for _, f := range l.farSides {
+				f.amounts(l.name, line.MeterID, p.Start, own, late)
+			}
+			for currency, amount := range late {
+				own[currency] = own[currency].Add(amount)
+			}
+			if l.settings.LatePolicy == metering.ReportLate {
+				own = nil
+			}
+			fmt.Fprintln(&text, p.Start, p.End, line.MeterID, usage, line.PriceVersion, own)
+		}
+	}
+	return text.String()
+}
+
+// all is everything that was written down, and how periods closed.
+func (l *life) all() string {
+	text := strings.Join(l.ends, "\n")
+	for _, r := range l.reports {
+		text += "\n" + r.closed + string(r.state)
+	}
+	return text
 }

@@ -111,6 +111,7 @@ func (p *pass) plan() bool {
 	f.Excluded = p.excluded
 	plan := f.Plan()
 	p.checkPrefix(l, f, plan)
+	p.checkReports(plan)
 	if plan.ReadFirst {
 		p.stage = toRead
 		return true
@@ -122,6 +123,43 @@ func (p *pass) plan() bool {
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
+}
+
+// checkReports holds that a pass reports each series once at most, and that a
+// report is worth trying as long as the period is open in which it is billed.
+func (p *pass) checkReports(plan billing.Plan) {
+	for _, r := range plan.Reports {
+		billedUntil := r.Of.End
+		if r.Kind == billing.ChargeReport {
+			billedUntil = r.Window.End
+		}
+		if want := billedUntil.Add(p.settings.Grace); !r.Deadline.Equal(want) {
+			p.failf("a report of the period from %s is worth trying until %s instead of %s", r.Of.Start, r.Deadline, want)
+		}
+		again := slices.ContainsFunc(p.ledger.reports, func(o *storedReport) bool {
+			series := o.Series
+			series.Window.End = r.Window.End
+			return series == r.Series && o.number > p.after && o.Lines[0].MeterID == r.Lines[0].MeterID
+		})
+		if again && r.Kind != billing.StatementReport {
+			p.failf("a pass reports a series again: %+v", r)
+		}
+		if r.Kind == billing.QuantityReport {
+			p.checkCharge(r.Lines[0], r.Destination)
+		}
+	}
+}
+
+// checkCharge holds that a quantity is charged as the provider can count it.
+func (p *pass) checkCharge(line billing.Line, d billing.Destination) {
+	scale := int(p.meter(line.MeterID).UsageScale)
+	if d.WholeUnits {
+		scale = 0
+	}
+	want := p.oracle(line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale))
+	if rational(line.Charge).Cmp(want) != 0 {
+		p.failf("%s of meter %d are charged %s; the oracle says %s", line.Usage, line.MeterID, line.Charge, want.FloatString(4))
+	}
 }
 
 func (p *pass) lease() {
@@ -192,7 +230,8 @@ func (p *pass) look(r *storedReport) billing.State {
 			before = before.Add(o.Quantity)
 		}
 	}
-	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, r.Window, p.now)
+	of := p.ledger.period(r.Period) // it may have become shorter since the series' window was written down
+	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, of.Within(of.Subscription.Range), p.now)
 	switch {
 	case counted.Equal(before.Add(r.Quantity)):
 		return billing.Accepted
@@ -235,10 +274,20 @@ func (p *pass) confirm(l *ledger) {
 			l.saw(at.last, billing.Counted)
 		case len(at.lastOld) > 0 && counted.Equal(at.seen.Add(at.old)):
 			l.saw(at.lastOld, billing.Counted)
+		case len(at.lastOld) > 0 && withoutOld && p.leavesOut(asMuchAsAnother) && !l.farSide.dropped(at.lastOld):
+			// the next look finds more
 		case len(at.lastOld) > 0 && withoutOld:
 			l.saw(at.lastOld, billing.Rejected) // it was dropped
 		}
 	}
+}
+
+// dropped says whether the far side has dropped something of these series that
+// counts as taken.
+func (f *farSide) dropped(last []*storedReport) bool {
+	return slices.ContainsFunc(f.calls, func(c *call) bool {
+		return c.dropped && c.state == billing.Accepted && slices.ContainsFunc(last, func(r *storedReport) bool { return r.Series == c.Series })
+	})
 }
 
 // place is where the provider has taken something that it was not seen to count.

@@ -84,7 +84,9 @@ func TestWhatStripeDropsLaterIsToldAgainADayLater(t *testing.T) {
 	s.work()
 	aDayPasses := func() {
 		_, err := s.connect().Exec(t.Context(), `
-			update billing_entries set settled_at = settled_at - interval '1 day' where tenant_id = $1 and status = 'acknowledged'`, s.tenant)
+			with entries as (
+			  update billing_entries set settled_at = settled_at - interval '1 day' where tenant_id = $1 and status = 'acknowledged')
+			update customers set look_again_at = look_again_at - interval '1 day' where tenant_id = $1`, s.tenant)
 		require.NoError(t, err)
 	}
 	dropped := func(value string, times int) {

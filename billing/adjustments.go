@@ -107,7 +107,7 @@ func (f Facts) adjustment(closed Period, m metering.Meter, then ClosedLine, othe
 	if then.Reported != nil {
 		billable, reported = Units(usage, then.ReportedScale), *then.Reported
 	}
-	charge := RoundMoney(price.Charge(billable), then.Currency)
+	charge := price.ChargeIn(then.Currency, billable)
 	return Line{
 		MeterID: m.ID, MeterSlug: m.Slug, Closed: closed.Start, Usage: usage, Events: then.Events + events,
 		Quantity: billable.Sub(reported).Sub(other.quantity), PriceVersion: then.PriceVersion, UnitPrice: price.OverageRate, Charge: charge,

@@ -77,7 +77,7 @@ func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
 			currency = price.Currency
 		}
 		usage, other := f.usage(m.ID, period), others[m.ID]
-		charge := RoundMoney(price.Charge(usage.Total), currency)
+		charge := price.ChargeIn(currency, usage.Total)
 		lines = append(lines, Line{
 			MeterID: m.ID, MeterSlug: m.Slug, Usage: usage.Total, Events: usage.Events, Quantity: usage.Total.Sub(other.quantity),
 			PriceVersion: price.Version, UnitPrice: price.OverageRate, Charge: charge, Amount: charge.Sub(other.amountIn(currency)), Currency: currency,

@@ -115,7 +115,7 @@ func (p *planner) quantitiesCounted(period Period, lines []ClosedLine) bool {
 		}
 		price, _ := p.price(l.MeterID, period)
 		l.Reported, l.ReportedScale = &reported.quantity, reported.scale
-		l.Charge = RoundMoney(price.Charge(reported.quantity), l.Currency)
+		l.Charge = price.ChargeIn(l.Currency, reported.quantity)
 	}
 	return true
 }

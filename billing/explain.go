@@ -35,6 +35,6 @@ func Explain(price Price, usage metering.Decimal, currency string) []Step {
 		{StepUsageFee, over.Mul(price.OverageRate), currency},
 		{StepBase, price.BasePrice, currency},
 		{StepExact, exact, currency},
-		{StepCharge, RoundMoney(exact, currency), currency},
+		{StepCharge, price.ChargeIn(currency, usage), currency},
 	}
 }

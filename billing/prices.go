@@ -39,6 +39,11 @@ func (p Price) Charge(usage metering.Decimal) metering.Decimal {
 	return p.BasePrice.Add(p.Overage(usage).Mul(p.OverageRate))
 }
 
+// ChargeIn is Charge as it leaves for a provider, in the currency's minor unit.
+func (p Price) ChargeIn(currency string, usage metering.Decimal) metering.Decimal {
+	return RoundMoney(p.Charge(usage), currency)
+}
+
 // Overage is the usage beyond the included units, never below zero.
 func (p Price) Overage(usage metering.Decimal) metering.Decimal {
 	over := usage.Sub(p.IncludedUnits)

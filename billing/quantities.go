@@ -171,7 +171,7 @@ func (m *quantityPlanner) line(total metering.Decimal) Line {
 	return Line{
 		MeterID: m.meter.ID, MeterSlug: m.meter.Slug, Usage: total, Events: m.usage.Events, Quantity: m.value(total),
 		PriceVersion: price.Version, UnitPrice: price.OverageRate, Currency: currency,
-		Charge: RoundMoney(price.Charge(Units(total, m.scale())), currency), // of what the provider can count
+		Charge: price.ChargeIn(currency, Units(total, m.scale())), // of what the provider can count
 	}
 }
 

@@ -110,7 +110,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 			in.Customers++
 		}
 		usage := m.Version.Aggregation.Usage(sum, count)
-		in.Amount = in.Amount.Add(billing.RoundMoney(price.Charge(usage), price.Currency))
+		in.Amount = in.Amount.Add(price.ChargeIn(price.Currency, usage))
 		return nil
 	})
 	return err

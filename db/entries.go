@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Sending is one attempt at telling the provider an entry.
+// Sending is one attempt at reporting an entry to the provider.
 type Sending struct {
 	billing.Series
 	Attempt     int

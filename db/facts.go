@@ -335,16 +335,10 @@ func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
 // usageOf reads what the meters have counted in some periods, and how many
 // events the customer has in the open ones.
 func (r *factReader) usageOf(ranges []metering.Range) error {
-	f := &r.facts
-	totals, err := usageOver(r.ctx, r.q, r.tenant, r.customer, f.Meters, ranges)
-	if err != nil {
+	if err := r.totalsOf(ranges); err != nil {
 		return err
 	}
-	for _, t := range totals {
-		f.Usage = append(f.Usage, billing.Usage{
-			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.events, Late: t.late, LateEvents: t.lateEvents,
-		})
-	}
+	f := &r.facts
 	windowed := billing.WindowedMeters(*f)
 	meters := slices.DeleteFunc(slices.Clone(f.Meters), func(m metering.Meter) bool { return !slices.Contains(windowed, m.ID) })
 	hours, err := usageByHour(r.ctx, r.q, r.tenant, r.customer, meters, ranges)
@@ -355,6 +349,23 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 		f.Hours = append(f.Hours, billing.HourUsage{Period: h.within.Start, MeterID: h.meter, Start: h.start, Total: h.usage})
 	}
 	return r.countEvents()
+}
+
+func (r *factReader) totalsOf(ranges []metering.Range) error {
+	totals, err := usageOver(r.ctx, r.q, r.tenant, r.customer, r.facts.Meters, ranges)
+	for _, t := range totals {
+		r.facts.Usage = append(r.facts.Usage, billing.Usage{
+			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.events, Late: t.late, LateEvents: t.lateEvents,
+		})
+	}
+	return err
+}
+
+// alsoTotalsOf reads what the meters have counted in ranges that are shown
+// although no plan depends on them.
+func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
+	planned := billing.UsageRanges(r.facts)
+	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))
 }
 
 // countedEvents is the number of a customer's events in the months that a

@@ -31,19 +31,14 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 			return err
 		}
 		var page []billing.Period
-		var closed []metering.Range
+		var shown []metering.Range
 		for _, p := range slices.Backward(billing.ExpectedPeriods(read.facts)) {
 			if len(page) == limit || !p.Start.Before(before) {
 				continue
 			}
-			if page = append(page, p); p.ClosedAt != nil {
-				closed = append(closed, p.Range)
-			}
+			page, shown = append(page, p), append(shown, p.Range)
 		}
-		read.facts.Usage = slices.DeleteFunc(read.facts.Usage, func(u billing.Usage) bool {
-			return slices.ContainsFunc(closed, func(r metering.Range) bool { return r.Start.Equal(u.Period) })
-		})
-		if err := read.usageOf(closed); err != nil {
+		if err := read.alsoTotalsOf(shown...); err != nil {
 			return err
 		}
 		list = nil
@@ -77,11 +72,9 @@ func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer 
 		if err != nil {
 			return err
 		}
-		current := billing.CurrentPeriod(read.facts)
-		if !slices.Contains(billing.UsageRanges(read.facts), current) { // it lies before the first one, or is closed already
-			if err := read.usageOf([]metering.Range{current}); err != nil {
-				return err
-			}
+		// It may lie before the first period, or be closed already.
+		if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
+			return err
 		}
 		lines = billing.Preview(read.facts)
 		return nil

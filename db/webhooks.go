@@ -139,7 +139,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 }
 
 // disable gives up what waits for the endpoint, which the caller has locked. It
-// waits for whoever is telling the endpoint something; others then see it disabled.
+// waits for whoever is sending the endpoint something; others then see it disabled.
 func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
 	if _, err := tx.Exec(ctx, `select from webhook_endpoints where tenant_id = $1 and id = $2 for update`, tenant, id); err != nil {
 		return err

@@ -250,18 +250,22 @@ func (p *planner) knows(period Period, w Watermark) {
 
 // quantities plans what is reported meter by meter.
 func (p *planner) quantities() {
-	for _, period := range slices.Backward(p.periods) {
-		if period.ClosedAt != nil {
-			continue
-		}
+	known := make(map[int]Watermark)
+	open := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return period.ClosedAt != nil })
+	for i, period := range slices.Backward(open) {
 		p.open = false
 		p.quantitiesOf(period)
 		p.lateCharges(period)
-		if p.open {
-			p.knows(period, Watermark{})
-		} else {
-			p.knows(period, p.watermark(period))
+		if !p.open {
+			known[i] = p.watermark(period)
 		}
+	}
+	latest := func(r Report) bool { return r.Counting == Latest }
+	if len(open) > 1 && slices.ContainsFunc(p.plan.Reports, latest) {
+		clear(known) // what is taken of one period changes what comes last of another
+	}
+	for i, period := range slices.Backward(open) {
+		p.knows(period, known[i])
 	}
 }
 

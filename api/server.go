@@ -156,6 +156,8 @@ func (s *server) routes() {
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync"), s.getSync)
 
+	huma.Register(s.api, described(post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report in doubt"),
+		"It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs"), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods"), s.listPeriods)
 	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimate revenue by month and currency"), s.revenue)

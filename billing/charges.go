@@ -18,7 +18,7 @@ func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last.
 func (e *elsewhere) add(r Reported) {
-	s := r.Standing
+	s := r.billed()
 	if !s.Any {
 		return
 	}
@@ -30,6 +30,24 @@ func (e *elsewhere) add(r Reported) {
 		e.amounts = make(map[string]metering.Decimal)
 	}
 	e.quantity, e.amounts[s.Currency] = e.quantity.Add(quantity), e.amounts[s.Currency].Add(amount)
+}
+
+// billed is what the far side has at the most: of what is outstanding that may
+// have arrived, or may not.
+func (r Reported) billed() Sums {
+	s := r.Standing
+	s.Value, s.Added = larger(s.Value, r.Taken.Value), larger(s.Added, r.Taken.Added)
+	if !r.Taken.Any || s.Currency == r.Taken.Currency {
+		s.Amount = larger(s.Amount, r.Taken.Amount)
+	}
+	return s
+}
+
+func larger(a, b metering.Decimal) metering.Decimal {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
 }
 
 // counted is what the far side has of the reports.

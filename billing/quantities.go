@@ -47,7 +47,8 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others, m.amount = m.others.Add(s.Standing.counted(s.Counting)), m.amount.Add(s.Standing.Amount)
+			billed := s.billed()
+			m.others, m.amount = m.others.Add(billed.counted(s.Counting)), m.amount.Add(billed.Amount)
 			m.open = m.open || p.dry && s.Outstanding // nothing else is known to be billed instead
 		}
 	}

@@ -525,6 +525,24 @@ func (e ReadinessTemporal) Valid() bool {
 	}
 }
 
+// Defines values for ResolveReportState.
+const (
+	ResolveReportStateAccepted ResolveReportState = "accepted"
+	ResolveReportStateRejected ResolveReportState = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the ResolveReportState enum.
+func (e ResolveReportState) Valid() bool {
+	switch e {
+	case ResolveReportStateAccepted:
+		return true
+	case ResolveReportStateRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SaveProviderType.
 const (
 	SaveProviderTypeStripe  SaveProviderType = "stripe"
@@ -567,30 +585,69 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
-// Defines values for SyncEntryStatus.
+// Defines values for SyncLineComponent.
 const (
-	SyncEntryStatusAcknowledged SyncEntryStatus = "acknowledged"
-	SyncEntryStatusAmbiguous    SyncEntryStatus = "ambiguous"
-	SyncEntryStatusConfirmed    SyncEntryStatus = "confirmed"
-	SyncEntryStatusPrepared     SyncEntryStatus = "prepared"
-	SyncEntryStatusRejected     SyncEntryStatus = "rejected"
-	SyncEntryStatusSent         SyncEntryStatus = "sent"
+	Adjustment SyncLineComponent = "adjustment"
+	Usage      SyncLineComponent = "usage"
 )
 
-// Valid indicates whether the value is a known member of the SyncEntryStatus enum.
-func (e SyncEntryStatus) Valid() bool {
+// Valid indicates whether the value is a known member of the SyncLineComponent enum.
+func (e SyncLineComponent) Valid() bool {
 	switch e {
-	case SyncEntryStatusAcknowledged:
+	case Adjustment:
 		return true
-	case SyncEntryStatusAmbiguous:
+	case Usage:
 		return true
-	case SyncEntryStatusConfirmed:
+	default:
+		return false
+	}
+}
+
+// Defines values for SyncLineKind.
+const (
+	Charge    SyncLineKind = "charge"
+	Quantity  SyncLineKind = "quantity"
+	Statement SyncLineKind = "statement"
+)
+
+// Valid indicates whether the value is a known member of the SyncLineKind enum.
+func (e SyncLineKind) Valid() bool {
+	switch e {
+	case Charge:
 		return true
-	case SyncEntryStatusPrepared:
+	case Quantity:
 		return true
-	case SyncEntryStatusRejected:
+	case Statement:
 		return true
-	case SyncEntryStatusSent:
+	default:
+		return false
+	}
+}
+
+// Defines values for SyncLineState.
+const (
+	SyncLineStateAccepted SyncLineState = "accepted"
+	SyncLineStateCounted  SyncLineState = "counted"
+	SyncLineStateInDoubt  SyncLineState = "in_doubt"
+	SyncLineStatePlanned  SyncLineState = "planned"
+	SyncLineStateRejected SyncLineState = "rejected"
+	SyncLineStateSending  SyncLineState = "sending"
+)
+
+// Valid indicates whether the value is a known member of the SyncLineState enum.
+func (e SyncLineState) Valid() bool {
+	switch e {
+	case SyncLineStateAccepted:
+		return true
+	case SyncLineStateCounted:
+		return true
+	case SyncLineStateInDoubt:
+		return true
+	case SyncLineStatePlanned:
+		return true
+	case SyncLineStateRejected:
+		return true
+	case SyncLineStateSending:
 		return true
 	default:
 		return false
@@ -1324,6 +1381,13 @@ type EventBatch struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// ExcludedMeter defines model for ExcludedMeter.
+type ExcludedMeter struct {
+	MeterId   string `json:"meter_id"`
+	MeterSlug string `json:"meter_slug"`
+	Reason    string `json:"reason"`
+}
+
 // ExportedEvent defines model for ExportedEvent.
 type ExportedEvent struct {
 	// CustomerId The customer's external ID
@@ -1677,13 +1741,13 @@ type PreviewItem struct {
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD
-	Currency  string       `json:"currency"`
+	Currency string `json:"currency"`
+
+	// Excluded Why the meter is excluded, as of the customer's last sync
+	Excluded  *string      `json:"excluded,omitempty"`
 	LateFor   *UsagePeriod `json:"late_for,omitempty"`
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
-
-	// Skipped Why the meter is excluded, as of the customer's last sync
-	Skipped *string `json:"skipped,omitempty"`
 
 	// UnitPrice The overage rate; 0 where the meter has no price
 	UnitPrice json.Number `json:"unit_price"`
@@ -1819,6 +1883,15 @@ type RemoveMember struct {
 	Id      string `json:"id"`
 	Removed bool   `json:"removed"`
 }
+
+// ResolveReport defines model for ResolveReport.
+type ResolveReport struct {
+	// State What you have found out at the provider: accepted where it has the report, else rejected
+	State ResolveReportState `json:"state"`
+}
+
+// ResolveReportState What you have found out at the provider: accepted where it has the report, else rejected
+type ResolveReportState string
 
 // Revenue defines model for Revenue.
 type Revenue struct {
@@ -1989,13 +2062,6 @@ type SignedIn struct {
 	Token string `json:"token"`
 }
 
-// SkippedMeter defines model for SkippedMeter.
-type SkippedMeter struct {
-	MeterId   string `json:"meter_id"`
-	MeterSlug string `json:"meter_slug"`
-	Reason    string `json:"reason"`
-}
-
 // StripeEvent defines model for StripeEvent.
 type StripeEvent struct {
 	Received bool `json:"received"`
@@ -2015,63 +2081,82 @@ type SyncBilling struct {
 	CustomerExternalId string `json:"customer_external_id"`
 }
 
-// SyncEntry defines model for SyncEntry.
-type SyncEntry struct {
-	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by
+// SyncLine defines model for SyncLine.
+type SyncLine struct {
+	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
-	// Answer What came of it
-	Answer   string `json:"answer"`
-	Currency string `json:"currency"`
+	// Component Usage of the period, or what late usage adds to it once it is closed
+	Component SyncLineComponent `json:"component"`
+	Currency  string            `json:"currency"`
 
-	// Item At the provider: the subscription item or the meter
+	// Kind Of the report that it stands in
+	Kind      SyncLineKind `json:"kind"`
+	MeterId   string       `json:"meter_id"`
+	MeterSlug string       `json:"meter_slug"`
+
+	// Method Of a quantity: the provider's way of reporting it
+	//
+	// Examples: meter_event
+	Method *string `json:"method,omitempty"`
+
+	// Number Of the report, in the order of the customer's; a statement's sequence
+	Number int64       `json:"number"`
+	Period UsagePeriod `json:"period"`
+
+	// Quantity What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
+	Quantity json.Number `json:"quantity"`
+
+	// QuantitySent The number that went out: quantity, or what it adds to the former one; of a charge money
+	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
+	ReportId     string       `json:"report_id"`
+
+	// Response What came of it
+	Response string `json:"response"`
+
+	// State Of the report
+	State SyncLineState `json:"state"`
+
+	// Target What adds it up at the provider: a subscription item, a meter or a subscription
 	//
 	// Examples: si_Na6dzxczY5fwHx
-	Item *string `json:"item,omitempty"`
-
-	// Mechanism How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
-	//
-	// Examples: snapshot
-	Mechanism string      `json:"mechanism"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
-	Period    UsagePeriod `json:"period"`
-
-	// Sequence Of the snapshot that carried it; 0 where each meter is reported by itself
-	Sequence int64           `json:"sequence"`
-	Status   SyncEntryStatus `json:"status"`
+	Target *string `json:"target,omitempty"`
 
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage Of the whole period so far
-	Usage json.Number `json:"usage"`
-
-	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
-	Value json.Number `json:"value"`
-
-	// ValueSent The number that went out: value, or what it adds to the former one; of an invoice_item money
-	ValueSent *json.Number `json:"value_sent,omitempty"`
-	Window    UsagePeriod  `json:"window"`
+	Usage  json.Number `json:"usage"`
+	Window UsagePeriod `json:"window"`
 }
 
-// SyncEntryStatus defines model for SyncEntry.Status.
-type SyncEntryStatus string
+// SyncLineComponent Usage of the period, or what late usage adds to it once it is closed
+type SyncLineComponent string
+
+// SyncLineKind Of the report that it stands in
+type SyncLineKind string
+
+// SyncLineState Of the report
+type SyncLineState string
 
 // SyncRun defines model for SyncRun.
 type SyncRun struct {
 	// CustomerId Examples: cus_42
-	CustomerId string      `json:"customer_id"`
-	Entries    []SyncEntry `json:"entries"`
-	FinishedAt *time.Time  `json:"finished_at"`
-	Id         string      `json:"id"`
+	CustomerId string `json:"customer_id"`
 
-	// Problem Of a failed run: what to do
-	Problem     string         `json:"problem"`
-	RequestedAt time.Time      `json:"requested_at"`
-	Skipped     []SkippedMeter `json:"skipped"`
-	StartedAt   *time.Time     `json:"started_at"`
-	Status      SyncRunStatus  `json:"status"`
+	// Error Of a failed run: what to do
+	Error string `json:"error"`
+
+	// Excluded The meters that were left out, and why
+	Excluded   []ExcludedMeter `json:"excluded"`
+	FinishedAt *time.Time      `json:"finished_at"`
+	Id         string          `json:"id"`
+
+	// Lines What the run reported, and what it found up to date
+	Lines       []SyncLine    `json:"lines"`
+	RequestedAt time.Time     `json:"requested_at"`
+	StartedAt   *time.Time    `json:"started_at"`
+	Status      SyncRunStatus `json:"status"`
 
 	// StatusUrl Where the run can be read again
 	StatusUrl string         `json:"status_url"`
@@ -2569,6 +2654,9 @@ type SaveAutoSyncJSONRequestBody = SaveAutoSync
 
 // SaveBillingProviderJSONRequestBody defines body for SaveBillingProvider for application/json ContentType.
 type SaveBillingProviderJSONRequestBody = SaveProvider
+
+// ResolveReportJSONRequestBody defines body for ResolveReport for application/json ContentType.
+type ResolveReportJSONRequestBody = ResolveReport
 
 // SyncBillingJSONRequestBody defines body for SyncBilling for application/json ContentType.
 type SyncBillingJSONRequestBody = SyncBilling
@@ -3089,6 +3177,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveReportWithBody Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveReport Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetRevenue Estimate revenue by month and currency
 	//
@@ -4006,6 +4112,44 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 // Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSaveBillingProviderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveReportWithBody Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *Client) ResolveReportWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveReportRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveReport Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveReportRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6121,6 +6265,53 @@ func NewSaveBillingProviderRequestWithBody(server string, contentType string, bo
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResolveReportRequest calls the generic ResolveReport builder with application/json body
+func NewResolveReportRequest(server string, id string, body ResolveReportJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResolveReportRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewResolveReportRequestWithBody constructs an http.Request for the ResolveReport method, with any body, and a specified content type
+func NewResolveReportRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reports/%s/resolve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -9089,6 +9280,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
+	// ResolveReportWithBodyWithResponse Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
+
+	// ResolveReportWithResponse Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
+
 	// GetRevenueWithResponse Estimate revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -10691,6 +10900,47 @@ func (r SaveBillingProviderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SaveBillingProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResolveReportResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResolveReportResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResolveReportResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResolveReportResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResolveReportResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResolveReportResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13772,6 +14022,36 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
+// ResolveReportWithBodyWithResponse Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *ClientWithResponses) ResolveReportWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error) {
+	rsp, err := c.ResolveReportWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveReportResponse(rsp)
+}
+
+// ResolveReportWithResponse Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error) {
+	rsp, err := c.ResolveReport(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveReportResponse(rsp)
+}
+
 // GetRevenueWithResponse Estimate revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
@@ -15537,6 +15817,35 @@ func ParseSaveBillingProviderResponse(rsp *http.Response) (*SaveBillingProviderR
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResolveReportResponse parses an HTTP response from a ResolveReportWithResponse call
+func ParseResolveReportResponse(rsp *http.Response) (*ResolveReportResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResolveReportResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

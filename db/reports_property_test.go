@@ -22,23 +22,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// sender is one attempt at a delivery, cut into the steps between which a
+// sender is one attempt at a report, cut into the steps between which a
 // crash may happen. What it holds is what its process would remember.
 type sender struct {
-	snapshot uuid.UUID
+	report   uuid.UUID
 	attempt  int
 	account  string
 	body     []byte
 	answered bool
-	outcome  db.SnapshotStatus
+	outcome  billing.State
 }
 
-// far is the receiving end: of each period it keeps what came last by sequence.
+// far is the receiving end: of each period it keeps what came last by number.
 type far struct {
 	bodies map[int64]string
 	last   map[string]int64 // by the period's start
 	held   map[string]owed
-	late   map[string]map[string]owed // by the starts of the carrying and of the closed period
+	late   map[string]map[string]owed // by the starts of the target and of the closed period
 }
 
 type owed struct{ usage, amount metering.Decimal }
@@ -77,11 +77,27 @@ type machine struct {
 	closed   map[string]billing.Price    // as of when it was
 	prices   []billing.Price
 	accounts map[string]*far
-	known    []*db.Snapshot // that some process has been handed
+	known    []written // that some process has been handed
 	senders  []*sender
 }
 
-func (m *machine) take(t *rapid.T, s *sender) {
+// written is a report with its bytes when it was handed out.
+type written struct {
+	db.Report
+	body []byte
+}
+
+func (m *machine) know(planned db.Planned) {
+	m.Helper()
+	for _, r := range planned.Send {
+		w := written{Report: r}
+		row := m.conn.QueryRow(m.Context(), `select body from billing_reports where tenant_id = $1 and id = $2`, m.tenant, r.ID)
+		require.NoError(m, row.Scan(&w.body))
+		m.known = append(m.known, w)
+	}
+}
+
+func (m *machine) arrive(t *rapid.T, s *sender) {
 	message := read(m, s.body)
 	f := m.accounts[s.account]
 	sequence := message.Data.Sequence
@@ -140,13 +156,13 @@ func (m *machine) requireBilled(t *rapid.T) {
 	}
 	for period, want := range m.expectedLate() {
 		if got := late[period]; got.String() != want.String() {
-			t.Fatalf("%s has come late for %s, the receivers were told %s", want, period, got)
+			t.Fatalf("%s has come late for %s, the receivers were reported %s", want, period, got)
 		}
 		delete(late, period)
 	}
 	for period, got := range late {
 		if !got.usage.IsZero() || !got.amount.IsZero() {
-			t.Fatalf("nothing has come late for %s, the receivers were told %s", period, got)
+			t.Fatalf("nothing has come late for %s, the receivers were reported %s", period, got)
 		}
 	}
 	m.requireClosed(t)
@@ -255,47 +271,43 @@ func (m *machine) setPrice(t *rapid.T) {
 	m.prices = append(m.prices, price)
 }
 
-func (m *machine) prepareOne(t *rapid.T) {
-	prepared := m.biller.prepare(0)
+func (m *machine) planOne(t *rapid.T) {
+	planned := m.plan(0)
 	if rapid.Bool().Draw(t, "new pass") {
-		prepared = m.biller.prepare(1 << 40)
+		planned = m.plan(anew)
 	}
-	if prepared.Send != nil {
-		m.known = append(m.known, prepared.Send)
-	}
+	m.know(planned)
 }
 
-func (m *machine) prepareTwiceAtOnce(*rapid.T) {
+func (m *machine) planTwiceAtOnce(*rapid.T) {
 	var both sync.WaitGroup
-	prepared := make([]db.Prepared, 2)
+	planned := make([]db.Planned, 2)
 	errs := make([]error, 2)
-	for i := range prepared {
+	for i := range planned {
 		both.Go(func() {
-			prepared[i], errs[i] = m.store.Ledger.PrepareSnapshot(context.Background(), m.tenant, m.customer.ID, 1<<40, dbtest.Frame, m.now)
+			planned[i], errs[i] = m.store.Ledger.Plan(context.Background(), m.tenant, m.customer.ID, db.Pass{After: anew}, dbtest.Frame, m.now)
 		})
 	}
 	both.Wait()
-	for i := range prepared {
+	for i := range planned {
 		require.NoError(m, errs[i])
-		if prepared[i].Send != nil {
-			m.known = append(m.known, prepared[i].Send)
-		}
+		m.know(planned[i])
 	}
 }
 
-func (m *machine) mark(t *rapid.T) {
-	s, ok := pick(t, m.known, "snapshot")
+func (m *machine) leaseOne(t *rapid.T) {
+	r, ok := pick(t, m.known, "report")
 	if !ok {
 		return
 	}
-	d, err := m.store.Ledger.MarkSent(m.Context(), m.tenant, s.ID, m.now, lease)
+	leased, err := m.store.Ledger.Lease(m.Context(), m.tenant, r.ID, m.now, lease)
 	var busy db.Busy
 	if errors.As(err, &busy) || metering.CodeOf(err) == metering.CodeConflict {
 		return
 	}
 	require.NoError(m, err)
-	require.Equal(m, s.Body, d.Body)
-	m.senders = append(m.senders, &sender{snapshot: s.ID, attempt: d.Attempt, account: d.Provider.Account, body: d.Body})
+	require.Equal(m, r.body, leased.Body)
+	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Account, body: leased.Body})
 }
 
 // deliver lets the receiver take it, or refuse it, or do so unheard.
@@ -306,24 +318,24 @@ func (m *machine) deliver(t *rapid.T) {
 	}
 	switch rapid.SampledFrom([]string{"taken", "taken", "unheard", "lost", "refused"}).Draw(t, "fate") {
 	case "taken":
-		m.take(t, s)
-		s.answered, s.outcome = true, db.Acknowledged
+		m.arrive(t, s)
+		s.answered, s.outcome = true, billing.Accepted
 	case "unheard":
-		m.take(t, s)
+		m.arrive(t, s)
 	case "refused":
-		s.answered, s.outcome = true, db.Rejected
+		s.answered, s.outcome = true, billing.Rejected
 	}
 }
 
-func (m *machine) settleOne(t *rapid.T) {
+func (m *machine) completeOne(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok && s.answered {
-		m.biller.settle(s.snapshot, s.outcome)
+		m.complete(s.report, s.outcome)
 	}
 }
 
 func (m *machine) release(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok && !s.answered {
-		require.NoError(m, m.store.Ledger.Release(m.Context(), m.tenant, s.snapshot, s.attempt, "no answer"))
+		require.NoError(m, m.store.Ledger.Release(m.Context(), m.tenant, s.report, s.attempt, "no answer", false))
 	}
 }
 
@@ -333,13 +345,13 @@ func (m *machine) expire(*rapid.T) { m.now = m.now.Add(lease) }
 func (m *machine) quiesce(t *rapid.T) {
 	for range 200 {
 		m.now = m.now.Add(lease)
-		prepared := m.biller.prepare(1 << 40)
-		if prepared.Send == nil {
+		planned := m.plan(anew)
+		if len(planned.Send) == 0 {
 			return
 		}
-		d := m.biller.mark(prepared.Send)
-		m.take(t, &sender{account: d.Provider.Account, body: d.Body})
-		m.biller.settle(prepared.Send.ID, db.Acknowledged)
+		leased := m.lease(planned.Send[0].ID)
+		m.arrive(t, &sender{account: leased.Provider.Account, body: leased.Body})
+		m.complete(leased.ReportID, billing.Accepted)
 	}
 	t.Fatal("there is always something left to send")
 }
@@ -366,8 +378,8 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, conn, "https://billing.example.com/usage")
 		rt.Repeat(map[string]func(*rapid.T){
-			"ingest": m.ingest, "prepare": m.prepareOne, "prepare twice": m.prepareTwiceAtOnce, "mark": m.mark,
-			"deliver": m.deliver, "settle": m.settleOne, "release": m.release, "expire": m.expire,
+			"ingest": m.ingest, "plan": m.planOne, "plan twice": m.planTwiceAtOnce, "lease": m.leaseOne,
+			"deliver": m.deliver, "complete": m.completeOne, "release": m.release, "expire": m.expire,
 			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "close one": m.closeOne, "close": m.closeDue, "decimals": m.setDecimals,
 		})
 		m.quiesce(rt)
@@ -393,36 +405,36 @@ func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	})
 }
 
-func TestTwoAtOncePrepareTheSameSnapshot(t *testing.T) {
+func TestManyAtOncePlanTheSameReport(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	for round := range 10 {
 		b.use("1")
 		const many = 6
-		prepared := make([]db.Prepared, many)
+		planned := make([]db.Planned, many)
 		errs := make([]error, many)
 		var all sync.WaitGroup
 		for i := range many {
 			all.Go(func() {
-				prepared[i], errs[i] = b.store.Ledger.PrepareSnapshot(context.Background(), b.tenant, b.customer.ID, 1<<40, dbtest.Frame, b.now)
+				planned[i], errs[i] = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
 			})
 		}
 		all.Wait()
 		for i := range many {
 			require.NoError(t, errs[i])
-			require.NotNil(t, prepared[i].Send)
-			require.Equal(t, prepared[0].Send.ID, prepared[i].Send.ID)
-			require.EqualValues(t, round+1, prepared[i].Send.Sequence)
-			require.Equal(t, prepared[0].Send.Body, prepared[i].Send.Body)
+			require.Len(t, planned[i].Send, 1)
+			require.Equal(t, planned[0].Send, planned[i].Send)
+			require.EqualValues(t, round+1, planned[i].Send[0].Number)
 		}
-		b.settle(prepared[0].Send.ID, db.Acknowledged)
+		require.EqualValues(t, round+1, b.says(planned[0].Send[0].ID).Data.Sequence)
+		b.complete(planned[0].Send[0].ID, billing.Accepted)
 		b.now = b.now.Add(time.Second)
 	}
 }
 
-// Two meters count the same events: whatever arrives while a snapshot is
-// prepared, it says the same of both.
-func TestASnapshotIsReadAtOneInstant(t *testing.T) {
+// Two meters count the same events: whatever arrives while a statement is
+// planned, it says the same of both.
+func TestAStatementIsReadAtOneInstant(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	dbtest.Meter(t, b.store, b.tenant, "calls-again", "api_call")
@@ -437,12 +449,12 @@ func TestASnapshotIsReadAtOneInstant(t *testing.T) {
 	defer ingesting.Wait()
 	defer stop()
 	for range 100 {
-		prepared := b.prepare(1 << 40)
-		if prepared.Send == nil {
+		planned := b.plan(anew)
+		if len(planned.Send) == 0 {
 			continue
 		}
-		meters := read(t, prepared.Send.Body).Data.Meters
+		meters := b.says(planned.Send[0].ID).Data.Meters
 		require.Equal(t, meters[0].Usage, meters[1].Usage)
-		b.settle(prepared.Send.ID, db.Acknowledged)
+		b.complete(planned.Send[0].ID, billing.Accepted)
 	}
 }

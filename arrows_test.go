@@ -97,8 +97,9 @@ func checkExclusive(t *testing.T, path, name string) {
 }
 
 // withoutNames are the folders that know no provider by its name: what they have to
-// know is a property, stored or passed.
-var withoutNames = []string{"billing", "db", "workflows"}
+// know is a property, stored or passed. The tags of fields may name one: they
+// are documentation for those who use it.
+var withoutNames = []string{"api", "billing", "db", "workflows"}
 
 func TestNoProviderIsKnownByItsName(t *testing.T) {
 	t.Parallel()
@@ -117,6 +118,9 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 			for _, provider := range folders {
 				name := filepath.Base(filepath.Dir(provider))
 				ast.Inspect(file, func(n ast.Node) bool {
+					if field, is := n.(*ast.Field); is {
+						field.Tag = nil
+					}
 					require.False(t, names(n, name), "%s names the provider %s", path, name)
 					return true
 				})

@@ -42,7 +42,6 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.Granularity](schemas)
 	describe[metering.LatePolicy](schemas)
 	describe[metering.MessageKind](schemas)
-	describe[metering.ProviderKind](schemas)
 	describe[metering.Role](schemas)
 	describe[metering.Scope](schemas)
 	describe[metering.SyncStatus](schemas)

@@ -1037,7 +1037,7 @@ type AutoSync struct {
 	// Paused Also by an operator, in the Temporal UI
 	Paused bool `json:"paused"`
 
-	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -1822,7 +1822,7 @@ type Product struct {
 
 // Provider defines model for Provider.
 type Provider struct {
-	// Account Of Stripe: the account that the key belongs to
+	// Account The account that the secret belongs to; none where the provider is a URL
 	//
 	// Examples: acct_1PQ2
 	Account   *string   `json:"account,omitempty"`
@@ -1831,34 +1831,39 @@ type Provider struct {
 	// Id Examples: prv_3
 	Id string `json:"id"`
 
-	// Mapping Of Stripe: meter slugs to the prices that their usage goes to
+	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Secret The signing secret, this once, if it was made here
+	// Secret The secret, this once, if it was made here
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretLastFour All of the secret, or of Stripe's API key, that is ever shown again
+	// SecretLastFour All of the secret that is ever shown again
 	SecretLastFour string       `json:"secret_last_four"`
 	Type           ProviderType `json:"type"`
 
-	// Url Of a webhook
+	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// ValidatedAt When a signed ping was answered with 2xx, or Stripe accepted the key
+	// ValidatedAt When the provider took the settings
 	ValidatedAt time.Time `json:"validated_at"`
 
-	// WebhookEvents Of Stripe: the events to send to webhook_url
+	// WebhookEvents Of a provider that sends events: those to send to webhook_url
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
-	// WebhookSecretLastFour Of Stripe: all of the endpoint's signing secret that is ever shown again
+	// WebhookSecretLastFour Of a provider that sends events: all of the endpoint's signing secret that is ever shown again
 	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
 
-	// WebhookUrl Of Stripe: add it there as an endpoint for webhook_events
+	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
 // ProviderType defines model for Provider.Type.
 type ProviderType string
+
+// ProviderEvent defines model for ProviderEvent.
+type ProviderEvent struct {
+	Received bool `json:"received"`
+}
 
 // Readiness defines model for Readiness.
 type Readiness struct {
@@ -1916,7 +1921,7 @@ type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
 	Paused  *bool `json:"paused,omitempty"`
 
-	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -2060,11 +2065,6 @@ type SignedIn struct {
 
 	// Token For Authorization: Bearer. Browsers have it in a cookie too
 	Token string `json:"token"`
-}
-
-// StripeEvent defines model for StripeEvent.
-type StripeEvent struct {
-	Received bool `json:"received"`
 }
 
 // SummaryItem defines model for SummaryItem.
@@ -2504,11 +2504,12 @@ type CreateProductParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
-// ReceiveStripeEventJSONBody defines parameters for ReceiveStripeEvent.
-type ReceiveStripeEventJSONBody = openapi_types.File
+// ReceiveProviderEventJSONBody defines parameters for ReceiveProviderEvent.
+type ReceiveProviderEventJSONBody = openapi_types.File
 
-// ReceiveStripeEventParams defines parameters for ReceiveStripeEvent.
-type ReceiveStripeEventParams struct {
+// ReceiveProviderEventParams defines parameters for ReceiveProviderEvent.
+type ReceiveProviderEventParams struct {
+	// StripeSignature The signature, of a provider of type stripe
 	StripeSignature *string `json:"Stripe-Signature,omitempty"`
 }
 
@@ -2697,8 +2698,8 @@ type CreateProductJSONRequestBody = CreateProduct
 // SetProductPricingJSONRequestBody defines body for SetProductPricing for application/json ContentType.
 type SetProductPricingJSONRequestBody = SetProductPricing
 
-// ReceiveStripeEventJSONRequestBody defines body for ReceiveStripeEvent for application/json ContentType.
-type ReceiveStripeEventJSONRequestBody = ReceiveStripeEventJSONBody
+// ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
+type ReceiveProviderEventJSONRequestBody = ReceiveProviderEventJSONBody
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = UpdateTenant
@@ -3453,19 +3454,19 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEventWithBody Receive an event from Stripe
+	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithBody(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEvent Receive an event from Stripe
+	// ReceiveProviderEvent Receive an event from a billing provider
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTenant Get the tenant's settings
 	//
@@ -4827,13 +4828,13 @@ func (c *Client) SetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEventWithBody Receive an event from Stripe
+// ReceiveProviderEventWithBody Receive an event from a billing provider
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReceiveStripeEventRequestWithBody(c.Server, tenantId, params, contentType, body)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveProviderEventRequestWithBody(c.Server, kind, tenantId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4844,13 +4845,13 @@ func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEvent Receive an event from Stripe
+// ReceiveProviderEvent Receive an event from a billing provider
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *Client) ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReceiveStripeEventRequest(c.Server, tenantId, params, body)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveProviderEventRequest(c.Server, kind, tenantId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7663,24 +7664,31 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 	return req, nil
 }
 
-// NewReceiveStripeEventRequest calls the generic ReceiveStripeEvent builder with application/json body
-func NewReceiveStripeEventRequest(server string, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody) (*http.Request, error) {
+// NewReceiveProviderEventRequest calls the generic ReceiveProviderEvent builder with application/json body
+func NewReceiveProviderEventRequest(server string, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewReceiveStripeEventRequestWithBody(server, tenantId, params, "application/json", bodyReader)
+	return NewReceiveProviderEventRequestWithBody(server, kind, tenantId, params, "application/json", bodyReader)
 }
 
-// NewReceiveStripeEventRequestWithBody constructs an http.Request for the ReceiveStripeEvent method, with any body, and a specified content type
-func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewReceiveProviderEventRequestWithBody constructs an http.Request for the ReceiveProviderEvent method, with any body, and a specified content type
+func NewReceiveProviderEventRequestWithBody(server string, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
 
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tenant_id", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "kind", kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "tenant_id", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
 	if err != nil {
 		return nil, err
 	}
@@ -7690,7 +7698,7 @@ func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/provider-webhooks/stripe/%s", pathParam0)
+	operationPath := fmt.Sprintf("/v1/provider-webhooks/%s/%s", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -9585,19 +9593,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
+	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithBodyWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
 
-	// ReceiveStripeEventWithResponse Receive an event from Stripe
+	// ReceiveProviderEventWithResponse Receive an event from a billing provider
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
 
 	// GetTenantWithResponse Get the tenant's settings
 	//
@@ -12369,11 +12377,11 @@ func (r SetProductPricingResponse) ContentType() string {
 	return ""
 }
 
-type ReceiveStripeEventResponse struct {
+type ReceiveProviderEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *StripeEvent
+	JSON200 *ProviderEvent
 	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationproblemJSON400 *Problem
 	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
@@ -12385,37 +12393,37 @@ type ReceiveStripeEventResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReceiveStripeEventResponse) GetJSON200() *StripeEvent {
+func (r ReceiveProviderEventResponse) GetJSON200() *ProviderEvent {
 	return r.JSON200
 }
 
 // GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON400() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON400() *Problem {
 	return r.ApplicationproblemJSON400
 }
 
 // GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON404() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON404() *Problem {
 	return r.ApplicationproblemJSON404
 }
 
 // GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON422() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON422() *Problem {
 	return r.ApplicationproblemJSON422
 }
 
 // GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON500() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON500() *Problem {
 	return r.ApplicationproblemJSON500
 }
 
 // GetBody returns the raw response body bytes
-func (r ReceiveStripeEventResponse) GetBody() []byte {
+func (r ReceiveProviderEventResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r ReceiveStripeEventResponse) Status() string {
+func (r ReceiveProviderEventResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -12423,7 +12431,7 @@ func (r ReceiveStripeEventResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r ReceiveStripeEventResponse) StatusCode() int {
+func (r ReceiveProviderEventResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -12431,7 +12439,7 @@ func (r ReceiveStripeEventResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReceiveStripeEventResponse) ContentType() string {
+func (r ReceiveProviderEventResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14585,30 +14593,30 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
+// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *ClientWithResponses) ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
-	rsp, err := c.ReceiveStripeEventWithBody(ctx, tenantId, params, contentType, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error) {
+	rsp, err := c.ReceiveProviderEventWithBody(ctx, kind, tenantId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseReceiveStripeEventResponse(rsp)
+	return ParseReceiveProviderEventResponse(rsp)
 }
 
-// ReceiveStripeEventWithResponse Receive an event from Stripe
+// ReceiveProviderEventWithResponse Receive an event from a billing provider
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *ClientWithResponses) ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
-	rsp, err := c.ReceiveStripeEvent(ctx, tenantId, params, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error) {
+	rsp, err := c.ReceiveProviderEvent(ctx, kind, tenantId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseReceiveStripeEventResponse(rsp)
+	return ParseReceiveProviderEventResponse(rsp)
 }
 
 // GetTenantWithResponse Get the tenant's settings
@@ -16933,22 +16941,22 @@ func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingRespo
 	return response, nil
 }
 
-// ParseReceiveStripeEventResponse parses an HTTP response from a ReceiveStripeEventWithResponse call
-func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventResponse, error) {
+// ParseReceiveProviderEventResponse parses an HTTP response from a ReceiveProviderEventWithResponse call
+func ParseReceiveProviderEventResponse(rsp *http.Response) (*ReceiveProviderEventResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ReceiveStripeEventResponse{
+	response := &ReceiveProviderEventResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StripeEvent
+		var dest ProviderEvent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	b.use("10")
 	b.reportAll()
 	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD",
+		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
 		Period: metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, CreatedAt: renewed, FinalizedAt: renewed.Add(time.Hour),
 	}, b.now))
 	require.Equal(t, db.Closing{}, b.closePeriods(), "%s has not even ended", month)

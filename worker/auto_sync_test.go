@@ -100,6 +100,41 @@ func (s *system) runs() int64 {
 	return count.GetCount()
 }
 
+// TestAScheduleThatIsADurationRunsThatOften changes a schedule from a cron
+// expression to a duration and back, as Temporal then plans it.
+func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	tenant, err := s.store.Tenants.Get(t.Context(), s.tenant)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		schedule metering.Schedule
+		every    time.Duration
+	}{{"0 0 29 2 *", 0}, {"15m", 15 * time.Minute}, {"1h30m", 90 * time.Minute}, {"hourly", time.Hour}} {
+		dbtest.Eventually(t, 2*time.Minute, func() error {
+			settings := metering.AutoSync{TenantID: s.tenant, Enabled: true, Schedule: c.schedule, UpdatedAt: time.Now()}
+			return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, settings, true)
+		})
+		dbtest.Eventually(t, 2*time.Minute, func() error {
+			state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
+			if err != nil || c.every == 0 {
+				return err
+			}
+			if len(state.Next) < 2 {
+				return fmt.Errorf("%s: %d runs are planned", c.schedule, len(state.Next))
+			}
+			first := state.Next[0].Truncate(c.every)
+			for i, next := range state.Next {
+				late := next.Sub(first.Add(time.Duration(i) * c.every))
+				if late < 0 || late > c.schedule.Jitter() {
+					return fmt.Errorf("%s: run %d is planned for %s", c.schedule, i, next)
+				}
+			}
+			return nil
+		})
+	}
+}
+
 func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

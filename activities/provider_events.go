@@ -69,7 +69,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	}
 	kept.Account = event.Account
 	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
-	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
+	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
 }
 
 // RequestSync asks for a sync because of an event, once for each event.

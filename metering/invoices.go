@@ -18,5 +18,3 @@ type Invoice struct {
 	FinalizedAt  time.Time // zero while it is a draft
 }
 
-// Cycle says whether the invoice bills a period's usage.
-func (i Invoice) Cycle() bool { return i.Renewal }

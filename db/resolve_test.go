@@ -33,7 +33,9 @@ type receiver struct {
 }
 
 var receivers = []receiver{
-	{"webhook", func(b *biller, account string, _ metering.Range) { b.useProvider("https://" + account + ".example.com/") }, func(b *biller) string {
+	{"webhook", func(b *biller, account string, _ metering.Range) {
+		b.useProvider("https://" + account + ".example.com/")
+	}, func(b *biller) string {
 		planned := b.plan(anew)
 		if len(planned.Send) == 0 {
 			return ""

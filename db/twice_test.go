@@ -135,3 +135,25 @@ func TestASeriesHasOneOutstandingReport(t *testing.T) {
 		}
 	}
 }
+
+func TestManyAtOncePlanTheSameReport(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	for round := range 10 {
+		b.use("1")
+		const many = 6
+		planned := make([]db.Planned, many)
+		require.NoError(t, atOnce(many, func(i int) (err error) {
+			planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+			return err
+		}))
+		for i := range many {
+			require.Len(t, planned[i].Send, 1)
+			require.Equal(t, planned[0].Send, planned[i].Send)
+			require.EqualValues(t, round+1, planned[i].Send[0].Number)
+		}
+		require.EqualValues(t, round+1, b.says(planned[0].Send[0].ID).Data.Sequence)
+		b.complete(planned[0].Send[0].ID, billing.Accepted)
+		b.now = b.now.Add(time.Second)
+	}
+}

@@ -237,10 +237,10 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 		l.period(w.Start).Watermark = w.Watermark
 	}
 	for _, id := range p.Withdraw {
-		l.settle(id, billing.Rejected, now)
+		l.report(id).state, l.report(id).settledAt = billing.Rejected, now
 	}
 	for _, id := range p.Doubt {
-		l.settle(id, billing.InDoubt, now)
+		l.report(id).state, l.report(id).lease = billing.InDoubt, time.Time{}
 	}
 }
 

@@ -153,6 +153,19 @@ func (b *biller) state(report uuid.UUID) (state billing.State, response string) 
 	return state, response
 }
 
+// audited is what the audit log says was done so.
+func (b *biller) audited(action string) (resources []string) {
+	b.Helper()
+	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, 0, 100)
+	require.NoError(b, err)
+	for _, e := range entries {
+		if e.Action == action {
+			resources = append(resources, e.Resource)
+		}
+	}
+	return resources
+}
+
 // scan reads what no method returns.
 func (b *biller) scan(sql string, args []any, row ...any) {
 	b.Helper()

@@ -21,43 +21,43 @@ func (b *biller) outOfSync() []metering.CustomerID {
 	return page.Customers
 }
 
-func TestACustomerIsDueUntilTheProviderKnowsOfEverything(t *testing.T) {
+func TestACustomerIsOutOfSyncUntilTheProviderKnowsOfEverything(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	due := []metering.CustomerID{b.customer.ID}
-	require.Equal(t, due, b.outOfSync(), "nothing was ever told")
+	acme := []metering.CustomerID{b.customer.ID}
+	require.Equal(t, acme, b.outOfSync(), "nothing was ever reported")
 	b.use("1")
 	sent := b.next(0)
 	b.lease(sent.ID)
-	require.Equal(t, due, b.outOfSync(), "it is not settled")
+	require.Equal(t, acme, b.outOfSync(), "its outcome is not known")
 	b.complete(sent.ID, billing.Accepted)
 	require.Empty(t, b.outOfSync())
 
 	b.use("1")
-	require.Equal(t, due, b.outOfSync(), "an event")
+	require.Equal(t, acme, b.outOfSync(), "an event")
 	b.accept()
 	require.Empty(t, b.outOfSync())
 	b.use("0")
-	require.Equal(t, due, b.outOfSync(), "an event of nothing is still an event")
+	require.Equal(t, acme, b.outOfSync(), "an event of nothing is still an event")
 	b.accept()
 	b.price("1", "0", "1")
-	require.Equal(t, due, b.outOfSync(), "a price")
+	require.Equal(t, acme, b.outOfSync(), "a price")
 	b.accept()
 	b.price("2", "0", "2")
 	require.Empty(t, b.outOfSync(), "a price for periods to come")
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
-	require.Equal(t, due, b.outOfSync(), "a meter")
+	require.Equal(t, acme, b.outOfSync(), "a meter")
 	b.accept()
 	b.useProvider("https://other.example.com/")
-	require.Equal(t, due, b.outOfSync(), "another account")
+	require.Equal(t, acme, b.outOfSync(), "another account")
 	b.accept()
 	require.Empty(t, b.outOfSync())
 	refused := b.sendNew("5")
 	b.complete(refused.ID, billing.Rejected)
-	require.Equal(t, due, b.outOfSync(), "a refusal")
+	require.Equal(t, acme, b.outOfSync(), "a refusal")
 	b.accept()
 	b.now = billing.CalendarPeriod(b.now, time.UTC).End
-	require.Equal(t, due, b.outOfSync(), "another month")
+	require.Equal(t, acme, b.outOfSync(), "another month")
 	b.acceptAll()
 	require.Empty(t, b.outOfSync())
 }
@@ -70,7 +70,7 @@ func (b *biller) sendNew(value string) db.Report {
 	return sent
 }
 
-func TestUsageThatArrivesLateMakesItsCustomerDue(t *testing.T) {
+func TestUsageThatArrivesLatePutsItsCustomerOutOfSync(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("100")
@@ -84,7 +84,7 @@ func TestUsageThatArrivesLateMakesItsCustomerDue(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestDueCustomersComeInPagesAndOfOneTenant(t *testing.T) {
+func TestCustomersOutOfSyncComeInPagesAndOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b, other := newBiller(t), newBiller(t)
 	want := []metering.CustomerID{b.customer.ID}
@@ -127,7 +127,7 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NotContains(t, tenants, b.tenant)
 }
 
-func TestACustomerIsDueWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
@@ -157,14 +157,14 @@ func TestACustomerIsOutOfSyncOnceItIsReadToBeElsewhere(t *testing.T) {
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "whoever has read it may have died before planning")
 }
 
-func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseNewItemRefusesItsUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
 	b.link("sub_1", month, billing.Destination{Excluded: "no subscription item of the customer has its price"})
 	b.use("10")
 	b.reportAll()
-	require.Empty(t, b.outOfSync(), "it can be told nowhere")
+	require.Empty(t, b.outOfSync(), "it can be reported nowhere")
 	b.link("sub_1", month, asDelta)
 	sent := b.next(anew).ID
 	b.lease(sent)
@@ -174,7 +174,7 @@ func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsDueWhoseFormerEntryTurnsOutToBeTaken(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseFormerReportTurnsOutToBeRejected(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
@@ -185,29 +185,66 @@ func TestACustomerIsDueWhoseFormerEntryTurnsOutToBeTaken(t *testing.T) {
 	b.now = b.now.Add(lease)
 	b.useStripe("acct_2")
 	b.link("sub_1", month, asDelta)
-	require.Equal(t, "10", b.reportAll().String(), "the other account is given up")
+	b.use("2")
+	require.Equal(t, "2", b.reportAll().String(), "the 10 may have arrived at the other account")
+	require.Empty(t, b.outOfSync(), "nothing is known by sending it elsewhere")
+	b.complete(unheard, billing.Rejected)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "10", b.reportAll().String())
 	require.Empty(t, b.outOfSync())
-	b.complete(unheard, billing.Accepted)
+	b.complete(unheard, billing.Accepted) // an acceptance that turns up late outweighs the rejection
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	require.Equal(t, "-10", b.reportAll().String())
 	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsNotDueForWhatNobodyLooksForAnyMore(t *testing.T) {
+func TestACustomerIsInSyncOnceAllThatWasPlannedIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []billing.State{billing.Accepted, billing.InDoubt, billing.Rejected} {
+		b, month := newOldBiller(t)
+		b.useStripe("acct_1")
+		b.link("sub_1", month, asWindow)
+		b.use("10")
+		b.now = b.now.Add(time.Hour)
+		b.use("5")
+		planned := b.plan(anew).Send
+		require.Len(t, planned, 2)
+		b.lease(planned[0].ID)
+		b.complete(planned[0].ID, billing.Accepted)
+		require.NotEmpty(t, b.outOfSync(), "the outcome of the other is not known")
+		b.lease(planned[1].ID)
+		b.complete(planned[1].ID, outcome)
+		require.Equal(t, outcome == billing.Accepted, len(b.outOfSync()) == 0, outcome)
+	}
+}
+
+func TestACustomerIsOutOfSyncWhoseReportWasDropped(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	sent := b.sendAccepted("10")
+	b.saw(billing.Accepted, sent)
+	require.Empty(t, b.outOfSync(), "it may still be counted")
+	b.saw(billing.Rejected, sent)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "10", b.reportAll().String())
+	b.saw(billing.Counted, sent)
+	state, _ := b.state(sent)
+	require.Equal(t, billing.Rejected, state, "only what was accepted is seen counted")
+	require.Empty(t, b.outOfSync())
+}
+
+func TestACustomerIsNotOutOfSyncForWhatNobodyLooksForAnyMore(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.accept()
 	b.useStripe("acct_1")
 	b.link("sub_1", month, asDelta)
-	b.use("10")
-	sent := b.next(anew).ID
-	b.lease(sent)
-	b.complete(sent, billing.Accepted)
+	b.sendAccepted("10")
 	b.link("sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
 	b.reportAll()
 	b.now = b.now.Add(25 * time.Hour)
-	open, err := b.store.Ledger.Uncounted(t.Context(), b.tenant, b.customer.ID, b.now)
-	require.NoError(t, err)
-	require.Empty(t, open, "the former subscription's period has ended")
+	require.Empty(t, b.uncounted(b.now), "the former subscription's period has ended")
 	require.Empty(t, b.outOfSync())
 }

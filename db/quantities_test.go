@@ -41,7 +41,7 @@ var (
 func (b *biller) counted(report uuid.UUID) {
 	b.Helper()
 	b.complete(report, billing.Accepted)
-	require.NoError(b, b.store.Ledger.Saw(b.Context(), b.tenant, []uuid.UUID{report}, billing.Counted, "tested"))
+	b.saw(billing.Counted, report)
 }
 
 // reportAll sends whatever there is and has it counted, and returns the sum of what went out.
@@ -58,6 +58,24 @@ func (b *biller) reportAll() (sum metering.Decimal) {
 			sum = sum.Add(*r.Quantity)
 		}
 	}
+}
+
+func TestAPlanSaysWhereTheCustomersSideHasToBeReadFirst(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("10")
+	former := b.next(anew).ID
+	b.useStripe("acct_1")
+	require.Equal(t, db.Planned{ReadFirst: true}, b.plan(anew))
+	state, _ := b.state(former)
+	require.Equal(t, billing.Planned, state, "nothing else is planned")
+	b.link("sub_1", month, asDelta)
+	require.False(t, b.plan(anew).ReadFirst)
+	b.reportAll()
+	require.Empty(t, b.outOfSync())
+	b.exec(`update customers set billing_provider_id = 'cus_2' where tenant_id = $1`, b.tenant)
+	require.NotEmpty(t, b.outOfSync())
+	require.Equal(t, db.Planned{ReadFirst: true}, b.plan(anew), "it is another customer's")
 }
 
 func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
@@ -180,8 +198,7 @@ func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"6", "9"}, reported)
-	counted, err := b.store.Ledger.Uncounted(t.Context(), b.tenant, b.customer.ID, b.now)
-	require.NoError(t, err)
+	counted := b.uncounted(b.now)
 	require.Equal(t, []string{"6", "9"}, []string{counted[0].Total.String(), counted[1].Total.String()}, "what Stripe shows of each")
 
 	b.now = sub.End.Add(time.Hour)

@@ -192,9 +192,8 @@ func complete(ctx context.Context, q querier, tenant metering.TenantID, report u
 	return err
 }
 
-// completeReports has somebody look at the customers again, unless all went as
-// their plan has noted it: a report to the present connection was accepted.
-const completeReports = `
+// decided records what came of reports, as SQL.
+const decided = `
 	with former as (
 	  select r.id, r.state
 	  from billing_reports r
@@ -208,7 +207,11 @@ const completeReports = `
 	  where r.tenant_id = $1
 	    and r.id = former.id
 	    and (former.state in ('planned', 'sending', 'in_doubt') or former.state = 'rejected' and $3 = 'accepted')
-	  returning r.customer_id, r.series_id, former.state)
+	  returning r.customer_id, r.series_id, former.state)`
+
+// completeReports has somebody look at the customers again, unless all went as
+// their plan has noted it: a report to the present connection was accepted.
+const completeReports = decided + `
 	update billing_periods p
 	set watermark_configuration = ''
 	from completed c

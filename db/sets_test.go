@@ -23,6 +23,8 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_series kind":                words([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}),
 		"billing_series counting":            words([]billing.Counting{billing.Replaces, billing.Adds, billing.Latest}),
 		"billing_reports state":              words(billing.State("").Values()),
+		"billing_reports mode":               {"live", "shadow"},
+		"billing_report_lines component":     {"usage", "adjustment"},
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
 		"members role":                       words(metering.Role("").Values()),

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,4 +159,31 @@ func TestAnExcludedMeterStaysAsItWasReported(t *testing.T) {
 	planned := b.plan(anew, third.ID, other.ID)
 	require.Empty(t, planned.Send, "what was never reported is left out")
 	require.Equal(t, "an operator has left it as it was for this run", planned.Excluded[0].Reason)
+}
+
+// Two meters count the same events: whatever arrives while a statement is
+// planned, it says the same of both.
+func TestAStatementIsReadAtOneInstant(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	dbtest.Meter(t, b.store, b.tenant, "calls-again", "api_call")
+	ctx, stop := context.WithCancel(t.Context())
+	var ingesting sync.WaitGroup
+	ingesting.Go(func() {
+		for ctx.Err() == nil {
+			event := dbtest.Event(t, "api_call", "acme", b.now, "1", "", "")
+			_, _ = b.writer.Ingest(context.WithoutCancel(ctx), b.tenant, []metering.Event{event})
+		}
+	})
+	defer ingesting.Wait()
+	defer stop()
+	for range 100 {
+		planned := b.plan(anew)
+		if len(planned.Send) == 0 {
+			continue
+		}
+		meters := b.says(planned.Send[0].ID).Data.Meters
+		require.Equal(t, meters[0].Usage, meters[1].Usage)
+		b.complete(planned.Send[0].ID, billing.Accepted)
+	}
 }

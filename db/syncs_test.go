@@ -135,18 +135,3 @@ func TestOpenSyncsAreFoundByAge(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, open, mine)
 }
-
-func TestAProviderReplacesTheOneBefore(t *testing.T) {
-	t.Parallel()
-	b := newBiller(t)
-	b.useProvider("https://other.example.com/")
-	active, err := b.store.Providers.Active(t.Context(), b.tenant)
-	require.NoError(t, err)
-	require.Equal(t, "https://other.example.com/", active.Account)
-	require.Equal(t, "abcd", active.LastFour)
-	require.NotZero(t, active.ID)
-	var saved int
-	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from audit_log where tenant_id = $1 and action = 'provider.save'`, b.tenant)
-	require.NoError(t, row.Scan(&saved))
-	require.Equal(t, 2, saved)
-}

@@ -144,7 +144,7 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 	c = h.claim()
 	require.Equal(t, metering.BillingSyncFailed, c.Kind)
 	require.NoError(t, json.Unmarshal(c.Data, &data))
-	require.Equal(t, "the key was refused", data["problem"])
+	require.Equal(t, "the key was refused", data["error"])
 	require.Nil(t, h.claim())
 }
 

@@ -84,7 +84,7 @@ func (s *system) trigger() (id string) {
 }
 
 // autoSync runs the schedule once and waits for its end.
-func (s *system) autoSync() (took time.Duration, result workflows.MassResult) {
+func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult) {
 	s.Helper()
 	began := time.Now()
 	require.NoError(s, s.temporal.GetWorkflow(s.Context(), s.trigger(), "").Get(s.Context(), &result))
@@ -154,7 +154,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 		s.forget()
 		s.useAll(changed)
 		few, result := s.autoSync()
-		require.Equal(t, workflows.MassResult{Customers: changed, Sent: changed}, result)
+		require.Equal(t, workflows.BulkSyncResult{Customers: changed, Sent: changed}, result)
 		require.Len(t, s.received(), changed)
 		for _, total := range s.billed() {
 			require.Equal(t, strconv.Itoa(round+2), total)

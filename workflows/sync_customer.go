@@ -192,7 +192,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		return activities.Ending{Refused: true}, nil // it was decided on or its connection replaced meanwhile: another plan finds what is left
 	case refused:
 		show(message)
-		return activities.Ending{Failure: message, Stop: true}, nil
+		return activities.Ending{Failure: message}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
 		return activities.Ending{}, err
 	case err != nil: // what is tried again ends only when its time is over

@@ -33,8 +33,8 @@ func (t tests) notice(ctx context.Context, m mutant) (noticed bool, err error) {
 		return false, err
 	}
 	for _, arguments := range [][]string{
-		{"-test.skip", simulated, "-test.timeout", "30s"},
-		{"-test.run", "^TestLives$", "-test.timeout", "3m"},
+		{"-test.skip", simulated, "-test.timeout", "10s"},
+		{"-test.run", "^TestLives$", "-test.timeout", "1m"},
 	} {
 		if failed, err := t.run(ctx, binary, arguments); err != nil || failed {
 			return failed, err

@@ -45,12 +45,12 @@ func (t *tally) print() error {
 	var short []string
 	for _, kind := range t.kinds {
 		n := t.count[kind]
-		real := n[killed] + n[survived]
+		faults := n[killed] + n[survived]
 		percent := 100
-		if real > 0 {
-			percent = 100 * n[killed] / real
+		if faults > 0 {
+			percent = 100 * n[killed] / faults
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d %% |\n", kind, real+n[equivalent], n[equivalent], n[killed], percent)
+		fmt.Printf("| %s | %d | %d | %d | %d %% |\n", kind, faults+n[equivalent], n[equivalent], n[killed], percent)
 		if percent < leastKilled {
 			short = append(short, kind)
 		}

@@ -75,7 +75,7 @@ func (t tests) build(ctx context.Context, m mutant, binary string) error {
 // run says whether the tests fail. Those that end only because their time or
 // memory is over do: the fault has made something endless.
 func (t tests) run(ctx context.Context, binary string, arguments []string) (failed bool, err error) {
-	bounded := []string{"-c", `ulimit -v 4000000; exec "$0" "$@"`, binary, "-test.failfast"}
+	bounded := []string{"-c", `ulimit -v 4000000; exec "$0" "$@"`, binary, "-test.failfast", "-test.short"}
 	command := exec.CommandContext(ctx, "sh", append(bounded, arguments...)...)
 	command.Dir = t.folder
 	command.Env = append(os.Environ(), "LIVES="+strconv.Itoa(t.lives))

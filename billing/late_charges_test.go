@@ -138,6 +138,22 @@ func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 	require.Equal(t, "3", f.Plan().Reports[0].Lines[0].Quantity.String(), "one that it was not reported before is among them")
 }
 
+// What a provider was reported in whole units is all of it, whatever was used
+// beyond them: there is nothing to adjust.
+func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
+	t.Parallel()
+	f := ofLateUsage("12.4", "0")
+	reported := metering.Whole(12)
+	f.LateMonths, f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Reported = nil, metering.MustDecimal("12.4"), &reported
+	require.Equal(t, []metering.Range{february}, billing.UsageRanges(f))
+
+	reported = metering.Whole(11)
+	require.Equal(t, []metering.Range{january, february}, billing.UsageRanges(f))
+
+	f.Stored[0].Closed[0].Billed = false
+	require.Equal(t, []metering.Range{february}, billing.UsageRanges(f))
+}
+
 func TestTheDescriptionOfLateUsage(t *testing.T) {
 	t.Parallel()
 	kathmandu := location(t, "Asia/Kathmandu")

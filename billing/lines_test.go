@@ -179,3 +179,19 @@ func TestConfiguration(t *testing.T) {
 	}
 	require.Equal(t, "nothing", known[hash(func(f *billing.Facts) { f.Meters[0].Slug = "renamed" })])
 }
+
+// The price of a product comes before the meter's own, which holds for who has
+// no product and where the product has none.
+func TestThePriceOfAProduct(t *testing.T) {
+	t.Parallel()
+	versions := []billing.Price{{Version: 1}, {Version: 2, ProductID: 5}, {Version: 3, ProductID: 6, EffectiveFrom: february.Start}}
+	for product, want := range map[metering.ProductID]int{0: 1, 5: 2, 6: 1, 7: 1} {
+		price, ok := billing.PriceAt(versions, product, january.Start)
+		require.True(t, ok)
+		require.Equal(t, want, price.Version)
+	}
+	price, _ := billing.PriceAt(versions, 6, february.Start)
+	require.Equal(t, 3, price.Version)
+	_, ok := billing.PriceAt(versions[1:2], 0, january.Start)
+	require.False(t, ok)
+}

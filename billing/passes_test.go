@@ -217,6 +217,13 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 	own := taken(first, counted(january, "1"))
 	elsewhere, charge, seen, ended := own, own, own, own
 	elsewhere.Account, charge.Kind, seen.TakenAt, ended.Window.Start = "acct_0", billing.ChargeReport, time.Time{}, january.Start.Add(-time.Hour)
+	within, from := own, subscribed(january)
+	within.Window.Start = january.Start.AddDate(0, 0, 4)
+	from.Subscription.Range = metering.Range{Start: january.Start.AddDate(0, 0, 5), End: january.End}
+	shortened := subscribed(january)
+	shortened.Start = january.Start.AddDate(0, 0, 5)
+	began := within
+	began.Period = shortened.Start
 	border := january.Start.Add(24*time.Hour - time.Microsecond)
 	for name, c := range map[string]struct {
 		now      time.Time
@@ -224,21 +231,24 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 		reported []billing.Reported
 		want     time.Time
 	}{
-		"WhenThePeriodEnds":      {border, []billing.Period{subscribed(january)}, nil, january.End},
-		"WhenItsGraceIsOver":     {january.End, []billing.Period{subscribed(january), subscribed(february)}, nil, january.End.Add(grace)},
-		"NotAtAClosedOnes":       {january.End, []billing.Period{closedAt(january, "0", "0"), subscribed(february)}, nil, february.End},
-		"ADayAfterItWasTaken":    {first, []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
-		"AtOnceIfThatIsOver":     {first.AddDate(0, 0, 9), []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
-		"ForTheFirstOfTwo":       {first, []billing.Period{subscribed(january)}, []billing.Reported{taken(first.Add(time.Hour), own), own}, first.Add(24 * time.Hour)},
-		"NotAtAFormerConnection": {first, []billing.Period{subscribed(january)}, []billing.Reported{elsewhere}, january.End},
-		"NotForACharge":          {first, []billing.Period{subscribed(january)}, []billing.Reported{charge}, january.End},
-		"NotOnceItWasSeen":       {first, []billing.Period{subscribed(january)}, []billing.Reported{seen}, january.End},
-		"NotOfAnEndedSeries":     {first, []billing.Period{subscribed(january)}, []billing.Reported{ended}, january.End},
-		"NotOfAClosedPeriod":     {february.Start.Add(time.Hour), []billing.Period{closedAt(january, "1", "100"), subscribed(february)}, []billing.Reported{taken(january.End, own)}, february.End},
+		"WhenThePeriodEnds":            {border, []billing.Period{subscribed(january)}, nil, january.End},
+		"WhenItsGraceIsOver":           {january.End, []billing.Period{subscribed(january), subscribed(february)}, nil, january.End.Add(grace)},
+		"NotAtAClosedOnes":             {january.End, []billing.Period{closedAt(january, "0", "0"), subscribed(february)}, nil, february.End},
+		"ADayAfterItWasTaken":          {first, []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
+		"AtOnceIfThatIsOver":           {first.AddDate(0, 0, 9), []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
+		"ForTheFirstOfTwo":             {first, []billing.Period{subscribed(january)}, []billing.Reported{taken(first.Add(time.Hour), own), own}, first.Add(24 * time.Hour)},
+		"NotAtAFormerConnection":       {first, []billing.Period{subscribed(january)}, []billing.Reported{elsewhere}, january.End},
+		"NotForACharge":                {first, []billing.Period{subscribed(january)}, []billing.Reported{charge}, january.End},
+		"NotOnceItWasSeen":             {first, []billing.Period{subscribed(january)}, []billing.Reported{seen}, january.End},
+		"NotOfAnEndedSeries":           {first, []billing.Period{subscribed(january)}, []billing.Reported{ended}, january.End},
+		"NotOfASubscriptionsThatEnded": {january.Start.AddDate(0, 0, 6), []billing.Period{from}, []billing.Reported{within}, january.End},
+		"NotOfAPeriodBefore":           {january.Start.AddDate(0, 0, 6), []billing.Period{shortened}, []billing.Reported{began}, january.End},
+		"NotOfAClosedPeriod":           {february.Start.Add(time.Hour), []billing.Period{closedAt(january, "1", "100"), subscribed(february)}, []billing.Reported{taken(january.End, own)}, february.End},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := atMeters(c.periods[len(c.periods)-1].Range, knownOf(c.now, c.periods...))
+			last := c.periods[len(c.periods)-1].Subscription.Range
+			f := atMeters(last, knownOf(c.now, c.periods...))
 			f.Reported = c.reported
 			require.Equal(t, c.want, f.Plan().LookAgain)
 		})
@@ -247,4 +257,48 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 	f := knownOf(january.Start)
 	f.Customer.BillingStartsAt = &march.Start
 	require.Equal(t, march.Start, f.Plan().LookAgain, "when its first period begins")
+}
+
+// What a customer is at its provider is read before quantities are planned.
+func TestACustomerIsReadFirst(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Side = nil
+	require.True(t, f.Plan().ReadFirst)
+	f.Connection.Statements = true
+	require.False(t, f.Plan().ReadFirst)
+	f.Connection = nil
+	require.False(t, f.Plan().ReadFirst)
+}
+
+func TestAPlanIsEmpty(t *testing.T) {
+	t.Parallel()
+	ids := []uuid.UUID{{1}}
+	require.True(t, billing.Plan{UpToDate: ids, Waiting: true}.Empty())
+	for name, plan := range map[string]billing.Plan{
+		"read":             {ReadFirst: true},
+		"busy":             {BusyUntil: january.Start},
+		"abandon":          {Abandon: ids},
+		"resume":           {Resume: ids},
+		"report":           {Reports: make([]billing.Report, 1)},
+		"close":            {Closings: make([]billing.Closing, 1)},
+		"abandon, resume":  {Abandon: ids, Resume: ids},
+		"abandon, report":  {Abandon: ids, Reports: make([]billing.Report, 1)},
+		"resume, report":   {Resume: ids, Reports: make([]billing.Report, 1)},
+		"abandon, close":   {Abandon: ids, Closings: make([]billing.Closing, 1)},
+		"report and close": {Reports: make([]billing.Report, 1), Closings: make([]billing.Closing, 1)},
+	} {
+		require.False(t, plan.Empty(), name)
+	}
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for state, is := range map[billing.State]struct{ outstanding, taken bool }{
+		billing.Planned: {true, false}, billing.Sending: {true, false}, billing.InDoubt: {true, false},
+		billing.Accepted: {false, true}, billing.Counted: {false, true}, billing.Rejected: {false, false},
+	} {
+		require.Equal(t, is.outstanding, state.Outstanding(), state)
+		require.Equal(t, is.taken, state.Taken(), state)
+	}
 }

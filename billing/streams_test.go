@@ -159,6 +159,7 @@ func TestTheSubscriptionOfAPeriod(t *testing.T) {
 		want    string
 	}{
 		"ItsPeriod":          {billing.Period{Range: between(1, 10), Subscription: former}, between(1, 10), "sub_1"},
+		"ItGoesOnWithIt":     {billing.Period{Range: between(1, 10), Subscription: billing.Subscription{ID: "sub_1", Range: between(1, 5)}}, between(1, 12), "sub_1"},
 		"OneThatTouchesIt":   {billing.Period{Range: between(1, 10), Subscription: former}, between(9, 20), "sub_1"},
 		"OneThatEndsWithin":  {billing.Period{Range: between(9, 20), Subscription: former}, between(1, 10), "sub_1"},
 		"OneThatBeginsAfter": {billing.Period{Range: between(1, 10), Subscription: former}, between(10, 20), "sub_0"},

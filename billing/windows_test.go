@@ -137,6 +137,37 @@ func TestWindowsAddUp(t *testing.T) {
 	require.Equal(t, "2", reports[0].Quantity.String())
 }
 
+// The base price goes with the first units, and back with the last ones.
+func TestWhatWindowsAreCharged(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
+	for name, c := range map[string]struct{ used, quantities, amounts []string }{
+		"NothingFirst":       {[]string{"0", "102", "1"}, []string{"102", "1"}, []string{"10.01", "0.01"}},
+		"ACorrectionFirst":   {[]string{"-3", "5", "2"}, []string{"-3", "5", "2"}, []string{"10", "0", "0"}},
+		"ACorrectionLast":    {[]string{"104", "-2", "0"}, []string{"104", "-2"}, []string{"10.02", "-0.01"}},
+		"AllIsTakenBack":     {[]string{"104", "-104", "0"}, []string{"104", "-104"}, []string{"10.02", "-10.02"}},
+		"AllIsTakenBackLate": {[]string{"104", "-104", "2"}, []string{"104", "-104", "2"}, []string{"10.02", "-10.02", "10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
+			f.Prices = basic()
+			var total metering.Decimal
+			for day, used := range c.used {
+				f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), used))
+				total = total.Add(metering.MustDecimal(used))
+			}
+			f.Usage = []billing.Usage{used(period, total.String())}
+			var quantities, amounts []string
+			for _, r := range f.Plan().Reports {
+				quantities, amounts = append(quantities, r.Quantity.String()), append(amounts, r.Lines[0].Amount.String())
+			}
+			require.Equal(t, c.quantities, quantities)
+			require.Equal(t, c.amounts, amounts)
+		})
+	}
+}
+
 // What another destination was reported of the period is not reported here, and
 // the money that went there is not charged again.
 func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {

@@ -75,7 +75,7 @@ func (f Facts) adjust(closed Period, target Series, repeated []Line) []Line {
 
 // sameTarget says whether two series of late usage are added up in one place.
 func (s Series) sameTarget(o Series) bool {
-	return s.Account == o.Account && s.Customer == o.Customer && s.Target == o.Target && s.Kind == o.Kind && s.Window.Start.Equal(o.Window.Start)
+	return s.Connection == o.Connection && s.Customer == o.Customer && s.Target == o.Target && s.Kind == o.Kind && s.Window.Start.Equal(o.Window.Start)
 }
 
 // line is what the closed period came to for the meter.
@@ -131,7 +131,7 @@ func (p *planner) lateCharges(target Period) {
 		return
 	}
 	at := Series{
-		Kind: ChargeReport, Account: p.Connection.Account, Customer: p.Side.Customer, Target: p.Side.Subscription,
+		Kind: ChargeReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: p.Side.Subscription,
 		Counting: Adds, Window: target.Range, Late: true,
 	}
 	var known []Reported
@@ -152,12 +152,12 @@ func (p *planner) lateCharges(target Period) {
 		if s.State == Accepted {
 			s.State = Counted // the answer is the charge itself: there is nothing more to see
 		}
-		if !p.next(s, !l.Amount.Equal(s.Added)) {
+		if !p.next(s, !l.Amount.Equal(s.Taken.Added)) {
 			continue
 		}
 		at.Period = l.Closed
 		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}
@@ -187,7 +187,7 @@ func Adjustments(f Facts) []Line {
 	if !found {
 		return nil
 	}
-	target := Series{Kind: StatementReport, Account: f.Connection.Account, Window: open.Range}
+	target := Series{Kind: StatementReport, Connection: f.Connection.ID, Window: open.Range}
 	if !f.Connection.Statements {
 		target.Kind = ChargeReport
 		if f.subscribed() {

@@ -6,7 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// elsewhere is what other series have billed of one meter.
+// elsewhere is what other series have billed of one meter. What may have
+// arrived there counts until it is known that it has not.
 type elsewhere struct {
 	quantity metering.Decimal
 	amounts  map[string]metering.Decimal // by currency
@@ -17,20 +18,26 @@ func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last.
 func (e *elsewhere) add(r Reported) {
-	if !r.Taken {
+	s := r.Standing
+	if !s.Any {
 		return
 	}
-	quantity, amount := r.Value, r.Amount
-	if r.Counting == Adds {
-		quantity = r.Added
-	}
+	quantity, amount := s.counted(r.Counting), s.Amount
 	if r.Kind == ChargeReport {
-		quantity, amount = r.Value, r.Added
+		quantity, amount = s.Value, s.Added
 	}
 	if e.amounts == nil {
 		e.amounts = make(map[string]metering.Decimal)
 	}
-	e.quantity, e.amounts[r.Currency] = e.quantity.Add(quantity), e.amounts[r.Currency].Add(amount)
+	e.quantity, e.amounts[s.Currency] = e.quantity.Add(quantity), e.amounts[s.Currency].Add(amount)
+}
+
+// counted is what the far side has of the reports.
+func (s Sums) counted(c Counting) metering.Decimal {
+	if c == Adds {
+		return s.Added
+	}
+	return s.Value
 }
 
 // billed adds up what series of the period have been reported of each meter.
@@ -87,7 +94,7 @@ func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
 }
 
 // here says whether the series is of the tenant's present connection.
-func (f Facts) here(s Series) bool { return f.Connection != nil && s.Account == f.Connection.Account }
+func (f Facts) here(s Series) bool { return f.Connection != nil && s.Connection == f.Connection.ID }
 
 // currencies are those of the meters' prices in the period.
 func (f Facts) currencies(period Period) (all []string) {

@@ -15,7 +15,7 @@ type Closing struct {
 // what they come to. A period that is due and cannot close holds up those
 // after it.
 func (p *planner) close() {
-	if p.statementUnderWay() {
+	if p.underWay() {
 		p.plan.Waiting = true
 		return
 	}
@@ -47,20 +47,17 @@ func (p *planner) lookAtUnreported() {
 	}
 }
 
-// statementUnderWay says whether a statement has to be complete before anything
-// closes. What is on its way to a former connection is given up unless somebody
-// is sending it.
-func (p *planner) statementUnderWay() bool {
-	for _, o := range p.Open {
-		if o.Kind != StatementReport {
-			continue
+// underWay says whether the outcome of a report has to be known before
+// anything closes: of a statement to this connection, and of what may have
+// arrived at a former one.
+func (p *planner) underWay() bool {
+	p.leaveFormer()
+	return slices.ContainsFunc(p.Open, func(o Open) bool {
+		if p.hasConnection(o.Connection) {
+			return o.Kind == StatementReport
 		}
-		if !p.givesUp(o) {
-			return true
-		}
-		p.plan.Abandon = append(p.plan.Abandon, o.ID)
-	}
-	return false
+		return !slices.Contains(p.plan.Withdraw, o.ID)
+	})
 }
 
 // closed is what the period closes at. complete says that every meter is
@@ -89,7 +86,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
 // says what it comes to.
 func (p *planner) statementTaken(period Period, lines []Line) bool {
 	latest := p.lastStatement(period, func(State) bool { return true })
-	target := Series{Kind: StatementReport, Account: p.Connection.Account, Window: period.Range}
+	target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
 	of := append(slices.Clone(lines), p.adjustments(p.periods, target, latest.Lines)...)
 	return len(of) == 0 || latest.State.Taken() && sameLines(latest.Lines, of)
 }

@@ -11,7 +11,7 @@ import (
 // Facts is everything that is known about one customer's billing at one instant.
 type Facts struct {
 	Now      time.Time          // UTC, in whole microseconds
-	After    int64              // the number of the last report before the caller's own pass
+	After    int64              // the number of the customer's last report before the caller's own pass
 	Excluded []metering.MeterID // meters that an operator leaves as they were reported
 	MayClose bool               // nothing can be ingested for the tenant meanwhile
 
@@ -52,9 +52,9 @@ type Settings struct {
 
 // Connection is where the tenant's usage is billed.
 type Connection struct {
-	Account    string            // whom the credentials belong to: reports to another are billed elsewhere
-	Statements bool              // it takes the bill of a period in one report; else each meter is reported by itself
-	Mapping    map[string]string // the settings that say which meter goes where
+	ID         metering.ConnectionID // reports to another are billed elsewhere
+	Statements bool                  // it takes the bill of a period in one report; else each meter is reported by itself
+	Mapping    map[string]string     // the settings that say which meter goes where
 }
 
 // Side is what the customer is at the provider, as it was last read there.
@@ -136,26 +136,31 @@ type Reported struct {
 	Series
 	MeterID metering.MeterID
 
-	Taken       bool             // a report of it was
-	Value       metering.Decimal // the quantity that the far side has with the last one that was taken
-	Added       metering.Decimal // the quantities that were taken, added up
-	Quantity    metering.Decimal // of the last one that was taken
-	Amount      metering.Decimal // of the last one that was taken
-	Currency    string           // of the same
-	Outstanding bool             // one is on its way
-	Standing    bool             // one may have been taken: it was not rejected
-	Last        uuid.UUID        // the last report
-	Number      int64            // its number
-	State       State            // its state
-	Timestamp   *time.Time       // with which the latest one went out
-	TakenAt     time.Time        // when the last one was taken that was not seen counted; zero: there is none
+	Taken       Sums       // of the reports that were taken
+	Standing    Sums       // of those, and of those that may be: all but rejected ones, and ones that were never sent to a former connection
+	Outstanding bool       // one is on its way
+	Last        uuid.UUID  // the last report
+	Number      int64      // its number
+	State       State      // its state
+	Timestamp   *time.Time // with which the latest one went out
+	TakenAt     time.Time  // when the last one was taken that was not seen counted; zero: there is none
+}
+
+// Sums are what some reports of a series come to.
+type Sums struct {
+	Any      bool             // there are some
+	Value    metering.Decimal // the quantity that the far side has with the last one
+	Added    metering.Decimal // the quantities that went out, added up
+	Quantity metering.Decimal // that went out with the last one
+	Amount   metering.Decimal // of the last one
+	Currency string           // of the same
 }
 
 // Sent is a statement as it was written down.
 type Sent struct {
 	ID     uuid.UUID
 	Period time.Time // its start
-	Number int64     // its sequence
+	Number int64
 	State  State
 	Lines  []Line
 }
@@ -164,6 +169,7 @@ type Sent struct {
 type Open struct {
 	ID         uuid.UUID
 	Kind       Kind
-	Account    string     // of the connection that it was made for
+	Connection metering.ConnectionID // that it was made for
+	State      State
 	LeaseUntil *time.Time // nobody else sends it before
 }

@@ -24,6 +24,12 @@ func monthOf(month time.Month) metering.Range {
 	return billing.CalendarPeriod(time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC), time.UTC)
 }
 
+// Two connections of a tenant, one after the other.
+const (
+	first  metering.ConnectionID = 1
+	second metering.ConnectionID = 2
+)
+
 var january, february, march = monthOf(time.January), monthOf(time.February), monthOf(time.March)
 
 // knownOf is what is known at now of a customer of January with one meter, of
@@ -38,16 +44,16 @@ func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 	}
 }
 
-// atReceiver has the customer billed by who takes statements at the address.
-func atReceiver(address string, f billing.Facts) billing.Facts {
-	f.Connection = &billing.Connection{Account: address, Statements: true}
+// atReceiver has the customer billed by who takes statements at the connection.
+func atReceiver(at metering.ConnectionID, f billing.Facts) billing.Facts {
+	f.Connection = &billing.Connection{ID: at, Statements: true}
 	return f
 }
 
 // atMeters has the customer billed by who adds up quantities, with the
 // subscription that is in the current period.
 func atMeters(current metering.Range, f billing.Facts) billing.Facts {
-	f.Connection = &billing.Connection{Account: "acct_1"}
+	f.Connection = &billing.Connection{ID: first}
 	f.Side = &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: current, Destinations: []billing.Destination{
 		{MeterID: 1, Target: "mtr_1", Method: "delta", Counting: billing.Adds},
 	}}
@@ -88,29 +94,30 @@ func usedLate(r metering.Range, total, late string) billing.Usage {
 // counted is what the subscription's meter was reported of a period.
 func counted(r metering.Range, quantity string) billing.Reported {
 	q := metering.MustDecimal(quantity)
+	all := billing.Sums{Any: true, Value: q, Added: q, Quantity: q}
 	return billing.Reported{
 		Series: billing.Series{
-			Kind: billing.QuantityReport, Account: "acct_1", Customer: "cus_1", Target: "mtr_1", Method: "delta", Counting: billing.Adds,
+			Kind: billing.QuantityReport, Connection: first, Customer: "cus_1", Target: "mtr_1", Method: "delta", Counting: billing.Adds,
 			Period: r.Start, Window: r,
 		},
-		MeterID: 1, Taken: true, Value: q, Added: q, Quantity: q, Standing: true, Last: uuid.UUID{1}, Number: 1, State: billing.Counted,
+		MeterID: 1, Taken: all, Standing: all, Last: uuid.UUID{1}, Number: 1, State: billing.Counted,
 	}
 }
 
-// stated is what the receiver at the address has of a period.
-func stated(address string, r metering.Range, quantity, amount string) billing.Reported {
+// stated is what the receiver has of a period.
+func stated(at metering.ConnectionID, r metering.Range, quantity, amount string) billing.Reported {
 	q := metering.MustDecimal(quantity)
+	all := billing.Sums{Any: true, Value: q, Added: q, Quantity: q, Amount: metering.MustDecimal(amount), Currency: "USD"}
 	return billing.Reported{
-		Series:  billing.Series{Kind: billing.StatementReport, Account: address, Counting: billing.Replaces, Period: r.Start, Window: r},
-		MeterID: 1, Taken: true, Value: q, Added: q, Quantity: q, Amount: metering.MustDecimal(amount), Currency: "USD",
-		Standing: true, Last: uuid.UUID{1}, Number: 1, State: billing.Accepted,
+		Series:  billing.Series{Kind: billing.StatementReport, Connection: at, Counting: billing.Replaces, Period: r.Start, Window: r},
+		MeterID: 1, Taken: all, Standing: all, Last: uuid.UUID{1}, Number: 1, State: billing.Accepted,
 	}
 }
 
-// adjusted is what the receiver at the address has of a closed period's late
+// adjusted is what the receiver has of a closed period's late
 // usage, with the statement of the target period.
-func adjusted(address string, closed, target metering.Range, quantity, amount string) billing.Reported {
-	s := stated(address, closed, quantity, amount)
+func adjusted(at metering.ConnectionID, closed, target metering.Range, quantity, amount string) billing.Reported {
+	s := stated(at, closed, quantity, amount)
 	s.Window, s.Late = target, true
 	return s
 }
@@ -133,12 +140,12 @@ func withLate(f billing.Facts, r metering.Range, total, late string) billing.Fac
 	return f
 }
 
-// Fault 1: what the receiver has at another address is still its: 1020.
+// Fault 1: what the receiver has at another first is still its: 1020.
 func TestAReceiverThatMovesIsReportedTheRestOnly(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com/v2", knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "1020")}
-	f.Reported = []billing.Reported{stated("https://billing.example.com/v1", january, "1000", "100000")}
+	f.Reported = []billing.Reported{stated(first, january, "1000", "100000")}
 	plan := f.Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "20", plan.Reports[0].Lines[0].Quantity.String())
@@ -148,16 +155,16 @@ func TestAReceiverThatMovesIsReportedTheRestOnly(t *testing.T) {
 // Fault 1: what an earlier statement of the target period adjusted is said again by its next one.
 func TestAReceiverThatMovesIsNotReportedAnAdjustmentAgain(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com/v2", knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "105", "5")
 	f.Usage = append(f.Usage, used(february, "1"))
-	f.Reported = []billing.Reported{adjusted("https://billing.example.com/v1", january, february, "5", "500")}
+	f.Reported = []billing.Reported{adjusted(first, january, february, "5", "500")}
 	plan := f.Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 1, "only February's own")
 	require.Empty(t, billing.Adjustments(f))
 
-	f.Connection.Account = "https://billing.example.com/v1"
+	f.Connection.ID = first
 	lines := billing.Adjustments(f)
 	require.Len(t, lines, 1, "where it has not moved")
 	require.Equal(t, "500", lines[0].Amount.String())
@@ -213,10 +220,10 @@ func TestNothingIsReportedOfASubscriptionThatWasCancelledAtItsPeriodsEnd(t *test
 // Fault 6: late usage that was billed as it was counted then stays so: nothing came since, and nothing is adjusted.
 func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(march.Start.AddDate(0, 0, 10),
+	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 10),
 		closedAt(january, "1000", "14.50"), closedAt(february, "0", "10"), billing.Period{Range: march}))
 	f.Prices = basic()
-	f.Reported = []billing.Reported{adjusted("https://billing.example.com", january, february, "1000", "5")}
+	f.Reported = []billing.Reported{adjusted(first, january, february, "1000", "5")}
 	f = withLate(f, january, "2000", "1000")
 	require.Empty(t, billing.Adjustments(f))
 
@@ -241,9 +248,9 @@ func TestWhatIsInDoubtAtAFinalInvoiceIsBilledAgain(t *testing.T) {
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
 	f.Usage = []billing.Usage{used(january, "10")}
 	inDoubt := counted(january, "0")
-	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = false, true, billing.InDoubt
+	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
 	f.Reported = []billing.Reported{inDoubt}
-	f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Account: "acct_1"}}
+	f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Connection: first, State: billing.InDoubt}}
 	f, line := afterClosing(t, f)
 	require.Equal(t, "0", line.Reported.String())
 	plan := f.Plan()
@@ -328,7 +335,7 @@ func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
 	last := december.End.Add(-time.Hour)
-	f := atReceiver("https://billing.example.com", knownOf(january.Start.Add(80*time.Hour)))
+	f := atReceiver(first, knownOf(january.Start.Add(80*time.Hour)))
 	f.Customer.EarliestEvent = &last // it came on 2 January, within December's grace, which is over now
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
 	plan := f.Plan()
@@ -344,8 +351,7 @@ func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
 // Fault 13: late usage of 5 USD that is no longer in one target period is in the next one.
 func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
 	t.Parallel()
-	const address = "https://billing.example.com"
-	f := atReceiver(address, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f.Prices = basic()
 	f = withLate(f, january, "1100", "1000")
 	lines := f.Plan().Reports[0].Lines
@@ -354,7 +360,7 @@ func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *tes
 
 	f.Settings.LatePolicy = metering.ReportLate
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
-	f.Reported = []billing.Reported{stated(address, february, "0", "10"), adjusted(address, january, february, "1000", "5")}
+	f.Reported = []billing.Reported{stated(first, february, "0", "10"), adjusted(first, january, february, "1000", "5")}
 	require.Len(t, f.Plan().Reports[0].Lines, 1, "February's next statement takes the place of the one before")
 
 	f.Settings.LatePolicy = metering.AdjustLate
@@ -386,14 +392,14 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 // Fault 15: 40 units that came late are still in the target period's next statement once their events are gone.
 func TestAnAdjustmentDisappearsWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "140", "40")
 	lines := f.Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
 	require.Equal(t, "40", lines[1].Quantity.String())
 
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
-	f.Reported = []billing.Reported{stated("https://billing.example.com", february, "0", "0"), adjusted("https://billing.example.com", january, february, "40", "4000")}
+	f.Reported = []billing.Reported{stated(first, february, "0", "0"), adjusted(first, january, february, "40", "4000")}
 	f.LateMonths, f.Usage = nil, []billing.Usage{used(february, "1")} // the meter was regrouped: nothing counts January again
 	plan := f.Plan()
 	require.Len(t, plan.Reports, 1)

@@ -208,7 +208,7 @@ func AfterSubscription(end, now time.Time) metering.Range {
 // grows.
 func (p Period) shorten(f Facts) time.Time {
 	now, current := f.Now, f.current()
-	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.stands(r) })
+	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && r.Standing.Any })
 	border := current.End
 	switch {
 	case current.Empty():
@@ -220,13 +220,6 @@ func (p Period) shorten(f Facts) time.Time {
 		return p.End
 	}
 	return border
-}
-
-// stands says whether the series has a report that was not rejected, and that
-// a plan does not give up.
-func (f Facts) stands(r Reported) bool {
-	givenUp := func(o Open) bool { return o.ID == r.Last && f.givesUp(o) }
-	return r.Standing && (r.Taken || !slices.ContainsFunc(f.Open, givenUp))
 }
 
 // about says whether the series is of the period's usage.

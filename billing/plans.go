@@ -36,12 +36,13 @@ func (f Facts) Plan() Plan {
 	case f.MayClose:
 		p.close()
 	case f.Connection == nil:
-	case !p.leaveFormer():
 	case f.Connection.Statements:
+		p.leaveFormer()
 		p.statements()
 	case f.Side == nil:
 		p.plan.ReadFirst = true
 	default:
+		p.leaveFormer()
 		p.quantities()
 	}
 	p.lookAtBorders()
@@ -122,42 +123,37 @@ func WindowedMeters(f Facts) []metering.MeterID {
 	return meters
 }
 
-// givesUp says whether a plan gives up a report: it was made for a former
-// connection, and nobody is sending it at this moment. Where periods close only
-// statements are looked at.
-func (f Facts) givesUp(o Open) bool {
-	leased := o.LeaseUntil != nil && o.LeaseUntil.After(f.Now)
-	asked := f.MayClose && o.Kind == StatementReport || !f.MayClose && f.Connection != nil
-	return asked && !leased && !f.here(Series{Account: o.Account})
-}
-
-// leaveFormer gives up what is on its way to former connections, unless
-// somebody is sending it at this moment. What has to be sent first is resumed.
-// It says whether anything else may be planned.
-func (p *planner) leaveFormer() bool {
+// leaveFormer finds what is on its way. What goes to the present connection is
+// resumed. What goes to a former one is withdrawn if it was never sent, and
+// else in doubt unless somebody is sending it at this moment: it counts as
+// billed there until its outcome is known.
+func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
+		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
-		case o.Account == p.Connection.Account:
+		case p.hasConnection(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
-		case p.givesUp(o):
-			p.plan.Abandon = append(p.plan.Abandon, o.ID)
-		case o.Kind == StatementReport && p.Connection.Statements:
-			p.plan.Resume = append(p.plan.Resume, o.ID) // its sender is waited for where statements are sent
-		case o.LeaseUntil.After(p.plan.BusyUntil):
-			p.plan.BusyUntil = *o.LeaseUntil
+		case o.State == Planned:
+			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
+		case o.State == Sending && !leased:
+			p.plan.Doubt = append(p.plan.Doubt, o.ID)
+		case o.State == Sending:
+			p.lookAt(*o.LeaseUntil)
 		}
 	}
-	if !p.plan.BusyUntil.IsZero() {
-		return false
-	}
-	return !p.Connection.Statements || len(p.plan.Resume) == 0
+	p.plan.More = len(p.plan.Resume) > 0
 }
 
-// statements plans the next statement: of the oldest open period that changed
+func (p *planner) hasConnection(c metering.ConnectionID) bool { return p.here(Series{Connection: c}) }
+
+// statements plans the next statement, one at a time: of the oldest open period that changed
 // since its last one. One that is of the caller's own pass is done with, however
 // its usage has grown since, and also if it was refused, so that it does not
 // hold back the others.
 func (p *planner) statements() {
+	if len(p.plan.Resume) > 0 {
+		return
+	}
 	for i, period := range p.periods {
 		if period.ClosedAt != nil {
 			continue
@@ -177,10 +173,11 @@ func (p *planner) statements() {
 			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
 		default:
 			p.plan.More = i < len(p.periods)-1
+			p.knows(period, p.watermark(period))
 			p.plan.Reports = append(p.plan.Reports, Report{
-				Series: Series{Kind: StatementReport, Account: p.Connection.Account, Counting: Replaces, Period: period.Start, Window: period.Range},
+				Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
 				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
-				Deadline: period.Deadline(p.Settings.Grace), Watermark: p.watermark(period),
+				Deadline: period.Deadline(p.Settings.Grace),
 			})
 			return
 		}
@@ -191,7 +188,7 @@ func (p *planner) statements() {
 // ones. What an operator leaves as it is is as it was taken last.
 func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	lines, excluded := p.charges(period)
-	target := Series{Kind: StatementReport, Account: p.Connection.Account, Window: period.Range}
+	target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
 	late = p.adjustments(p.periods, target, latest.Lines)
 	if len(p.Facts.Excluded) > 0 {
 		taken := p.lastStatement(period, State.Taken).Lines
@@ -253,18 +250,22 @@ func (p *planner) knows(period Period, w Watermark) {
 
 // quantities plans what is reported meter by meter.
 func (p *planner) quantities() {
-	for _, period := range slices.Backward(p.periods) {
-		if period.ClosedAt != nil {
-			continue
-		}
+	known := make(map[int]Watermark)
+	open := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return period.ClosedAt != nil })
+	for i, period := range slices.Backward(open) {
 		p.open = false
 		p.quantitiesOf(period)
 		p.lateCharges(period)
-		if p.open {
-			p.knows(period, Watermark{})
-		} else {
-			p.knows(period, p.watermark(period))
+		if !p.open {
+			known[i] = p.watermark(period)
 		}
+	}
+	latest := func(r Report) bool { return r.Counting == Latest }
+	if len(open) > 1 && slices.ContainsFunc(p.plan.Reports, latest) {
+		clear(known) // what is taken of one period changes what comes last of another
+	}
+	for i, period := range slices.Backward(open) {
+		p.knows(period, known[i])
 	}
 }
 
@@ -293,19 +294,22 @@ func (p *planner) quantitiesOf(period Period) {
 // next says whether a series' next report is to be made: there is something
 // new, and none is outstanding or of this pass.
 func (p *planner) next(s Reported, changed bool) bool {
-	taken := s.State.Taken()
-	p.open = p.open || s.Outstanding || changed || p.dry && s.State == Accepted
+	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
-	case p.dry || s.Outstanding || s.Number > p.After && !taken:
+	case p.dry:
+		p.open = p.open || s.Outstanding || changed || s.State == Accepted
 		return false
-	case !changed || s.Number > p.After:
+	case s.Outstanding, mine && !taken:
+		p.open = p.open || s.Outstanding || changed
+		return false
+	case !changed || mine:
+		p.open = p.open || changed
 		if taken {
 			p.plan.UpToDate = append(p.plan.UpToDate, s.Last)
 		}
 		return false
-	}
-	if len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce {
-		p.plan.More = true
+	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:
+		p.open, p.plan.More = true, true
 		return false
 	}
 	return true
@@ -322,5 +326,5 @@ func (p *planner) destination(meter metering.MeterID) Destination {
 
 // Empty says whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return !p.ReadFirst && p.BusyUntil.IsZero() && len(p.Abandon)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
+	return !p.ReadFirst && len(p.Withdraw)+len(p.Doubt)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
 }

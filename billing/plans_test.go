@@ -10,10 +10,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A report that a plan gives up was reported to nobody: the period that it is
-// of ends where the customer's new periods begin, in this plan and not in the
-// next one.
-func TestWhatAPlanGivesUpDoesNotKeepAPeriodLong(t *testing.T) {
+// A report to a former connection that was never sent was reported to nobody:
+// the period that it is of ends where the customer's new periods begin, in this
+// plan and not in the next one. One that may have arrived keeps it.
+func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
 	month := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
@@ -21,23 +21,30 @@ func TestWhatAPlanGivesUpDoesNotKeepAPeriodLong(t *testing.T) {
 	facts := billing.Facts{
 		Now: instant(t, "2026-01-10T09:00:00Z"), Customer: billing.Customer{CreatedAt: month.Start},
 		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
-		Connection: &billing.Connection{Account: "new"}, Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: subscribed},
+		Connection: &billing.Connection{ID: 2}, Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: subscribed},
 		Stored: []billing.Period{{ID: 1, Range: month}},
 		Reported: []billing.Reported{{
-			Series:  billing.Series{Kind: billing.StatementReport, Account: "former", Counting: billing.Replaces, Period: month.Start, Window: month},
-			MeterID: 1, Outstanding: true, Standing: true, Last: id, Number: 1, State: billing.Planned,
+			Series:  billing.Series{Kind: billing.StatementReport, Connection: 1, Counting: billing.Replaces, Period: month.Start, Window: month},
+			MeterID: 1, Outstanding: true, Last: id, Number: 1, State: billing.Planned,
 		}},
-		Open: []billing.Open{{ID: id, Kind: billing.StatementReport, Account: "former"}},
+		Open: []billing.Open{{ID: id, Kind: billing.StatementReport, Connection: 1, State: billing.Planned}},
 	}
 	plan := facts.Plan()
-	require.Equal(t, []uuid.UUID{id}, plan.Abandon)
+	require.Equal(t, []uuid.UUID{id}, plan.Withdraw)
 	require.Len(t, plan.Periods, 2)
 	require.Equal(t, subscribed.Start, plan.Periods[0].End)
 	require.Equal(t, subscribed, plan.Periods[1].Range)
 
+	facts.Open[0].State, facts.Reported[0].State, facts.Reported[0].Standing.Any = billing.Sending, billing.Sending, true
+	plan = facts.Plan()
+	require.Equal(t, month, plan.Periods[0].Range, "it may have arrived")
+	require.Equal(t, []uuid.UUID{id}, plan.Doubt)
+
 	lease := facts.Now.Add(1)
 	facts.Open[0].LeaseUntil = &lease
-	require.Equal(t, month, facts.Plan().Periods[0].Range, "somebody is sending it")
+	plan = facts.Plan()
+	require.Empty(t, plan.Doubt, "somebody is sending it")
+	require.Equal(t, lease, plan.LookAgain)
 }
 
 // A period that closes with other units than the provider was reported leaves
@@ -50,7 +57,7 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 		Now: instant(t, "2026-02-02T00:00:00Z"), MayClose: true, Customer: billing.Customer{CreatedAt: january.Start},
 		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
 		Meters:     []metering.Meter{{ID: 1, Slug: "calls", Version: metering.MeterVersion{Status: metering.Complete}}},
-		Connection: &billing.Connection{Account: "a"},
+		Connection: &billing.Connection{ID: 1},
 		Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: february, Destinations: []billing.Destination{
 			{MeterID: 1, Target: "calls", Method: "delta", Counting: billing.Adds},
 		}},

@@ -29,7 +29,7 @@ type quantityPlanner struct {
 	meter       metering.Meter
 	usage       Usage
 	own         []Reported       // series of this destination
-	others      metering.Decimal // taken at other ones
+	others      metering.Decimal // billed at other ones
 	amount      metering.Decimal // the same in money
 }
 
@@ -47,7 +47,8 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others, m.amount = m.others.Add(s.taken()), m.amount.Add(s.Amount)
+			m.others, m.amount = m.others.Add(s.Standing.counted(s.Counting)), m.amount.Add(s.Standing.Amount)
+			m.open = m.open || p.dry && s.Outstanding // nothing else is known to be billed instead
 		}
 	}
 	return m
@@ -59,15 +60,7 @@ func (m *quantityPlanner) owns(s Reported) bool {
 }
 
 // taken is what the far side has of the series.
-func (r Reported) taken() metering.Decimal {
-	switch {
-	case !r.Taken:
-		return metering.Decimal{}
-	case r.Counting == Adds:
-		return r.Added
-	}
-	return r.Value
-}
+func (r Reported) taken() metering.Decimal { return r.Taken.counted(r.Counting) }
 
 // excluded says why the meter is not reported, if it is not.
 func (m *quantityPlanner) excluded(taken bool) string {
@@ -191,7 +184,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 	case Latest:
 		quantity = l.Quantity.Add(m.before())
 		if s.Last != uuid.Nil { // what an earlier period comes to may change it, or hide that this one has
-			changed = changed || !quantity.Equal(s.Quantity)
+			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
 	}
 	if !m.next(s, changed) {
@@ -199,7 +192,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{
 		Series: Series{
-			Kind: QuantityReport, Account: m.Connection.Account, Customer: m.Side.Customer, Target: m.destination.Target,
+			Kind: QuantityReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.destination.Target,
 			Method: m.destination.Method, Counting: m.destination.Counting, Period: m.period.Start, Window: window,
 		},
 		Destination: m.destination, Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,

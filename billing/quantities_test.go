@@ -67,10 +67,10 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	reported := func(period metering.Range, value, quantity string) billing.Reported {
 		return billing.Reported{
 			Series: billing.Series{
-				Kind: billing.QuantityReport, Account: "a", Customer: "cus_1", Target: "seats", Method: "last", Counting: billing.Latest,
+				Kind: billing.QuantityReport, Connection: 1, Customer: "cus_1", Target: "seats", Method: "last", Counting: billing.Latest,
 				Period: period.Start, Window: period.Within(subscription.Range),
 			},
-			MeterID: 1, Taken: true, Value: decimal(t, value), Quantity: decimal(t, quantity), Standing: true,
+			MeterID: 1, Taken: billing.Sums{Any: true, Value: decimal(t, value), Quantity: decimal(t, quantity)},
 			Last: uuid.UUID{byte(period.Start.Month())}, State: billing.Counted,
 		}
 	}
@@ -78,7 +78,7 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 		Now: instant(t, "2026-02-02T00:00:00Z"), Customer: billing.Customer{CreatedAt: january.Start},
 		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD"},
 		Meters:     []metering.Meter{{ID: 1, Version: metering.MeterVersion{Status: metering.Complete}}},
-		Connection: &billing.Connection{Account: "a"},
+		Connection: &billing.Connection{ID: 1},
 		Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: subscription.Range, Destinations: []billing.Destination{
 			{MeterID: 1, Target: "seats", Method: "last", Counting: billing.Latest},
 		}},
@@ -94,6 +94,6 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	require.Equal(t, "7", plan.Reports[0].Quantity.String())
 	require.Equal(t, "3", plan.Reports[0].Lines[0].Quantity.String())
 
-	facts.Reported[1].Value = decimal(t, "3")
+	facts.Reported[1].Taken.Value = decimal(t, "3")
 	require.Empty(t, facts.Plan().Reports)
 }

@@ -31,6 +31,9 @@ const (
 	Rejected State = "rejected"
 )
 
+// Values are all states of a report.
+func (State) Values() []State { return []State{Planned, Sending, InDoubt, Accepted, Counted, Rejected} }
+
 // Outstanding says whether the outcome is not known yet.
 func (s State) Outstanding() bool { return s == Planned || s == Sending || s == InDoubt }
 
@@ -41,15 +44,15 @@ func (s State) Taken() bool { return s == Accepted || s == Counted }
 // it ends the series, and the next one counts from there. At most one report of
 // a series is outstanding.
 type Series struct {
-	Kind     Kind
-	Account  string // of the connection
-	Customer string // at the provider
-	Target   string // what adds it up there
-	Method   Method
-	Counting Counting
-	Period   time.Time      // start of the period whose usage it is
-	Window   metering.Range // of the far side's; of what late usage adjusts, the target period
-	Late     bool           // it carries what late usage adjusts
+	Kind       Kind
+	Connection metering.ConnectionID
+	Customer   string // at the provider
+	Target     string // what adds it up there
+	Method     Method // of a quantity
+	Counting   Counting
+	Period     time.Time      // start of the period whose usage it is
+	Window     metering.Range // of the far side's; of what late usage adjusts, the target period
+	Late       bool           // it carries what late usage adjusts
 }
 
 // Line is what one meter comes to in a report.
@@ -87,7 +90,6 @@ type Report struct {
 	Of          metering.Range   // the period that it is about
 	Former      *time.Time       // the timestamp of the series' latest report; nil: there is none
 	Deadline    time.Time        // until when it is worth trying
-	Watermark   Watermark        // of a statement: what the period's is once it is taken
 }
 
 // Exclusion is a meter that is left out, and why.
@@ -113,15 +115,15 @@ const (
 type Plan struct {
 	Periods   []Period          // the customer's periods as they are to be stored, oldest first
 	ReadFirst bool              // what the customer is at the provider has to be read: nothing else is planned
-	BusyUntil time.Time         // somebody is sending a report to a former connection; zero: nobody is
-	Abandon   []uuid.UUID       // reports to former connections, which may or may not have arrived
+	Withdraw  []uuid.UUID       // reports to former connections that were never sent, and will not be
+	Doubt     []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
 	Resume    []uuid.UUID       // reports that are outstanding, to be sent before anything else
 	Reports   []Report          // to be written down and sent
 	UpToDate  []uuid.UUID       // reports that were taken and still hold
 	Excluded  []Exclusion       // meters that are left out
-	Reported  []PeriodWatermark // open periods of which the provider knows all, or no longer all
+	Reported  []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
 	Closings  []Closing         // periods to close, oldest first
 	Waiting   bool              // a period that is due cannot close yet
-	More      bool              // other reports have to wait for these
+	More      bool              // there may be other reports once these are decided
 	LookAgain time.Time         // when there may be something to do although no fact has changed; zero: never
 }

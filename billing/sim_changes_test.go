@@ -109,16 +109,10 @@ func (l *life) mayLeave() bool {
 	if l.connection == nil {
 		return true
 	}
-	if l.leavesOut(unansweredAtAFormer) && (l.someUnanswered() || l.someDropped()) {
+	if l.leavesOut(dropAmongOthers) && l.someDropped() {
 		return false
 	}
 	return !l.leavesOut(leftBetweenTwo) || !l.betweenTwo()
-}
-
-// mayMove says whether what is reported may go elsewhere at the same connection,
-// where what is on its way is sent nevertheless.
-func (l *life) mayMove() bool {
-	return l.mayLeave() && (!l.leavesOut(leftWhileOutstanding) || !l.someOutstanding())
 }
 
 // betweenTwo says whether a destination that counts only what came last has not
@@ -126,7 +120,7 @@ func (l *life) mayMove() bool {
 func (l *life) betweenTwo() bool {
 	for _, p := range l.farSide.places {
 		if p.Counting == billing.Latest {
-			return !l.facts(l.now, l.after()).Plan().Empty()
+			return !l.facts(l.now, l.number).Plan().Empty()
 		}
 	}
 	return false
@@ -143,8 +137,8 @@ func (l *life) replaces(receiver bool) bool {
 	case moves:
 		l.farSide.latest = former.latest
 	case test:
-		l.farSide.account = former.account
-		l.connection.Account = former.account
+		l.farSide.connection = former.connection
+		l.connection.ID = former.connection
 		l.farSides = slices.DeleteFunc(l.farSides, func(f *farSide) bool { return f == former })
 	}
 	return true
@@ -170,7 +164,7 @@ func (l *life) links() bool {
 }
 
 func (l *life) unlinks() bool {
-	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayMove() {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayLeave() {
 		return false
 	}
 	l.providerID = ""
@@ -209,7 +203,7 @@ func (l *life) movesSubscription() bool {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil || !l.mayMove() {
+	if l.present() == nil || !l.mayLeave() {
 		return false
 	}
 	id := l.someMeter()
@@ -221,7 +215,7 @@ func (l *life) removesItem() bool {
 }
 
 func (l *life) addsItem() bool {
-	if l.present() == nil || l.leavesOut(unansweredAtAFormer) && (l.someOutstanding() || l.someUnanswered()) {
+	if l.present() == nil {
 		return false
 	}
 	for _, m := range l.meters {

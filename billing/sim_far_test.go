@@ -25,15 +25,15 @@ const (
 
 // farSide is a provider as it is, whatever Odometer knows of it.
 type farSide struct {
-	account   string
-	receiver  bool                                   // it takes statements
-	latest    map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
-	contracts map[string][]*contract                 // by customer there
-	places    map[metering.MeterID]billing.Destination
-	calls     []*call
-	answers   map[string]savedAnswer // by idempotency key
-	lag       time.Duration          // of what it shows as counted
-	refuses   bool                   // it refuses charges: its customer has another currency
+	connection metering.ConnectionID
+	receiver   bool                                   // it takes statements
+	latest     map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
+	contracts  map[string][]*contract                 // by customer there
+	places     map[metering.MeterID]billing.Destination
+	calls      []*call
+	answers    map[string]savedAnswer // by idempotency key
+	lag        time.Duration          // of what it shows as counted
+	refuses    bool                   // it refuses charges: its customer has another currency
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
@@ -80,9 +80,9 @@ type reply struct {
 	failed    bool // there is no decision
 }
 
-func newFarSide(account string, receiver bool) *farSide {
+func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	return &farSide{
-		account: account, receiver: receiver, latest: make(map[string]map[time.Time]*storedReport), contracts: make(map[string][]*contract),
+		connection: connection, receiver: receiver, latest: make(map[string]map[time.Time]*storedReport), contracts: make(map[string][]*contract),
 		places: make(map[metering.MeterID]billing.Destination), answers: make(map[string]savedAnswer),
 	}
 }

@@ -42,8 +42,7 @@ type ledger struct {
 	reports    []*storedReport
 	events     []usageEvent
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
-	sequence   int64                    // of the last statement
-	number     int64                    // of the last other report
+	number     int64                    // of the last report
 }
 
 // storedReport is a report as it is written down.
@@ -63,7 +62,7 @@ type storedReport struct {
 }
 
 func (r *storedReport) bytes() string {
-	return fmt.Sprint(r.Kind, r.Account, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, r.Lines)
+	return fmt.Sprint(r.Kind, r.Connection, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, r.Lines)
 }
 
 // facts are read at one instant.
@@ -97,7 +96,7 @@ func (l *ledger) link() string {
 	if l.connection == nil {
 		return ""
 	}
-	return l.connection.Account + " " + l.providerID
+	return fmt.Sprint(l.connection.ID, l.providerID)
 }
 
 func (l *ledger) earliest() *time.Time {
@@ -182,12 +181,13 @@ func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all
 
 // seriesKey is what makes a series one, with the meter.
 type seriesKey struct {
-	kind                      billing.Kind
-	account, customer, target string
-	method                    billing.Method
-	period, window            int64
-	late                      bool
-	meter                     metering.MeterID
+	kind             billing.Kind
+	connection       metering.ConnectionID
+	customer, target string
+	method           billing.Method
+	period, window   int64
+	late             bool
+	meter            metering.MeterID
 }
 
 // reported adds up each series of each meter.
@@ -199,13 +199,13 @@ func (l *ledger) reported() (all []billing.Reported) {
 			if !line.Closed.IsZero() {
 				s.Period, s.Late = line.Closed, true
 			}
-			key := seriesKey{s.Kind, s.Account, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
+			key := seriesKey{s.Kind, s.Connection, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
 			i, known := at[key]
 			if !known {
 				i, all = len(all), append(all, billing.Reported{Series: s, MeterID: line.MeterID})
 				at[key] = i
 			}
-			aggregate(&all[i], r, line)
+			l.aggregate(&all[i], r, line)
 		}
 	}
 	return all

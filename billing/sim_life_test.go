@@ -144,9 +144,9 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 
 // connect replaces the tenant's connection by a new one.
 func (l *life) connect(receiver bool) {
-	f := newFarSide(fmt.Sprintf("account %d", len(l.farSides)+1), receiver)
+	f := newFarSide(metering.ConnectionID(len(l.farSides)+1), receiver)
 	l.farSides = append(l.farSides, f)
-	l.farSide, l.connection = f, &billing.Connection{Account: f.account, Statements: receiver}
+	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: receiver}
 	for _, m := range l.meters {
 		f.newPlace(l, m.ID)
 	}
@@ -157,7 +157,7 @@ func (l *life) connect(receiver bool) {
 
 // newPlace says what the far side does with a meter's quantities.
 func (f *farSide) newPlace(l *life, meter metering.MeterID) {
-	d := billing.Destination{MeterID: meter, Target: fmt.Sprintf("%s %d", f.account, meter)}
+	d := billing.Destination{MeterID: meter, Target: fmt.Sprintf("account %d %d", f.connection, meter)}
 	switch l.rng.IntN(4) {
 	case 0:
 		d.Method, d.Counting, d.WholeUnits, d.NotNegative, d.OnlyWhileRun = "record", billing.Replaces, true, true, true
@@ -180,7 +180,7 @@ func (f *farSide) subscribe(customer string, l *life) {
 	length := []time.Duration{7 * 24 * time.Hour, 14 * 24 * time.Hour, 30 * 24 * time.Hour}[l.rng.IntN(3)]
 	start := l.now.Truncate(time.Second)
 	f.contracts[customer] = append(f.contracts[customer], &contract{
-		id:       fmt.Sprintf("%s sub_%d", f.account, len(f.contracts[customer])+1),
+		id:       fmt.Sprintf("account %d sub_%d", f.connection, len(f.contracts[customer])+1),
 		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
 		trial:    !l.leavesOut(lateUsageOfATrial) && l.rng.IntN(2) == 0,
 	})
@@ -301,20 +301,35 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 	return true
 }
 
+// resolve has operators find out what a former connection has of what is in doubt there.
+func (l *life) resolve() {
+	for _, r := range l.reports {
+		if r.state != billing.InDoubt || l.reaches(r) {
+			continue
+		}
+		outcome := billing.Rejected
+		if r.arrived {
+			outcome = billing.Accepted
+		}
+		l.settle(r.id, outcome, l.now)
+	}
+}
+
 // closePeriods closes what is due.
 func (l *life) closePeriods() int {
-	f := l.facts(l.now, l.after())
+	l.resolve()
+	f := l.facts(l.now, l.number)
 	f.MayClose = true
 	plan := f.Plan()
-	l.ledger.close(plan, l.now)
+	l.ledger.store(plan, l.now)
 	for _, c := range plan.Closings {
 		l.checkClosing(c)
 		l.ends = append(l.ends, closedText(c.Period.Start, c.Lines))
 	}
 	if l.neighbour != nil {
-		f := l.neighbour.facts(l.now, l.neighbour.after())
+		f := l.neighbour.facts(l.now, l.neighbour.number)
 		f.MayClose = true
-		l.neighbour.close(f.Plan(), l.now)
+		l.neighbour.store(f.Plan(), l.now)
 	}
 	return len(plan.Closings)
 }

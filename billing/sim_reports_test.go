@@ -15,22 +15,35 @@ import (
 const leaseTime = 30 * time.Second
 
 // aggregate adds one report of a series, the next one, to what is known of it.
-func aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
+func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
 	s.Last, s.Number, s.State = r.id, r.number, r.state
 	s.Outstanding = s.Outstanding || r.state.Outstanding()
-	s.Standing = s.Standing || r.state != billing.Rejected
 	if !r.timestamp.IsZero() && (s.Timestamp == nil || r.timestamp.After(*s.Timestamp)) {
 		s.Timestamp = &r.timestamp
 	}
 	if r.state.Taken() {
-		s.Taken, s.Value, s.Quantity, s.Amount, s.Currency = true, line.Quantity, r.Quantity, line.Amount, line.Currency
-		if r.Kind != billing.StatementReport {
-			s.Added = s.Added.Add(r.Quantity)
-		}
+		s.Taken = next(s.Taken, r, line)
+	}
+	if r.state != billing.Rejected && (r.state != billing.Planned || l.reaches(r)) {
+		s.Standing = next(s.Standing, r, line)
 	}
 	if r.state == billing.Accepted {
 		s.TakenAt = r.settledAt
 	}
+}
+
+// next is what reports come to with one more.
+func next(s billing.Sums, r *storedReport, line billing.Line) billing.Sums {
+	added := s.Added
+	if r.Kind != billing.StatementReport {
+		added = added.Add(r.Quantity)
+	}
+	return billing.Sums{Any: true, Value: line.Quantity, Added: added, Quantity: r.Quantity, Amount: line.Amount, Currency: line.Currency}
+}
+
+// reaches says whether the report is to the present connection.
+func (l *ledger) reaches(r *storedReport) bool {
+	return l.connection != nil && l.connection.ID == r.Connection
 }
 
 // statements are the last ones of each open period, at this connection.
@@ -44,7 +57,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 		}
 		var last, taken *storedReport
 		for _, r := range l.reports {
-			if r.Kind == billing.StatementReport && r.Account == l.connection.Account && r.Period.Equal(p.Start) {
+			if r.Kind == billing.StatementReport && l.reaches(r) && r.Period.Equal(p.Start) {
 				last = r
 				if r.state.Taken() {
 					taken = r
@@ -64,7 +77,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 func (l *ledger) open() (open []billing.Open) {
 	for _, r := range l.reports {
 		if r.state.Outstanding() {
-			o := billing.Open{ID: r.id, Kind: r.Kind, Account: r.Account}
+			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, State: r.state}
 			if !r.lease.IsZero() {
 				o.LeaseUntil = &r.lease
 			}
@@ -74,20 +87,9 @@ func (l *ledger) open() (open []billing.Open) {
 	return open
 }
 
-// after is the number of the last report of the kind that the connection takes.
-func (l *ledger) after() int64 {
-	if l.connection != nil && l.connection.Statements {
-		return l.sequence
-	}
-	return l.number
-}
-
 // write carries a plan out, or as many of its reports.
 func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
-	l.store(p)
-	for _, id := range p.Abandon {
-		l.settle(id, billing.Rejected, now)
-	}
+	l.store(p, now)
 	queue = slices.Clone(p.Resume)
 	for i := range p.Reports[:min(reports, len(p.Reports))] {
 		queue = append(queue, l.add(p.Reports[i], now).id)
@@ -97,13 +99,9 @@ func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid
 
 func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
 	stored := &storedReport{Report: r, state: billing.Planned}
-	switch r.Kind {
-	case billing.StatementReport:
-		l.sequence++
-		stored.number = l.sequence
-	default:
-		l.number++
-		stored.number, stored.timestamp = l.number, timestampOf(r, now)
+	l.number++
+	if stored.number = l.number; r.Kind != billing.StatementReport {
+		stored.timestamp = timestampOf(r, now)
 	}
 	binary.BigEndian.PutUint64(stored.id[8:], uint64(len(l.reports)+1))
 	for _, former := range l.reports { // a series' window is as it was when it began
@@ -151,8 +149,7 @@ func (l *ledger) report(id uuid.UUID) *storedReport {
 // begin leases a report to the caller, if it may be sent.
 func (l *ledger) begin(id uuid.UUID, now time.Time) (r *storedReport, ok bool) {
 	r = l.report(id)
-	here := l.connection != nil && l.connection.Account == r.Account
-	if !r.state.Outstanding() || r.lease.After(now) || !here {
+	if !r.state.Outstanding() || r.lease.After(now) || !l.reaches(r) {
 		return r, false
 	}
 	r.state, r.lease = billing.Sending, now.Add(leaseTime)
@@ -183,12 +180,8 @@ func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 	if outcome != billing.InDoubt {
 		r.settledAt = now
 	}
-	if r.Kind != billing.StatementReport {
+	if outcome != billing.Accepted || late {
 		l.look()
-		return
-	}
-	if outcome == billing.Accepted {
-		l.period(r.Period).Watermark = r.Watermark
 	}
 }
 
@@ -213,10 +206,10 @@ func (l *ledger) outOfSync(now time.Time) bool {
 		return true
 	}
 	for _, r := range l.reports {
-		unseen := r.Kind == billing.QuantityReport && r.state == billing.Accepted && r.Account == l.connection.Account &&
+		unseen := r.Kind == billing.QuantityReport && r.state == billing.Accepted && l.reaches(r) &&
 			r.settledAt.Before(now.Add(-24*time.Hour)) && l.period(r.Period).ClosedAt == nil &&
 			!r.Window.Start.Before(l.period(r.Period).Within(l.period(r.Period).Subscription.Range).Start)
-		if r.state.Outstanding() || unseen {
+		if r.state.Outstanding() && (l.reaches(r) || r.state != billing.InDoubt) || unseen {
 			return true
 		}
 	}
@@ -233,22 +226,21 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	return false
 }
 
-// close closes what the plan says; usage that comes from now on is late.
-func (l *ledger) close(p billing.Plan, now time.Time) {
-	for _, id := range p.Abandon {
-		l.settle(id, billing.Rejected, now)
-	}
-	l.store(p)
-}
-
-// store keeps the plan's periods, and what the provider knows of them.
-func (l *ledger) store(p billing.Plan) {
+// store keeps the plan's periods, what the provider knows of them, and what
+// becomes of reports to former connections.
+func (l *ledger) store(p billing.Plan, now time.Time) {
 	l.periods = slices.Clone(p.Periods)
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}
 	for _, w := range p.Reported {
 		l.period(w.Start).Watermark = w.Watermark
+	}
+	for _, id := range p.Withdraw {
+		l.settle(id, billing.Rejected, now)
+	}
+	for _, id := range p.Doubt {
+		l.settle(id, billing.InDoubt, now)
 	}
 }
 

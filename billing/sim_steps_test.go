@@ -206,7 +206,7 @@ func (p *pass) hears() bool {
 // leavesAnswer says whether it would be a known fault never to hear what came of
 // the report.
 func (l *life) leavesAnswer(r *storedReport) bool {
-	return r.Account != l.connection.Account && l.leavesOut(unansweredAtAFormer) || l.someDropped() && l.leavesOut(inDoubtAtFinalInvoice) ||
+	return l.someDropped() && l.leavesOut(inDoubtAtFinalInvoice) ||
 		r.Destination.OnlyWhileRun && l.leavesOut(unansweredRecord)
 }
 
@@ -236,7 +236,7 @@ func (l *life) meets(what trouble) bool {
 
 // mayMeet says whether the trouble can meet the call, and is not left out.
 func (l *life) mayMeet(what trouble, r *storedReport) bool {
-	here := l.connection != nil && r.Account == l.connection.Account
+	here := l.connection != nil && r.Connection == l.connection.ID
 	switch what {
 	case refusal:
 		return !r.arrived
@@ -289,7 +289,7 @@ func (l *life) someInDoubt() bool {
 // comesAgain has an old report arrive once more.
 func (l *life) comesAgain() bool {
 	for _, r := range l.reports {
-		if r.arrived && r.Account == l.farSide.account && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
+		if r.arrived && r.Connection == l.farSide.connection && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
 			l.farSide.take(l.name, r, noTrouble, l.now)
 			return true
 		}

@@ -57,7 +57,7 @@ func (p *pass) work() bool {
 		if p.ledger.connection == nil {
 			return false
 		}
-		if p.after, p.stage = p.ledger.after(), toPlan; !p.ledger.connection.Statements {
+		if p.after, p.stage = p.ledger.number, toPlan; !p.ledger.connection.Statements {
 			p.stage = toRead
 		}
 	case toRead:
@@ -117,9 +117,6 @@ func (p *pass) plan() bool {
 		return true
 	}
 	queue := l.write(plan, p.now, len(plan.Reports))
-	if !plan.BusyUntil.IsZero() {
-		return false
-	}
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
@@ -303,7 +300,7 @@ type place struct {
 func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	var series []billing.Series
 	for _, r := range l.reports {
-		p := r.Kind == billing.QuantityReport && r.Account == l.connection.Account && l.period(r.Period).ClosedAt == nil
+		p := r.Kind == billing.QuantityReport && l.reaches(r) && l.period(r.Period).ClosedAt == nil
 		if p && !slices.Contains(series, r.Series) {
 			series = append(series, r.Series)
 		}
@@ -369,5 +366,8 @@ func (l *ledger) saw(last []*storedReport, state billing.State) {
 				r.state = state
 			}
 		}
+	}
+	if state == billing.Rejected {
+		l.look()
 	}
 }

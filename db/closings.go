@@ -108,3 +108,108 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		"period": map[string]any{"start": c.Period.Start.UTC(), "end": c.Period.End.UTC()},
 	}, w.facts.Now)
 }
+
+// DuePeriods finds customers with a period that should be closed: its end and
+// the tenant's grace are over. Streams that have not been looked at since are
+// brought up to now first.
+func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
+	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
+	if err != nil {
+		return CustomerPage{}, fmt.Errorf("find streams to extend: %w", err)
+	}
+	for _, customer := range behind {
+		if err := l.extend(ctx, tenant, customer, now); err != nil {
+			return CustomerPage{}, fmt.Errorf("extend billing periods: %w", err)
+		}
+	}
+	if page.Customers, err = l.customers(ctx, tenant, after, limit, now, dueForClosing); err != nil {
+		return CustomerPage{}, fmt.Errorf("find due periods: %w", err)
+	}
+	if n := len(page.Customers); n > 0 {
+		page.Last = page.Customers[n-1]
+	}
+	if n := len(behind); n == limit && (page.Last == 0 || page.Last > behind[n-1]) {
+		page.Last = behind[n-1] // streams further on are still behind
+		page.Customers = upTo(page.Customers, page.Last)
+	}
+	page.More = page.Last > 0
+	return page, nil
+}
+
+// extend stores the customer's billing periods as they are now.
+func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		read, err := readFacts(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		w := &planWriter{factReader: read, tx: tx}
+		w.periods(billing.Periods(read.facts))
+		return w.flush()
+	})
+}
+
+func upTo(customers []metering.CustomerID, last metering.CustomerID) []metering.CustomerID {
+	for i, c := range customers {
+		if c > last {
+			return customers[:i]
+		}
+	}
+	return customers
+}
+
+// Conditions on a customer c of a tenant t.
+const (
+	dueForClosing = `exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.closed_at is null
+		  and p.ends_at <= @now::timestamptz
+		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
+	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.ends_at > @now::timestamptz - t.grace)`
+)
+
+func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {
+	rows, err := l.pool.Query(ctx, `
+		select c.id
+		from customers c
+		join tenants t on t.id = c.tenant_id
+		where c.tenant_id = @tenant
+		  and c.id > @after
+		  and `+condition+`
+		order by c.id
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "now": metering.Instant(now), "limit": limit})
+	if err != nil {
+		return nil, coded(err)
+	}
+	customers, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
+	return customers, coded(err)
+}
+
+// DueTenants lists, over all tenants, those who may have a period to close.
+func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
+	rows, err := l.pool.Query(ctx, `
+		select t.id
+		from tenants t
+		where exists (
+		  select
+		  from customers c
+		  where c.tenant_id = t.id
+		    and (`+dueForClosing+` or `+behindClosing+`))
+		order by t.id`, pgx.NamedArgs{"now": metering.Instant(now)})
+	if err != nil {
+		return nil, fmt.Errorf("find tenants with due periods: %w", coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	return tenants, coded(err)
+}

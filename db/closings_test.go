@@ -196,7 +196,7 @@ func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
 func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
-	b.exec(`update billing_providers set retired_at = validated_at where tenant_id = $1`, b.tenant)
+	b.exec(`update billing_connections set retired_at = validated_at where tenant_id = $1`, b.tenant)
 	b.use("100")
 	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)

@@ -40,8 +40,9 @@ type factReader struct {
 	tenant   metering.TenantID
 	customer metering.CustomerID
 	facts    billing.Facts
-	provider metering.ProviderID // 0: there is none
 	kind     metering.ProviderKind
+
+	lastNumber int64 // of the customer's reports
 }
 
 // customerAndSide reads whose billing it is, where it is billed, and what the
@@ -50,27 +51,29 @@ type factReader struct {
 func (r *factReader) customerAndSide() error {
 	f, side := &r.facts, billing.Side{}
 	var (
-		zone                string
-		statements          bool
-		account, atProvider *string
-		mapping             map[string]string
-		start, end          *time.Time
-		products            []metering.ProductID
-		since               []time.Time
+		zone       string
+		statements bool
+		connection *metering.ConnectionID
+		atProvider *string
+		mapping    map[string]string
+		start, end *time.Time
+		products   []metering.ProductID
+		since      []time.Time
 	)
 	f.Customer.ID = r.customer
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
-		  coalesce(r.id, 0), coalesce(r.kind, ''), coalesce(r.statements, false), r.account, r.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.items,
+		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
 		  a.products, a.since,
 		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
 		      or @now < c.created_at + t.grace + interval '1 day'
-		    then (select min(e.ts) from events e where e.tenant_id = c.tenant_id and e.customer_id = c.id) end
+		    then (select min(e.ts) from events e where e.tenant_id = c.tenant_id and e.customer_id = c.id) end,
+		  `+lastNumber("c.tenant_id", "c.id")+`
 		from customers c
 		join tenants t on t.id = c.tenant_id
-		left join billing_providers r on r.tenant_id = c.tenant_id and r.retired_at is null
+		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
 		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
-		  and l.provider_account = r.account and l.provider_customer = coalesce(c.billing_provider_id, '')
+		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
 		left join lateral (
 		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
 		  from customer_products a
@@ -79,7 +82,7 @@ func (r *factReader) customerAndSide() error {
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.provider, &r.kind, &statements, &account, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since, &f.Customer.EarliestEvent)
+		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since, &f.Customer.EarliestEvent, &r.lastNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -90,8 +93,8 @@ func (r *factReader) customerAndSide() error {
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
 	}
-	if account != nil {
-		f.Connection = &billing.Connection{Account: *account, Statements: statements, Mapping: mapping}
+	if connection != nil {
+		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Mapping: mapping}
 	}
 	if atProvider != nil {
 		side.Customer = *atProvider
@@ -103,19 +106,13 @@ func (r *factReader) customerAndSide() error {
 	return nil
 }
 
-// stateOf is the state of a report that a snapshot or an entry is.
-var stateOf = map[string]billing.State{
-	"": "", "prepared": billing.Planned, "sent": billing.Sending, "ambiguous": billing.InDoubt, "acknowledged": billing.Accepted,
-	"confirmed": billing.Counted, "rejected": billing.Rejected,
-}
-
 // catalogAndLedger reads meters and prices, the customer's periods, and what
 // providers were reported of them, in one round trip.
 func (r *factReader) catalogAndLedger() error {
 	f := &r.facts
-	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "account": ""}
+	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0}
 	if f.Connection != nil {
-		args["account"] = f.Connection.Account
+		args["connection"] = f.Connection.ID
 	}
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
@@ -145,7 +142,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 
 const selectBillingPeriods = `
 	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
-	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), coalesce(p.watermark_configuration, '')
+	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
 	  select i.finalized_at, i.decimals
@@ -206,47 +203,75 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	return r, err
 }
 
-// selectReported reads the series of open periods, those of the subscription's
-// periods that open ones lie in, and those of late usage.
-const selectReported = `
-	select r.kind, r.counting, r.provider_account, r.provider_customer, r.item, r.mechanism, p.starts_at, r.window_start, r.window_end, r.late, r.meter_id,
-	  last.taken, coalesce(last.value, 0), coalesce(last.added, 0), coalesce(last.quantity, 0), coalesce(last.amount, 0), coalesce(last.currency, ''),
-	  last.outstanding, last.standing, last.id, last.number, last.status, last.timestamp, coalesce(last.taken_at, timestamptz '0001-01-01')
-	from billing_series r
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
-	cross join lateral (
-	  select bool_or(e.status in ('acknowledged', 'confirmed')) as taken,
-	    (array_agg(e.value order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as value,
-	    sum(e.quantity) filter (where e.status in ('acknowledged', 'confirmed')) as added,
-	    (array_agg(e.quantity order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as quantity,
-	    (array_agg(e.amount order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as amount,
-	    (array_agg(e.currency order by e.version desc) filter (where e.status in ('acknowledged', 'confirmed')))[1] as currency,
-	    bool_or(e.status in ('prepared', 'sent', 'ambiguous')) as outstanding,
-	    bool_or(e.status <> 'rejected') as standing,
-	    (array_agg(e.id order by e.version desc))[1] as id,
-	    (array_agg(e.number order by e.version desc))[1] as number,
-	    (array_agg(e.status order by e.version desc))[1] as status,
-	    max(e.provider_time) as timestamp,
-	    min(e.settled_at) filter (where e.status = 'acknowledged') as taken_at
-	  from billing_entries e
-	  where e.tenant_id = r.tenant_id
-	    and e.series_id = r.id
-	  having count(*) > 0) last
-	where r.tenant_id = @tenant
-	  and r.customer_id = @customer
-	  and (r.late or p.closed_at is null or r.window_start >= (
-	    select min(o.subscription_start)
-	    from billing_periods o
-	    where o.tenant_id = @tenant
-	      and o.customer_id = @customer
-	      and o.closed_at is null))`
+// selectReported reads, by series and meter, what was reported of open periods,
+// of those that lie in the same one of the subscription's, and of late usage.
+// What statements to the present connection say of their own period is not
+// needed: the next one takes their place.
+var selectReported = `
+	with said as (
+	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
+	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
+	  from billing_destinations d
+	  join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind <> 'statement'
+	  join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
+	  join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
+	  where d.tenant_id = @tenant
+	    and d.customer_id = @customer
+	    and (s.kind = 'charge' or p.closed_at is null or s.window_start >= (
+	      select min(o.subscription_start)
+	      from billing_periods o
+	      where o.tenant_id = @tenant
+	        and o.customer_id = @customer
+	        and o.closed_at is null))
+	  union all
+	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
+	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	  from billing_destinations d
+	  join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'statement'
+	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and t.closed_at is null
+	  join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id and r.period_id = t.id
+	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
+	  where d.tenant_id = @tenant
+	    and d.customer_id = @customer
+	    and d.connection_id <> @connection
+	  union all
+	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
+	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	  from billing_periods c
+	  join billing_report_lines l on l.tenant_id = c.tenant_id and l.period_id = c.id and l.component = 'adjustment'
+	  join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id
+	  join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and s.kind = 'statement'
+	  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	  join billing_periods t on t.tenant_id = r.tenant_id and t.id = r.period_id
+	  where c.tenant_id = @tenant
+	    and c.customer_id = @customer
+	    and c.closed_at is not null)
+	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id,
+	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
+	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
+	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
+	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
+	  coalesce(min(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
+	from said x
+	join billing_periods p on p.tenant_id = @tenant and p.id = x.period_id
+	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
+
+// sumsOf are what the reports of which a condition holds come to, as SQL.
+func sumsOf(condition string) string {
+	last := func(column string) string {
+		return `(array_agg(` + column + ` order by x.number desc) filter (where ` + condition + `))[1]`
+	}
+	return `bool_or(` + condition + `), coalesce(` + last("x.value") + `, 0), coalesce(sum(x.quantity) filter (where ` + condition + `), 0),
+	  coalesce(` + last("x.quantity") + `, 0), coalesce(` + last("x.amount") + `, 0), coalesce(` + last("x.currency") + `, '')`
+}
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
-	var status string
-	err = row.Scan(&s.Kind, &s.Counting, &s.Account, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
-		&s.Taken, &s.Value, &s.Added, &s.Quantity, &s.Amount, &s.Currency,
-		&s.Outstanding, &s.Standing, &s.Last, &s.Number, &status, &s.Timestamp, &s.TakenAt)
-	s.State = stateOf[status]
+	taken, standing := &s.Taken, &s.Standing
+	err = row.Scan(&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
+		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
+		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
+		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt)
 	if s.TakenAt.Year() == 1 {
 		s.TakenAt = time.Time{}
 	}
@@ -254,35 +279,34 @@ func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
 }
 
 const selectSentLines = `
-	select s.id, p.starts_at, s.sequence, s.status, r.meter_id, c.starts_at,
-	  e.cumulative_total, e.event_count, e.value, e.price_version, e.unit_price, e.charge, e.amount, e.currency
-	from billing_periods p
+	select x.id, p.starts_at, x.number, x.state, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
+	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
+	from billing_destinations d
+	join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'statement'
+	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.closed_at is null
 	cross join lateral (
-	  (select s.id, s.sequence, s.status
-	   from billing_snapshots s
-	   join billing_providers v on v.tenant_id = s.tenant_id and v.id = s.provider_id
-	   where s.tenant_id = p.tenant_id
-	     and s.period_id = p.id
-	     and v.account = @account
-	   order by s.sequence desc
+	  (select r.id, r.number, r.state
+	   from billing_reports r
+	   where r.tenant_id = s.tenant_id
+	     and r.series_id = s.id
+	     and r.period_id = p.id
+	   order by r.number desc
 	   limit 1)
 	  union
-	  (select s.id, s.sequence, s.status
-	   from billing_snapshots s
-	   join billing_providers v on v.tenant_id = s.tenant_id and v.id = s.provider_id
-	   where s.tenant_id = p.tenant_id
-	     and s.period_id = p.id
-	     and v.account = @account
-	     and s.status = 'acknowledged'
-	   order by s.sequence desc
-	   limit 1)) s
-	join billing_entries e on e.tenant_id = p.tenant_id and e.snapshot_id = s.id
-	join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
-	left join billing_periods c on r.late and c.tenant_id = r.tenant_id and c.id = r.period_id
-	where p.tenant_id = @tenant
-	  and p.customer_id = @customer
-	  and p.closed_at is null
-	order by s.sequence, c.starts_at nulls first, r.meter_id`
+	  (select r.id, r.number, r.state
+	   from billing_reports r
+	   where r.tenant_id = s.tenant_id
+	     and r.series_id = s.id
+	     and r.period_id = p.id
+	     and r.state in ('accepted', 'counted')
+	   order by r.number desc
+	   limit 1)) x
+	join billing_report_lines l on l.tenant_id = s.tenant_id and l.report_id = x.id
+	join billing_periods c on c.tenant_id = l.tenant_id and c.id = l.period_id
+	where d.tenant_id = @tenant
+	  and d.customer_id = @customer
+	  and d.connection_id = @connection
+	order by x.number, l.component <> 'usage', c.starts_at, l.meter_id`
 
 type sentLine struct {
 	sent billing.Sent
@@ -290,11 +314,9 @@ type sentLine struct {
 }
 
 func scanSentLine(row pgx.CollectableRow) (l sentLine, err error) {
-	var status string
 	var closed *time.Time
-	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &status, &l.MeterID, &closed,
+	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.State, &l.MeterID, &closed,
 		&l.Usage, &l.Events, &l.Quantity, &l.PriceVersion, &l.UnitPrice, &l.Charge, &l.Amount, &l.Currency)
-	l.sent.State = stateOf[status]
 	if closed != nil {
 		l.Closed = *closed
 	}
@@ -311,25 +333,17 @@ func (r *factReader) addSentLine(l sentLine) {
 }
 
 const selectOpen = `
-	select s.id, 'statement', v.account, s.lease_until, s.sequence
-	from billing_snapshots s
-	join billing_providers v on v.tenant_id = s.tenant_id and v.id = s.provider_id
-	where s.tenant_id = @tenant
-	  and s.customer_id = @customer
-	  and s.status in ('prepared', 'sent')
-	union all
-	select e.id, r.kind, r.provider_account, e.lease_until, e.number
-	from billing_entries e
-	join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
-	where e.tenant_id = @tenant
+	select r.id, s.kind, d.connection_id, r.state, r.lease_until
+	from billing_reports r
+	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	where r.tenant_id = @tenant
 	  and r.customer_id = @customer
-	  and e.snapshot_id is null
-	  and e.status in ('prepared', 'sent', 'ambiguous')
-	order by 5`
+	  and r.state in ('planned', 'sending', 'in_doubt')
+	order by r.number`
 
 func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
-	var number int64
-	return o, row.Scan(&o.ID, &o.Kind, &o.Account, &o.LeaseUntil, &number)
+	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.State, &o.LeaseUntil)
 }
 
 // usageOf reads what the meters have counted in some periods, and how many

@@ -48,19 +48,21 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		   created_at, finalized_at, read_at)
 		select @tenant, @account, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
 		  select coalesce(sum(last.amount), 0)
-		  from billing_series r
+		  from billing_series s
+		  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		  join billing_connections c on c.tenant_id = d.tenant_id and c.id = d.connection_id and c.account = @account
 		  cross join lateral (
-		    select e.amount
-		    from billing_entries e
-		    where e.tenant_id = r.tenant_id
-		      and e.series_id = r.id
-		      and e.status in ('acknowledged', 'confirmed')
-		    order by e.version desc
+		    select l.amount
+		    from billing_reports r
+		    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
+		    where r.tenant_id = s.tenant_id
+		      and r.series_id = s.id
+		      and r.state in ('accepted', 'counted')
+		    order by r.number desc
 		    limit 1) last
-		  where r.tenant_id = @tenant
-		    and r.period_id = (select id from billed)
-		    and not r.late
-		    and r.provider_account = @account) end, case when @finalized is not null then (
+		  where s.tenant_id = @tenant
+		    and s.period_id = (select id from billed)
+		    and s.kind = 'quantity') end, case when @finalized is not null then (
 		  select coalesce(jsonb_object_agg(m.id, m.usage_scale), '{}')
 		  from meters m
 		  where m.tenant_id = @tenant

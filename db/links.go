@@ -56,17 +56,17 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	return w, nil
 }
 
-// Save keeps what the customer is at the account, as the provider said at
+// Save keeps what the customer is at the connection, as the provider said at
 // readAt, unless something later is kept. Where it has changed, the customer is
 // out of sync: whoever has read it may die before planning with it.
-func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, account string, side billing.Side, readAt time.Time) error {
+func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	if side.Destinations == nil {
 		side.Destinations = []billing.Destination{}
 	}
 	_, err := l.pool.Exec(ctx, `
 		with known as (
-		  select (l.provider_account, l.provider_customer, l.subscription, l.period_start, l.period_end, l.items)
-		    is not distinct from (@account, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @items::jsonb) as same
+		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.destinations)
+		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @destinations::jsonb) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -79,15 +79,15 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		    and p.watermark_configuration <> ''
 		    and not coalesce((select same from known), false))
 		insert into billing_links as l
-		  (tenant_id, customer_id, provider_account, provider_customer, subscription, period_start, period_end, items, read_at)
-		values (@tenant, @customer, @account, @at_provider, @subscription, @start, @end, @items, @read_at)
+		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, destinations, read_at)
+		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @destinations, @read_at)
 		on conflict (tenant_id, customer_id) do update
-		set provider_account = excluded.provider_account, provider_customer = excluded.provider_customer,
+		set connection_id = excluded.connection_id, provider_customer = excluded.provider_customer,
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
-		  items = excluded.items, read_at = excluded.read_at
+		  destinations = excluded.destinations, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
-		"tenant": tenant, "customer": customer, "account": account, "at_provider": side.Customer,
-		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "items": side.Destinations, "read_at": readAt,
+		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
+		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "destinations": side.Destinations, "read_at": readAt,
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))
@@ -98,11 +98,9 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 // Destinations are where the customer's meters go, as it was last read,
 // whoever the provider is now.
 func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (destinations []billing.Destination, err error) {
-	err = l.pool.QueryRow(ctx, `select items from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&destinations)
+	err = l.pool.QueryRow(ctx, `select destinations from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&destinations)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read link: %w", coded(err))
 	}
 	return destinations, nil
 }
-
-var errLinkChanged = metering.Errorf(metering.CodeConflict, "the customer's link to the provider has changed")

@@ -78,8 +78,7 @@ func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) erro
 type State struct {
 	Discrepancies      int64 // that the last audits found
 	OpenSyncs          int64
-	UnsettledSnapshots int64
-	UnsettledEntries   int64 // told one by one
+	OutstandingReports int64
 	DuePeriods         int64
 	PendingMessages    int64      // to tenants' webhooks
 	KeptFrom           *time.Time // from when on events are kept; nil: all are
@@ -91,12 +90,11 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		select
 		  (select count(*) from usage_discrepancies),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
-		  (select count(*) from billing_snapshots where status in ('prepared', 'sent')),
-		  (select count(*) from billing_entries where status in ('prepared', 'sent', 'ambiguous') and snapshot_id is null),
+		  (select count(*) from billing_reports where state in ('planned', 'sending', 'in_doubt')),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
 		  (select count(*) from webhook_deliveries where status = 'pending'),
 		  (select kept_from from event_retention)`, now).Scan(
-		&s.Discrepancies, &s.OpenSyncs, &s.UnsettledSnapshots, &s.UnsettledEntries, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
 	return s, coded(err)
 }

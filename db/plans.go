@@ -2,7 +2,7 @@ package db
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,21 +12,6 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
-
-// planned plans the customer's billing on what is known at one instant, and has
-// carry write it down in the same transaction.
-func (l Ledger) planned(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts), carry func(*planWriter, billing.Plan) error) error {
-	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		w, plan, err := planIn(ctx, tx, tenant, customer, now, ask)
-		if err != nil {
-			return err
-		}
-		if err := carry(w, plan); err != nil {
-			return err
-		}
-		return w.flush()
-	})
-}
 
 // planIn takes the customer's turn and plans its billing.
 func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (*planWriter, billing.Plan, error) {
@@ -41,8 +26,8 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	plan := read.facts.Plan()
 	w := &planWriter{factReader: read, tx: tx}
 	w.periods(plan.Periods)
-	w.abandon(plan.Abandon)
 	w.watermarks(plan.Reported)
+	w.leaveFormer(plan)
 	w.lookAgain(plan.LookAgain)
 	return w, plan, nil
 }
@@ -97,27 +82,17 @@ func (w *planWriter) periods(periods []billing.Period) {
 	}
 }
 
-// abandon gives up what was to be reported to former connections: it may or may
-// not have arrived there, and counts as if it had not until the answer turns up.
-func (w *planWriter) abandon(reports []uuid.UUID) {
-	if len(reports) == 0 {
-		return
+// leaveFormer records what becomes of reports to former connections.
+func (w *planWriter) leaveFormer(plan billing.Plan) {
+	if len(plan.Withdraw) > 0 {
+		w.batch.Queue(completeReports, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider was replaced before it was sent", w.facts.Now)
 	}
-	for _, table := range []string{"billing_snapshots", "billing_entries"} {
-		w.batch.Queue(`
-			update `+table+`
-			set status = 'rejected', answer = 'given up: the provider was replaced', settled_at = $3, lease_until = null
-			where tenant_id = $1
-			  and id = any($2)`, w.tenant, reports, w.facts.Now)
+	if len(plan.Doubt) > 0 {
+		w.batch.Queue(completeReports, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)
 	}
-	w.batch.Queue(`
-		update billing_entries
-		set status = 'rejected', settled_at = $3
-		where tenant_id = $1
-		  and snapshot_id = any($2)`, w.tenant, reports, w.facts.Now)
 }
 
-// watermarks notes what the provider knows of the open periods.
+// watermarks notes what the provider knows of the open periods once the reports are accepted.
 func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	for _, p := range reported {
 		w.batch.Queue(`
@@ -143,130 +118,160 @@ func (w *planWriter) lookAgain(at time.Time) {
 		  and look_again_at is distinct from $3`, w.tenant, w.customer, when)
 }
 
-// line writes a line of a report down as the next version of its series, and
-// the series if it is new.
-func (w *planWriter) line(s billing.Series, l billing.Line, m message) {
-	args := pgx.NamedArgs{
-		"tenant": w.tenant, "customer": w.facts.Customer.ID, "meter": l.MeterID, "account": s.Account, "at_provider": s.Customer,
-		"item": s.Target, "mechanism": s.Method, "kind": s.Kind, "counting": s.Counting, "late": s.Late, "period": s.Period, "start": s.Window.Start, "end": s.Window.End,
-		"id": m.id, "cumulative": l.Usage, "events": l.Events, "value": l.Quantity, "price_version": l.PriceVersion,
-		"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
-		"identifier": m.identifier, "snapshot": m.snapshot, "call": nil, "quantity": nil, "provider_time": nil, "now": w.facts.Now,
+// write writes the plan's reports down, in the transaction that planned them.
+func (w *planWriter) write(plan billing.Plan, frame Frame) (planned Planned, err error) {
+	if w.facts.Connection == nil {
+		return planned, errNoProvider
 	}
-	if m.snapshot == nil {
-		args["call"], args["quantity"] = json.RawMessage(m.framed.Body), m.quantity
+	planned = Planned{ReadFirst: plan.ReadFirst, More: plan.More, UpToDate: plan.UpToDate}
+	for _, e := range plan.Excluded {
+		planned.Excluded = append(planned.Excluded, metering.ExcludedMeter(e))
 	}
-	if !m.framed.Timestamp.IsZero() {
-		args["provider_time"] = m.framed.Timestamp
+	if planned.Send, err = w.resumed(plan.Resume); err != nil {
+		return planned, err
 	}
-	w.batch.Queue(`
-		insert into billing_series
-		  (tenant_id, customer_id, meter_id, provider_account, provider_customer, item, mechanism, kind, counting, late, period_id, window_start, window_end)
-		select @tenant, @customer, @meter, @account, @at_provider, @item, @mechanism, @kind, @counting, @late, p.id, @start, @end
-		from billing_periods p
-		where p.tenant_id = @tenant
-		  and p.customer_id = @customer
-		  and p.starts_at = @period
-		on conflict (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start)
-		do nothing`, args)
-	w.batch.Queue(`
-		insert into billing_entries
-		  (tenant_id, id, series_id, version, cumulative_total, event_count, value, quantity, call, provider_time, price_version, unit_price,
-		   charge, amount, currency, identifier, snapshot_id, status, prepared_at)
-		select r.tenant_id, @id, r.id, 1 + coalesce(former.version, 0), @cumulative, @events, @value, @quantity, @call, @provider_time, @price_version, @unit_price,
-		  @charge, @amount, @currency, @identifier, @snapshot, 'prepared', @now
-		from billing_series r
-		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.starts_at = @period
-		left join lateral (
-		  select max(e.version) as version
-		  from billing_entries e
-		  where e.tenant_id = r.tenant_id
-		    and e.series_id = r.id) former on true
-		where r.tenant_id = @tenant
-		  and r.customer_id = @customer
-		  and r.meter_id = @meter
-		  and r.provider_account = @account
-		  and r.provider_customer = @at_provider
-		  and r.item = @item
-		  and r.mechanism = @mechanism
-		  and r.window_start = @start`, args)
+	for _, r := range plan.Reports {
+		report, err := w.report(r, frame)
+		if err != nil {
+			return planned, err
+		}
+		planned.Send = append(planned.Send, report)
+	}
+	return planned, w.flush()
 }
 
-// message is how a line goes out: in a snapshot, or by a call of its own.
-type message struct {
-	id         uuid.UUID // of the entry
-	identifier string    // at the provider
-	snapshot   *uuid.UUID
-	framed     billing.Framed
-	quantity   metering.Decimal // that goes out by itself
+// resumed are reports that were written down before.
+func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := w.tx.Query(w.ctx, `
+		select r.id, r.number, s.kind, coalesce(s.meter_id, 0), s.method, r.quantity, p.starts_at, p.ends_at,
+		  case s.kind when 'charge' then s.window_end else p.ends_at end
+		from billing_reports r
+		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
+		where r.tenant_id = $1
+		  and r.id = any($2)
+		order by r.number`, w.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Report, err error) {
+		err = row.Scan(&r.ID, &r.Number, &r.Kind, &r.Meter, &r.Method, &r.Quantity, &r.Period.Start, &r.Period.End, &r.Deadline)
+		r.Deadline = r.Deadline.Add(w.facts.Settings.Grace)
+		return r, err
+	})
 }
 
-// statement writes a statement down with its bytes.
-func (w *planWriter) statement(r billing.Report, sequence int64, frame Frame) (*Snapshot, error) {
+// report writes a report down with its bytes, as the customer's next one.
+func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, err
+		return Report{}, err
 	}
-	m := w.message(id, r)
-	m.Sequence = sequence
-	framed, err := frame(w.kind, m)
+	w.lastNumber++
+	written := Report{ID: id, Number: w.lastNumber, Kind: r.Kind, Method: r.Method, Period: r.Of, Deadline: r.Deadline}
+	if r.Kind != billing.StatementReport {
+		written.Meter, written.Quantity = r.Lines[0].MeterID, &r.Quantity
+	}
+	framed, err := frame(w.kind, w.message(written, r))
 	if err != nil {
-		return nil, err
+		return Report{}, err
 	}
-	s := Snapshot{ID: id, Sequence: sequence, Period: r.Of, Deadline: r.Deadline, Body: framed.Body}
-	w.batch.Queue(`
-		insert into billing_snapshots
-		  (tenant_id, id, customer_id, sequence, provider_id, period_id, body, prepared_at, watermark_events, watermark_configuration)
-		select @tenant, @id, @customer, @sequence, @provider, p.id, @body, @now, @events, @catalog
-		from billing_periods p
-		where p.tenant_id = @tenant
-		  and p.customer_id = @customer
-		  and p.starts_at = @period`, pgx.NamedArgs{
-		"tenant": w.tenant, "id": s.ID, "customer": w.facts.Customer.ID, "sequence": s.Sequence, "provider": w.provider,
-		"period": r.Period, "body": s.Body, "now": w.facts.Now, "events": r.Watermark.Events, "catalog": r.Watermark.Configuration,
+	w.series(r.Series, written.Meter)
+	args := w.seriesArgs(r.Series, written.Meter)
+	maps.Copy(args, pgx.NamedArgs{
+		"id": id, "number": written.Number, "quantity": written.Quantity, "body": framed.Body, "provider_time": nil, "now": w.facts.Now,
 	})
-	for _, l := range r.Lines {
-		entry, err := uuid.NewV7()
-		if err != nil {
-			return nil, err
-		}
-		series := r.Series
-		series.Method = metering.InSnapshot
-		if !l.Closed.IsZero() {
-			series.Period, series.Method, series.Late = l.Closed, metering.Adjusted, true
-		}
-		w.line(series, l, message{id: entry, identifier: s.ID.String(), snapshot: &s.ID})
+	if !framed.Timestamp.IsZero() {
+		args["provider_time"] = framed.Timestamp
 	}
-	return &s, nil
+	w.batch.Queue(`
+		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, recorded_at)
+		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @now
+		from billing_destinations d
+		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
+		join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and `+seriesOf(r.Kind)+`
+		where `+destinationOf, args)
+	w.lines(id, r)
+	return written, nil
 }
 
 // message is the report with what its receiver is told besides.
-func (w *planWriter) message(id uuid.UUID, r billing.Report) billing.Message {
+func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	m := billing.Message{
-		Report: r, ID: id, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
+		Report: r, ID: written.ID, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number,
+		Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
 	}
 	for _, p := range w.facts.Stored {
 		m.Periods = append(m.Periods, p.Range)
 	}
+	if i := slices.IndexFunc(w.facts.Meters, func(m metering.Meter) bool { return m.ID == written.Meter }); i >= 0 {
+		m.Meter = w.facts.Meters[i]
+	}
 	return m
 }
 
-// call writes a quantity or a charge down, to be sent by a call of its own.
-func (w *planWriter) call(r billing.Report, frame Frame) (Entry, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Entry{}, err
+// destinationOf and seriesOf find where a report goes, as SQL.
+const destinationOf = `d.tenant_id = @tenant
+		  and d.customer_id = @customer
+		  and d.connection_id = @connection
+		  and d.provider_customer = @at_provider`
+
+func seriesOf(k billing.Kind) string {
+	const named = `s.kind = @kind and s.target = @target and s.method = @method`
+	if k == billing.StatementReport {
+		return named + ` and s.meter_id is null`
 	}
-	l := r.Lines[0]
-	m := w.message(id, r)
-	m.Meter = w.facts.Meters[slices.IndexFunc(w.facts.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })]
-	framed, err := frame(w.kind, m)
-	if err != nil {
-		return Entry{}, err
+	return named + ` and s.meter_id = @meter and s.period_id = p.id and s.window_start = @window_start`
+}
+
+func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"tenant": w.tenant, "customer": w.customer, "connection": s.Connection, "at_provider": s.Customer, "kind": s.Kind, "target": s.Target,
+		"method": s.Method, "counting": s.Counting, "meter": meter, "period": s.Period, "window_start": s.Window.Start, "window_end": s.Window.End,
 	}
-	if r.Kind == billing.ChargeReport {
-		r.Method = metering.Charged
+}
+
+// series stores a series and its destination, if they are new.
+func (w *planWriter) series(s billing.Series, meter metering.MeterID) {
+	args := w.seriesArgs(s, meter)
+	w.batch.Queue(`
+		insert into billing_destinations (tenant_id, customer_id, connection_id, provider_customer)
+		values (@tenant, @customer, @connection, @at_provider)
+		on conflict (tenant_id, customer_id, connection_id, provider_customer) do nothing`, args)
+	of := `p.id, @window_start::timestamptz, @window_end::timestamptz, @meter::bigint`
+	if s.Kind == billing.StatementReport {
+		of = `null, null, null, null`
 	}
-	w.line(r.Series, l, message{id: id, identifier: id.String(), framed: framed, quantity: r.Quantity})
-	return Entry{ID: id, Meter: l.MeterID, Method: r.Method, Quantity: r.Quantity, Period: r.Of, Deadline: r.Deadline}, nil
+	w.batch.Queue(`
+		insert into billing_series (tenant_id, destination_id, kind, target, method, counting, period_id, window_start, window_end, meter_id)
+		select @tenant, d.id, @kind, @target, @method, @counting, `+of+`
+		from billing_destinations d
+		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
+		where `+destinationOf+`
+		on conflict (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start) do nothing`, args)
+}
+
+// lines stores what a report says of each meter.
+func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
+	for _, l := range r.Lines {
+		component, period := "usage", r.Period
+		if !l.Closed.IsZero() {
+			component, period = "adjustment", l.Closed
+		}
+		w.batch.Queue(`
+			insert into billing_report_lines
+			  (tenant_id, report_id, meter_id, period_id, component, usage, event_count, quantity, price_version, unit_price, charge, amount, currency)
+			select @tenant, @id, @meter, p.id, @component, @usage, @events, @quantity, @price_version, @unit_price, @charge, @amount, @currency
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.starts_at = @period`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "id": id, "meter": l.MeterID, "period": period, "component": component,
+			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion,
+			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
+		})
+	}
 }

@@ -40,7 +40,7 @@ func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row m
 		select e.provider_account, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, coalesce((
 		  select min(c.id)
 		  from customers c
-		  join billing_providers r on r.tenant_id = c.tenant_id and r.retired_at is null
+		  join billing_connections r on r.tenant_id = c.tenant_id and r.retired_at is null
 		  where c.tenant_id = e.tenant_id
 		    and c.billing_provider_id = e.provider_customer
 		    and r.account = e.provider_account), 0)

@@ -16,7 +16,8 @@ type Providers struct{ pool *pgxpool.Pool }
 
 // Save makes p the tenant's active provider and retires the one before it.
 // The secret is sealed by the caller. The same account with another secret
-// goes on with its billing series; another account begins new ones.
+// is the same connection and goes on with its series; another account begins
+// new ones.
 func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
 	mapping := provider.Mapping
 	if mapping == nil {
@@ -31,16 +32,21 @@ func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
-			update billing_providers
+			update billing_connections
 			set retired_at = now()
 			where tenant_id = $1
-			  and retired_at is null`, tenant); err != nil {
+			  and retired_at is null
+			  and (kind, account) <> ($2, $3)`, tenant, provider.Kind, provider.Account); err != nil {
 			return err
 		}
 		err := tx.QueryRow(ctx, `
-			insert into billing_providers
+			insert into billing_connections
 			  (tenant_id, kind, statements, account, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
 			values (@tenant, @kind, @statements, @account, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
+			on conflict (tenant_id, kind, account) do update
+			set statements = excluded.statements, secret = excluded.secret, secret_last_four = excluded.secret_last_four,
+			  webhook_secret = excluded.webhook_secret, webhook_secret_last_four = excluded.webhook_secret_last_four, mapping = excluded.mapping,
+			  validated_at = excluded.validated_at, created_by = excluded.created_by, retired_at = null
 			returning id, created_at`, pgx.NamedArgs{
 			"tenant": tenant, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account, "secret": provider.SealedSecret,
 			"last_four": provider.LastFour, "webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour,
@@ -67,7 +73,7 @@ func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (m
 	var p metering.Provider
 	err := q.QueryRow(ctx, `
 		select id, kind, statements, account, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
-		from billing_providers
+		from billing_connections
 		where tenant_id = $1
 		  and retired_at is null`, tenant,
 	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)

@@ -19,8 +19,8 @@ type Purpose string
 
 // What secrets are sealed for.
 const (
-	ProviderSecret        Purpose = "billing_providers.secret"
-	ProviderWebhookSecret Purpose = "billing_providers.webhook_secret"
+	ProviderSecret        Purpose = "billing_connections.secret"
+	ProviderWebhookSecret Purpose = "billing_connections.webhook_secret"
 	SigningSecret         Purpose = "hmac_secrets.secret"
 	OIDCSecret            Purpose = "oidc_issuers.client_secret"
 	EndpointSecret        Purpose = "webhook_endpoints.secret"

@@ -18,8 +18,8 @@ var sealedColumns = []struct {
 	table, column string
 	purpose       Purpose
 }{
-	{"billing_providers", "secret", ProviderSecret},
-	{"billing_providers", "webhook_secret", ProviderWebhookSecret},
+	{"billing_connections", "secret", ProviderSecret},
+	{"billing_connections", "webhook_secret", ProviderWebhookSecret},
 	{"hmac_secrets", "secret", SigningSecret},
 	{"oidc_issuers", "client_secret", OIDCSecret},
 	{"webhook_endpoints", "secret", EndpointSecret},

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -103,17 +104,23 @@ func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer me
 	return nil
 }
 
-// RecordDelivery records a sync whose last snapshot was acknowledged, together
-// with that.
-func (s Syncs) RecordDelivery(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, snapshot uuid.UUID, said string, a Answer, began, now time.Time) error {
+// Accepted is a report that the provider has accepted, with its response.
+type Accepted struct {
+	Report   uuid.UUID
+	Response string
+}
+
+// RecordAccepted is Record and Complete in one: of a sync whose last report was
+// accepted.
+func (s Syncs) RecordAccepted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, last Accepted, a Answer, began, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := settle(ctx, tx, tenant, snapshot, Acknowledged, said, now); err != nil {
+		if err := complete(ctx, tx, tenant, last.Report, billing.Accepted, last.Response, now); err != nil {
 			return err
 		}
 		return record(ctx, tx, tenant, customer, a, began, now)
 	})
 	if err != nil {
-		return fmt.Errorf("record delivery: %w", err)
+		return fmt.Errorf("record sync: %w", err)
 	}
 	return nil
 }
@@ -138,26 +145,24 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	return publishSync(ctx, tx, tenant, customer, id, "", now)
 }
 
-func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, problem string, now time.Time) error {
+func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, failure string, now time.Time) error {
 	kind, data := metering.BillingSynced, map[string]any{"sync_id": id}
-	if problem != "" {
-		kind, data["problem"] = metering.BillingSyncFailed, problem
+	if failure != "" {
+		kind, data["error"] = metering.BillingSyncFailed, failure
 	}
 	return publish(ctx, tx, tenant, customer, kind, data, now)
 }
 
-// Pass is one reading of a customer's totals, and the requests that it answers.
-type Pass struct {
+// Begun is a pass over a customer's billing, and the requests that it answers.
+type Begun struct {
 	Syncs []uuid.UUID
-	After int64 // the last sequence that was used before it
-
-	Statements bool  // they are what the provider takes, if there is one
-	AfterEntry int64 // the last number that an entry got before it
+	After int64 // the number of the customer's last report before it
+	Reads bool  // what the customer is at the provider has to be read
 }
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
 // that was cut short. Totals read after it has returned answer them.
-func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (p Pass, err error) {
+func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (b Begun, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			update billing_syncs
@@ -169,55 +174,48 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 		if err != nil {
 			return err
 		}
-		if p.Syncs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
+		if b.Syncs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}
-		if p.After, err = lastSequence(ctx, tx, tenant, customer); err != nil {
-			return err
-		}
-		if p.AfterEntry, err = lastEntry(ctx, tx, tenant, customer); err != nil {
-			return err
-		}
-		provider, err := activeProvider(ctx, tx, tenant)
-		if metering.CodeOf(err) == metering.CodeNoProvider {
-			p.Statements = true
-			return nil // preparing says so
-		}
-		p.Statements = provider.Statements
-		return err
+		return tx.QueryRow(ctx, `
+			select `+lastNumber("$1", "$2")+`, exists (
+			  select
+			  from billing_connections
+			  where tenant_id = $1
+			    and retired_at is null
+			    and not statements)`, tenant, customer).Scan(&b.After, &b.Reads)
 	})
 	if err != nil {
-		return Pass{}, fmt.Errorf("begin sync: %w", err)
+		return Begun{}, fmt.Errorf("begin sync: %w", err)
 	}
-	return p, nil
+	return b, nil
 }
 
 // Answer is how a pass ended.
 type Answer struct {
-	Syncs     []uuid.UUID
-	Problem   string      // what the operator should do; "" when all went well
-	Snapshots []uuid.UUID // those that were sent, refused, or found up to date
-	Entries   []uuid.UUID // the same where meters are told one by one
-	Skipped   []metering.SkippedMeter
+	Syncs    []uuid.UUID
+	Error    string      // what the operator should do; "" when all went well
+	Reports  []uuid.UUID // those that were sent, refused, or found up to date
+	Excluded []metering.ExcludedMeter
 }
 
 // Finish answers the requests of a pass. More says that others have come since
 // it began.
 func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, now time.Time) (more bool, err error) {
 	status := metering.SyncSucceeded
-	if a.Problem != "" {
+	if a.Error != "" {
 		status = metering.SyncFailed
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			update billing_syncs
-			set status = @status, problem = @problem, finished_at = @now
+			set status = @status, error = @error, finished_at = @now
 			where tenant_id = @tenant
 			  and customer_id = @customer
 			  and id = any(@syncs)
 			  and status = 'running'
 			returning id`, pgx.NamedArgs{
-			"tenant": tenant, "customer": customer, "syncs": a.Syncs, "status": status, "problem": a.Problem, "now": now,
+			"tenant": tenant, "customer": customer, "syncs": a.Syncs, "status": status, "error": a.Error, "now": now,
 		})
 		if err != nil {
 			return err
@@ -227,7 +225,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 			return err
 		}
 		for _, id := range finished {
-			if err := publishSync(ctx, tx, tenant, customer, id, a.Problem, now); err != nil {
+			if err := publishSync(ctx, tx, tenant, customer, id, a.Error, now); err != nil {
 				return err
 			}
 		}
@@ -248,51 +246,52 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	return more, nil
 }
 
-// explain keeps what answers the syncs: entries, and the meters left out.
+// explain keeps what answers the syncs: reports, and the meters left out.
 func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer) error {
 	if _, err := tx.Exec(ctx, `
-		insert into billing_sync_entries (tenant_id, sync_id, entry_id)
-		select e.tenant_id, s.id, e.id
-		from billing_entries e
+		insert into billing_sync_reports (tenant_id, sync_id, report_id)
+		select $1, s.id, r.id
+		from unnest($2::uuid[]) r (id)
 		cross join unnest($3::uuid[]) s (id)
-		where e.tenant_id = $1
-		  and (e.snapshot_id = any($2) or e.id = any($4))
-		on conflict do nothing`, tenant, a.Snapshots, a.Syncs, a.Entries); err != nil {
+		on conflict do nothing`, tenant, a.Reports, a.Syncs); err != nil {
 		return err
 	}
-	return skip(ctx, tx, tenant, a.Syncs, a.Skipped)
+	return exclude(ctx, tx, tenant, a.Syncs, a.Excluded)
 }
 
-// Skip tells syncs which meters are left out.
-func (s Syncs) Skip(ctx context.Context, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.SkippedMeter) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return skip(ctx, tx, tenant, syncs, meters) })
+// Exclude notes for syncs which meters are left out.
+func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.ExcludedMeter) error {
+	if len(meters) == 0 {
+		return nil
+	}
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return exclude(ctx, tx, tenant, syncs, meters) })
 	if err != nil {
-		return fmt.Errorf("note skipped meters: %w", err)
+		return fmt.Errorf("note excluded meters: %w", err)
 	}
 	return nil
 }
 
-func skip(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.SkippedMeter) error {
-	for _, skipped := range meters {
+func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.ExcludedMeter) error {
+	for _, excluded := range meters {
 		if _, err := tx.Exec(ctx, `
-			insert into billing_sync_skips (tenant_id, sync_id, meter_id, reason)
+			insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, reason)
 			select $1, s.id, $3, $4
 			from unnest($2::uuid[]) s (id)
-			on conflict do nothing`, tenant, syncs, skipped.MeterID, skipped.Reason); err != nil {
+			on conflict do nothing`, tenant, syncs, excluded.MeterID, excluded.Reason); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const syncColumns = `id, customer_id, trigger, status, problem, requested_at, started_at, finished_at`
+const syncColumns = `id, customer_id, trigger, status, error, requested_at, started_at, finished_at`
 
 func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {
-	err = row.Scan(&s.ID, &s.CustomerID, &s.Trigger, &s.Status, &s.Problem, &s.RequestedAt, &s.StartedAt, &s.FinishedAt)
+	err = row.Scan(&s.ID, &s.CustomerID, &s.Trigger, &s.Status, &s.Error, &s.RequestedAt, &s.StartedAt, &s.FinishedAt)
 	return s, err
 }
 
-// Get returns a sync with its entries, or CodeNotFound.
+// Get returns a sync with its lines, or CodeNotFound.
 func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) (metering.Sync, error) {
 	rows, err := s.pool.Query(ctx, `select `+syncColumns+` from billing_syncs where tenant_id = $1 and id = $2`, tenant, id)
 	if err != nil {
@@ -305,42 +304,44 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 	if err != nil {
 		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
 	}
-	if sync.Entries, err = s.entries(ctx, tenant, id); err != nil {
-		return metering.Sync{}, fmt.Errorf("read sync entries: %w", coded(err))
+	if sync.Lines, err = s.lines(ctx, tenant, id); err != nil {
+		return metering.Sync{}, fmt.Errorf("read lines of sync: %w", coded(err))
 	}
-	if sync.Skipped, err = s.skipped(ctx, tenant, id); err != nil {
-		return metering.Sync{}, fmt.Errorf("read skipped meters: %w", coded(err))
+	if sync.Excluded, err = s.excluded(ctx, tenant, id); err != nil {
+		return metering.Sync{}, fmt.Errorf("read excluded meters: %w", coded(err))
 	}
 	return sync, nil
 }
 
-func (s Syncs) entries(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncEntry, error) {
+func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncLine, error) {
 	rows, err := s.pool.Query(ctx, `
-		select m.id, m.slug, p.starts_at, p.ends_at, e.cumulative_total, e.unit_price, case when r.late then e.amount else e.charge end, e.currency, e.status,
-		  coalesce(n.sequence, 0), r.mechanism, r.item, e.value, e.quantity, r.window_start, r.window_end, e.answer
-		from billing_sync_entries x
-		join billing_entries e on e.tenant_id = x.tenant_id and e.id = x.entry_id
-		join billing_series r on r.tenant_id = e.tenant_id and r.id = e.series_id
-		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
-		join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
-		left join billing_snapshots n on n.tenant_id = e.tenant_id and n.id = e.snapshot_id
+		select s.kind, r.number, r.state, m.id, m.slug, p.starts_at, p.ends_at, l.component, l.usage, l.unit_price,
+		  case l.component when 'adjustment' then l.amount else l.charge end, l.currency,
+		  s.method, s.target, coalesce(s.window_start, t.starts_at), coalesce(s.window_end, t.ends_at), l.quantity, r.quantity, r.response
+		from billing_sync_reports x
+		join billing_reports r on r.tenant_id = x.tenant_id and r.id = x.report_id
+		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+		join billing_periods t on t.tenant_id = r.tenant_id and t.id = r.period_id
+		join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
+		join billing_periods p on p.tenant_id = l.tenant_id and p.id = l.period_id
+		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 		where x.tenant_id = $1
 		  and x.sync_id = $2
-		order by p.starts_at, n.sequence, m.id, r.window_start, e.version`, tenant, sync)
+		order by p.starts_at, s.kind = 'statement', case s.kind when 'statement' then r.number end, m.id, s.window_start, r.number`, tenant, sync)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.SyncEntry, err error) {
-		err = row.Scan(&e.MeterID, &e.MeterSlug, &e.Period.Start, &e.Period.End, &e.Usage, &e.UnitPrice, &e.Amount,
-			&e.Currency, &e.Status, &e.Sequence, &e.Mechanism, &e.Item, &e.Value, &e.Quantity, &e.Window.Start, &e.Window.End, &e.Answer)
-		return e, err
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l metering.SyncLine, err error) {
+		err = row.Scan(&l.Kind, &l.Number, &l.State, &l.MeterID, &l.MeterSlug, &l.Period.Start, &l.Period.End, &l.Component, &l.Usage, &l.UnitPrice,
+			&l.Amount, &l.Currency, &l.Method, &l.Target, &l.Window.Start, &l.Window.End, &l.Quantity, &l.Sent, &l.Response)
+		return l, err
 	})
 }
 
-func (s Syncs) skipped(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SkippedMeter, error) {
+func (s Syncs) excluded(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.ExcludedMeter, error) {
 	rows, err := s.pool.Query(ctx, `
 		select m.id, m.slug, x.reason
-		from billing_sync_skips x
+		from billing_sync_exclusions x
 		join meters m on m.tenant_id = x.tenant_id and m.id = x.meter_id
 		where x.tenant_id = $1
 		  and x.sync_id = $2
@@ -348,7 +349,7 @@ func (s Syncs) skipped(ctx context.Context, tenant metering.TenantID, sync uuid.
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.SkippedMeter, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.ExcludedMeter, err error) {
 		err = row.Scan(&k.MeterID, &k.MeterSlug, &k.Reason)
 		return k, err
 	})
@@ -361,7 +362,7 @@ type SyncFilter struct {
 	Before   uuid.UUID // the last one of the page before
 }
 
-// List returns up to limit syncs, newest first, without their entries.
+// List returns up to limit syncs, newest first, without their lines.
 func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) ([]metering.Sync, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+syncColumns+`

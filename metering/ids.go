@@ -14,7 +14,7 @@ type (
 	MeterID         int64
 	MeterVersionID  int64
 	PeriodID        int64
-	ProviderID      int64
+	ConnectionID    int64
 	ProviderEventID int64
 	KeyID           int64
 	HMACSecretID    int64
@@ -28,14 +28,14 @@ type (
 // WholeTenant is the customer under which a tenant's own totals are kept.
 const WholeTenant CustomerID = 0
 
-func (id TenantID) String() string   { return "ten_" + strconv.FormatInt(int64(id), 10) }
-func (id CustomerID) String() string { return "cus_" + strconv.FormatInt(int64(id), 10) }
-func (id MeterID) String() string    { return "mtr_" + strconv.FormatInt(int64(id), 10) }
-func (id ProviderID) String() string { return "prv_" + strconv.FormatInt(int64(id), 10) }
-func (id KeyID) String() string      { return "key_" + strconv.FormatInt(int64(id), 10) }
-func (id ProductID) String() string  { return "prd_" + strconv.FormatInt(int64(id), 10) }
-func (id MemberID) String() string   { return "member_" + strconv.FormatInt(int64(id), 10) }
-func (id EndpointID) String() string { return "whk_" + strconv.FormatInt(int64(id), 10) }
+func (id TenantID) String() string     { return "ten_" + strconv.FormatInt(int64(id), 10) }
+func (id CustomerID) String() string   { return "cus_" + strconv.FormatInt(int64(id), 10) }
+func (id MeterID) String() string      { return "mtr_" + strconv.FormatInt(int64(id), 10) }
+func (id ConnectionID) String() string { return "con_" + strconv.FormatInt(int64(id), 10) }
+func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64(id), 10) }
+func (id ProductID) String() string    { return "prd_" + strconv.FormatInt(int64(id), 10) }
+func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
+func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }
 
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
 func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }

@@ -18,7 +18,7 @@ func (ProviderKind) Values() []ProviderKind {
 
 // Provider is where a tenant's usage is billed.
 type Provider struct {
-	ID           ProviderID
+	ID           ConnectionID
 	Kind         ProviderKind
 	Statements   bool   // it takes the bill of a period in one report
 	Account      string // what makes two settings the same destination: the URL of a webhook, or whom the secret belongs to

@@ -39,42 +39,44 @@ func (SyncStatus) Values() []SyncStatus {
 func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 
 // Sync is one request to bring a customer's usage to the billing provider. Its
-// entries come from a pass that began after the request.
+// lines come from a pass that began after the request.
 type Sync struct {
 	ID          uuid.UUID
 	CustomerID  CustomerID
 	Trigger     Trigger
 	Status      SyncStatus
-	Problem     string // of a failed one: what the operator should do
+	Error       string // of a failed one: what the operator should do
 	RequestedAt time.Time
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
-	Entries     []SyncEntry
-	Skipped     []SkippedMeter
+	Lines       []SyncLine
+	Excluded    []ExcludedMeter
 }
 
-// SyncEntry is one meter of one period, as the provider was told it.
-type SyncEntry struct {
+// SyncLine is what a report of a sync says of one meter and period.
+type SyncLine struct {
+	Kind      string // of the report
+	Number    int64  // of the report: in the order of the customer's; a statement's sequence
+	State     string // of the report
 	MeterID   MeterID
 	MeterSlug string
 	Period    Range
+	Component string  // usage, or the adjustment of a closed period
 	Usage     Decimal // of the whole period so far
 	UnitPrice Decimal
 	Amount    Decimal // charged for Usage, or what it adjusts that by, rounded to the currency's minor unit
 	Currency  string
-	Status    string
-	Sequence  int64 // of the snapshot that carried it; 0 where none did
 
-	Mechanism string
-	Item      string   // at the provider: the subscription item or meter; "" of a snapshot
-	Value     Decimal  // what the item has counted with it
-	Quantity  *Decimal // the number that went out; nil in a snapshot
-	Window    Range    // what Value is of: the period, or one of the provider's windows
-	Answer    string   // what came of it
+	Method   string   // the provider's own way of reporting a quantity; "" of other kinds
+	Target   string   // what adds it up at the provider: a subscription item, a meter, a subscription; "" of a statement
+	Window   Range    // what Quantity is of: the period, or one of the provider's windows
+	Quantity Decimal  // what the provider has counted with it
+	Sent     *Decimal // the number that went out: Quantity, what it adds to the former one, or money; nil in a statement
+	Response string   // what came of it
 }
 
-// SkippedMeter is a meter that a sync left out.
-type SkippedMeter struct {
+// ExcludedMeter is a meter that a sync left out.
+type ExcludedMeter struct {
 	MeterID   MeterID
 	MeterSlug string
 	Reason    string

@@ -1,10 +1,10 @@
 -- +goose Up
-create table billing_providers (
+create table billing_connections (
   tenant_id                bigint not null references tenants,
   id                       bigint generated always as identity,
   kind                     text not null,
   statements               boolean not null, -- it takes the bill of a period in one report
-  account                  text not null, -- what makes two settings the same destination: a URL, or whom the secret belongs to
+  account                  text not null, -- a URL, or whom the secret belongs to
   secret                   bytea not null, -- sealed
   secret_last_four         text not null,
   webhook_secret           bytea, -- sealed; what the provider signs its events with
@@ -14,23 +14,25 @@ create table billing_providers (
   created_at               timestamptz not null default now(),
   created_by               text not null,
   retired_at               timestamptz,
-  primary key (tenant_id, id)
+  primary key (tenant_id, id),
+  unique (tenant_id, kind, account)
 );
-comment on table billing_providers is 'Where a tenant''s usage is billed: one active row a tenant.';
-create unique index billing_providers_active on billing_providers (tenant_id) where retired_at is null;
+comment on table billing_connections is 'The accounts at billing providers that a tenant has had: one of them is active. Another secret of the same account is the same connection.';
+create unique index billing_connections_active on billing_connections (tenant_id) where retired_at is null;
 
 create table billing_links (
   tenant_id         bigint not null,
   customer_id       bigint not null,
-  provider_account  text not null,
+  connection_id     bigint not null,
   provider_customer text not null, -- '': the customer is linked to none
   subscription      text not null, -- whose periods the customer's are; '': none
   period_start      timestamptz,
   period_end        timestamptz,
-  items             jsonb not null,
+  destinations      jsonb not null, -- of each meter
   read_at           timestamptz not null,
   primary key (tenant_id, customer_id),
-  foreign key (tenant_id, customer_id) references customers (tenant_id, id)
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
 );
 comment on table billing_links is 'What a customer is at the provider and where each meter''s usage goes, as last read there.';
 
@@ -38,6 +40,7 @@ create table billing_periods (
   tenant_id          bigint not null,
   id                 bigint generated always as identity,
   customer_id        bigint not null,
+  stream             smallint not null default 0, -- whose periods they are; 0: the customer's only one
   starts_at          timestamptz not null,
   ends_at            timestamptz not null check (starts_at < ends_at),
   -- The subscription's period that it lies in: what is sent of it has to be
@@ -45,13 +48,14 @@ create table billing_periods (
   subscription       text not null default '',
   subscription_start timestamptz,
   subscription_end   timestamptz,
-  watermark_events     bigint,
-  watermark_configuration    text,
+  -- What the customer's reports take into account once all of them are accepted.
+  watermark_events        bigint,
+  watermark_configuration text not null default '', -- '': something is unreported
   closed_at          timestamptz,
   closed_epoch       bigint, -- the tenant's when it was closed: events from it on are late
   primary key (tenant_id, id),
-  unique (tenant_id, customer_id, starts_at),
-  unique (tenant_id, customer_id, ends_at),
+  unique (tenant_id, customer_id, stream, starts_at),
+  unique (tenant_id, customer_id, stream, ends_at),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
 comment on table billing_periods is 'A customer''s billing periods: each begins where the former ended.';
@@ -80,97 +84,102 @@ create table billing_period_totals (
 );
 comment on table billing_period_totals is 'What a billing period came to for each meter when it was closed.';
 
--- A change of any of these columns ends the series at that instant; the next
--- one carries only what the others of the same window have not billed. Late
--- usage has series of its own ('adjustment', 'invoice_item'): they belong to the
--- closed period, and their window is the open period that they are billed in.
-create table billing_series (
+create table billing_destinations (
   tenant_id         bigint not null,
   id                bigint generated always as identity,
   customer_id       bigint not null,
-  meter_id          bigint not null,
-  provider_account  text not null,
-  provider_customer text not null default '',
-  item              text not null default '',
-  mechanism         text not null, -- 'snapshot', 'adjustment', 'invoice_item' or the provider's word for how a quantity is reported
-  kind              text not null check (kind in ('statement', 'quantity', 'charge')),
-  counting          text not null check (counting in ('replaces', 'adds', 'latest')),
-  late              boolean not null, -- it carries what late usage adds to its period
-  period_id         bigint not null,
-  window_start      timestamptz not null,
-  window_end        timestamptz not null,
+  connection_id     bigint not null,
+  provider_customer text not null, -- ''; of who takes statements
   created_at        timestamptz not null default now(),
   primary key (tenant_id, id),
-  unique (tenant_id, customer_id, meter_id, period_id, provider_account, provider_customer, item, mechanism, window_start),
+  unique (tenant_id, customer_id, connection_id, provider_customer),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
+);
+comment on table billing_destinations is 'Who adds up a customer''s usage: what the customer is, or was, at a connection.';
+
+-- A change of any of the unique columns ends the series at that instant; the
+-- next one carries only what the others of the same period have billed less.
+-- All statements to a destination are one series.
+create table billing_series (
+  tenant_id      bigint not null,
+  id             bigint generated always as identity,
+  destination_id bigint not null,
+  kind           text not null check (kind in ('statement', 'quantity', 'charge')),
+  target         text not null default '', -- what adds it up there
+  method         text not null default '', -- the provider's word for how a quantity is reported
+  counting       text not null check (counting in ('replaces', 'adds', 'latest')),
+  meter_id       bigint, -- null: a statement has all of them
+  period_id      bigint, -- whose usage it is; null: of a statement
+  segment        smallint not null default 0, -- of the period, where its price changes
+  window_start   timestamptz, -- of the far side's; of a charge, the target period's
+  window_end     timestamptz,
+  created_at     timestamptz not null default now(),
+  primary key (tenant_id, id),
+  unique nulls not distinct (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start),
+  foreign key (tenant_id, destination_id) references billing_destinations (tenant_id, id),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id),
+  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
+  check ((kind = 'statement') = (meter_id is null and period_id is null and window_start is null and window_end is null))
+);
+comment on table billing_series is 'What a provider adds up, or overwrites, on its side.';
+create index on billing_series (tenant_id, period_id);
+
+create table billing_reports (
+  tenant_id      bigint not null,
+  id             uuid not null, -- a statement's webhook-id, and the idempotency key at the provider
+  customer_id    bigint not null,
+  number         bigint not null check (number > 0), -- in the order in which the customer's were made; a statement's sequence
+  series_id      bigint not null,
+  period_id      bigint not null, -- that it is about
+  quantity       numeric, -- that goes out; of a charge money; null: of a statement
+  body           bytea not null, -- JSON: what is sent, byte for byte
+  provider_time  timestamptz, -- that the provider is told with it
+  state          text not null default 'planned' check (state in ('planned', 'sending', 'in_doubt', 'accepted', 'counted', 'rejected')),
+  key_revision   integer not null default 0, -- of the idempotency key
+  attempts       integer not null default 0,
+  first_sent_at  timestamptz,
+  lease_until    timestamptz, -- nobody else sends it before
+  response       text not null default '', -- what came of the last attempt, without the provider's words
+  decided_at     timestamptz, -- when its outcome became known
+  mode           text not null default 'live' check (mode in ('live', 'shadow')), -- shadow: it is kept and never sent
+  ledger_epoch   integer not null default 0, -- how often the ledger was restored from a backup before it
+  rule_version   integer not null default 1, -- of the rules that planned it
+  recorded_at    timestamptz not null,
+  primary key (tenant_id, id),
+  unique (tenant_id, customer_id, number),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, series_id) references billing_series (tenant_id, id),
+  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
+);
+comment on table billing_reports is 'What was, or is about to be, sent to a provider, with its bytes: written down before the call, and sent as it was written down.';
+create unique index billing_reports_outstanding on billing_reports (tenant_id, series_id)
+  where state in ('planned', 'sending', 'in_doubt');
+create index billing_reports_outstanding_of on billing_reports (tenant_id, customer_id)
+  where state in ('planned', 'sending', 'in_doubt');
+create index on billing_reports (tenant_id, series_id, period_id, number);
+
+create table billing_report_lines (
+  tenant_id     bigint not null,
+  report_id     uuid not null,
+  meter_id      bigint not null,
+  period_id     bigint not null, -- whose usage it is
+  component     text not null default 'usage' check (component in ('usage', 'adjustment')), -- adjustment: what late usage adds to a closed period
+  usage         numeric not null, -- of the period, or of one of the provider's windows, when it was read
+  event_count   bigint not null,  -- behind it
+  quantity      numeric not null, -- what the far side has with it: usage less what other series have billed
+  price_version integer not null, -- 0: the meter has no price
+  unit_price    numeric not null,
+  charge        numeric not null, -- for usage, rounded to the currency's minor unit
+  amount        numeric not null, -- charge less what other series have billed
+  currency      text not null,
+  primary key (tenant_id, report_id, meter_id, period_id),
+  foreign key (tenant_id, report_id) references billing_reports (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
 );
-comment on table billing_series is 'What a provider adds up, or overwrites, on its side.';
-
-create table billing_snapshots (
-  tenant_id       bigint not null,
-  id              uuid not null, -- the webhook-id
-  customer_id     bigint not null,
-  sequence        bigint not null check (sequence > 0),
-  provider_id     bigint not null,
-  period_id       bigint not null,
-  body            bytea not null,
-  watermark_events  bigint,
-  watermark_configuration text, -- a hash of the meters, prices and account
-  status          text not null default 'prepared' check (status in ('prepared', 'sent', 'acknowledged', 'rejected')),
-  lease_until     timestamptz, -- nobody else sends it before
-  attempts        integer not null default 0,
-  answer          text not null default '', -- what came of the last attempt, without the receiver's words
-  prepared_at     timestamptz not null default now(),
-  settled_at      timestamptz,
-  primary key (tenant_id, id),
-  unique (tenant_id, customer_id, sequence),
-  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
-  foreign key (tenant_id, provider_id) references billing_providers (tenant_id, id),
-  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
-);
-comment on table billing_snapshots is 'The numbered messages to a webhook, with their bytes: one number always carries the same bytes.';
-create unique index billing_snapshots_unsettled on billing_snapshots (tenant_id, customer_id)
-  where status in ('prepared', 'sent');
-create index on billing_snapshots (tenant_id, period_id, sequence);
-
-create table billing_entries (
-  tenant_id        bigint not null,
-  id               uuid not null,
-  number           bigint generated always as identity, -- in the order in which a customer's were made
-  series_id        bigint not null,
-  version          integer not null,
-  cumulative_total numeric not null, -- usage of the window when it was read
-  event_count      bigint not null,  -- events behind it
-  value            numeric not null, -- what goes out: cumulative_total less what other series of the window have billed
-  quantity         numeric, -- the number that is sent: value, less what was acknowledged where the provider adds up
-  price_version    integer not null default 0, -- 0: the meter has no price
-  unit_price       numeric not null,
-  charge           numeric not null, -- for cumulative_total, rounded to the currency's minor unit
-  amount           numeric not null, -- what goes out: charge less what other series of the window have billed
-  currency         text not null,
-  call             jsonb,            -- what is sent, as the provider's own code has made it
-  provider_time    timestamptz,      -- that the provider is told with it
-  identifier       text not null,    -- the idempotency key at the provider
-  key_revision     integer not null default 0, -- of the idempotency key
-  snapshot_id      uuid,
-  status           text not null check (status in ('prepared', 'sent', 'acknowledged', 'confirmed', 'rejected', 'ambiguous')),
-  first_sent_at    timestamptz,
-  lease_until      timestamptz, -- nobody else sends it before
-  attempts         integer not null default 0,
-  answer           text not null default '', -- what came of the last attempt, without the provider's words
-  prepared_at      timestamptz not null default now(),
-  settled_at       timestamptz,
-  primary key (tenant_id, id),
-  unique (tenant_id, series_id, version),
-  foreign key (tenant_id, series_id) references billing_series (tenant_id, id),
-  foreign key (tenant_id, snapshot_id) references billing_snapshots (tenant_id, id)
-);
-comment on table billing_entries is 'What was, or is about to be, sent to a provider of one meter''s usage, stored before the call.';
-create unique index billing_entries_unsettled on billing_entries (tenant_id, series_id)
-  where status in ('prepared', 'sent', 'ambiguous');
-create index on billing_entries (tenant_id, snapshot_id);
+comment on table billing_report_lines is 'What a report says of one meter and period.';
+create index on billing_report_lines (tenant_id, period_id) where component = 'adjustment';
 
 -- A pass that begins after the request completes it.
 create table billing_syncs (
@@ -180,7 +189,7 @@ create table billing_syncs (
   trigger      text not null check (trigger in ('manual', 'schedule', 'provider')),
   actor        text not null,
   status       text not null default 'requested' check (status in ('requested', 'running', 'succeeded', 'failed')),
-  problem      text not null default '', -- what the operator should do
+  error        text not null default '', -- what the operator should do
   requested_at timestamptz not null,
   started_at   timestamptz,
   finished_at  timestamptz,
@@ -191,17 +200,17 @@ comment on table billing_syncs is 'Requests to sync a customer, one row each.';
 create index on billing_syncs (tenant_id, customer_id, requested_at) where status in ('requested', 'running');
 create index billing_syncs_newest on billing_syncs (tenant_id, id);
 
-create table billing_sync_entries (
+create table billing_sync_reports (
   tenant_id bigint not null,
   sync_id   uuid not null,
-  entry_id  uuid not null,
-  primary key (tenant_id, sync_id, entry_id),
+  report_id uuid not null,
+  primary key (tenant_id, sync_id, report_id),
   foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id),
-  foreign key (tenant_id, entry_id) references billing_entries (tenant_id, id)
+  foreign key (tenant_id, report_id) references billing_reports (tenant_id, id)
 );
-comment on table billing_sync_entries is 'What answers a sync: what it sent and what it found up to date.';
+comment on table billing_sync_reports is 'What answers a sync: what it sent and what it found up to date.';
 
-create table billing_sync_skips (
+create table billing_sync_exclusions (
   tenant_id bigint not null,
   sync_id   uuid not null,
   meter_id  bigint not null,
@@ -210,7 +219,7 @@ create table billing_sync_skips (
   foreign key (tenant_id, sync_id) references billing_syncs (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id)
 );
-comment on table billing_sync_skips is 'The meters that a sync left out, and why.';
+comment on table billing_sync_exclusions is 'The meters that a sync left out, and why.';
 
 -- The schedules in Temporal follow. One that has not followed yet has
 -- applied_at before updated_at, or none.
@@ -273,13 +282,14 @@ create index on billing_invoices (tenant_id, period_id);
 drop table billing_invoices;
 drop table provider_events;
 drop table auto_syncs;
-drop table billing_sync_skips;
-drop table billing_sync_entries;
+drop table billing_sync_exclusions;
+drop table billing_sync_reports;
 drop table billing_syncs;
-drop table billing_entries;
-drop table billing_snapshots;
+drop table billing_report_lines;
+drop table billing_reports;
 drop table billing_series;
+drop table billing_destinations;
 drop table billing_period_totals;
 drop table billing_periods;
 drop table billing_links;
-drop table billing_providers;
+drop table billing_connections;

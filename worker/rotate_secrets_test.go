@@ -127,8 +127,8 @@ func TestAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyring) (n int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
-		select 'billing_providers.secret', secret from billing_providers where tenant_id = $1
-		union all select 'billing_providers.webhook_secret', webhook_secret from billing_providers where tenant_id = $1
+		select 'billing_connections.secret', secret from billing_connections where tenant_id = $1
+		union all select 'billing_connections.webhook_secret', webhook_secret from billing_connections where tenant_id = $1
 		union all select 'hmac_secrets.secret', secret from hmac_secrets where tenant_id = $1
 		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1
 		union all select 'webhook_endpoints.secret', unnest(array[secret, former_secret]) from webhook_endpoints where tenant_id = $1`, tenant)

@@ -1,0 +1,144 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Counted is what a provider should have counted in one place, once it has
+// seen everything that it has accepted.
+type Counted struct {
+	Target   string
+	Method   billing.Method
+	Customer string         // at the provider
+	Range    metering.Range // at the provider
+	Total    metering.Decimal
+	Seen     metering.Decimal // of Total, what was seen counted
+	Old      metering.Decimal // of the rest, what was accepted before a cutoff
+
+	// The last ones of each series that are accepted and not seen counted.
+	Reports, OldReports []uuid.UUID
+
+	Outstanding bool // something is on its way, which the provider may have counted
+}
+
+// CountedBefore is what the provider had counted before an outstanding report
+// was sent, where it adds up what it is reported.
+func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
+	counted, err := l.counted(ctx, `and exists (
+		  select
+		  from billing_reports x
+		  join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id
+		  where x.tenant_id = s.tenant_id
+		    and x.id = @report
+		    and y.destination_id = s.destination_id
+		    and y.target = s.target
+		    and y.method = s.method
+		    and y.window_start = s.window_start)`, pgx.NamedArgs{"tenant": tenant, "report": report, "cutoff": nil})
+	if err != nil {
+		return Counted{}, err
+	}
+	if len(counted) == 0 {
+		return Counted{}, errNoReport
+	}
+	return counted[0], nil
+}
+
+// Uncounted are the places where the provider has accepted what it was reported
+// of the customer's open periods, and was not seen to count it yet. What it
+// accepted before the cutoff is Old. Places to which something is on its way
+// are left out.
+func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
+	all, err := l.counted(ctx, `and d.customer_id = @customer and p.closed_at is null
+		  and d.connection_id = (select id from billing_connections where tenant_id = @tenant and retired_at is null and not statements)`,
+		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
+	var open []Counted
+	for _, c := range all {
+		if len(c.Reports) > 0 && !c.Outstanding {
+			open = append(open, c)
+		}
+	}
+	return open, err
+}
+
+func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
+	rows, err := l.pool.Query(ctx, `
+		select s.target, s.method, d.provider_customer,
+		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
+		  sum(coalesce(case when s.counting = 'adds' then last.added else last.quantity end, 0)),
+		  sum(coalesce(case when s.counting = 'adds' then last.added_seen else last.quantity_seen end, 0)),
+		  sum(case
+		    when last.old is null then 0
+		    when s.counting = 'adds' then last.added_old
+		    when last.old = last.uncounted then last.quantity - coalesce(last.quantity_seen, 0)
+		    else 0 end),
+		  array_remove(array_agg(last.uncounted), null), array_remove(array_agg(last.old), null), bool_or(last.outstanding)
+		from billing_series s
+		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id and p.subscription <> ''
+		cross join lateral (
+		  select sum(r.quantity) filter (where r.state in ('accepted', 'counted')) as added,
+		    (array_agg(r.quantity order by r.number desc) filter (where r.state in ('accepted', 'counted')))[1] as quantity,
+		    bool_or(r.state in ('planned', 'sending', 'in_doubt')) as outstanding,
+		    sum(r.quantity) filter (where r.state = 'counted') as added_seen,
+		    (array_agg(r.quantity order by r.number desc) filter (where r.state = 'counted'))[1] as quantity_seen,
+		    sum(r.quantity) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz) as added_old,
+		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted'))[1] as uncounted,
+		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz))[1] as old
+		  from billing_reports r
+		  where r.tenant_id = s.tenant_id
+		    and r.series_id = s.id) last
+		where s.tenant_id = @tenant
+		  and s.kind = 'quantity'
+		  and s.window_start >= greatest(p.starts_at, p.subscription_start)
+		  `+which+`
+		group by 1, 2, 3, 4, 5
+		order by 4, 1`, args)
+	if err != nil {
+		return nil, fmt.Errorf("list what was reported: %w", coded(err))
+	}
+	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
+		err = row.Scan(&c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Reports, &c.OldReports, &c.Outstanding)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list what was reported: %w", coded(err))
+	}
+	return counted, nil
+}
+
+// Saw records what was seen of these reports, and of those of their series
+// before them, that were accepted: counted, rejected where the provider has
+// dropped them, accepted where that may still change.
+func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
+	_, err := l.pool.Exec(ctx, `
+		with seen as (
+		  update billing_reports r
+		  set state = $3, response = $4
+		  from billing_reports last
+		  where last.tenant_id = $1
+		    and last.id = any($2)
+		    and r.tenant_id = last.tenant_id
+		    and r.series_id = last.series_id
+		    and r.number <= last.number
+		    and r.state = 'accepted'
+		  returning r.customer_id)
+		update billing_periods p
+		set watermark_configuration = ''
+		where p.tenant_id = $1
+		  and p.customer_id in (select customer_id from seen)
+		  and p.closed_at is null
+		  and p.watermark_configuration <> ''
+		  and $3 = 'rejected'`, tenant, reports, state, response)
+	if err != nil {
+		return fmt.Errorf("note what was counted: %w", coded(err))
+	}
+	return nil
+}

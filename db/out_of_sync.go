@@ -1,0 +1,153 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// CustomerPage is some of a tenant's customers for whom there is something to
+// do, by id. The next page begins after Last.
+type CustomerPage struct {
+	Customers []metering.CustomerID
+	Last      metering.CustomerID
+	More      bool
+}
+
+// scannedAtOnce bounds how many customers one statement looks at.
+const scannedAtOnce = 20_000
+
+// OutOfSync finds customers whose open periods differ from what their reports
+// take into account in events, prices or connection, or who have something on
+// its way, or whose plan said to look again by now. It compares counts and reads
+// no usage; whether there is something to report is for the plan to say.
+func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		provider, err := activeProvider(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		open, err := openCatalogs(ctx, tx, tenant, provider)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			select c.id
+			from (
+			  select c.tenant_id, c.id, c.billing_provider_id, c.look_again_at
+			  from customers c
+			  where c.tenant_id = @tenant
+			    and c.id > @after
+			    and coalesce(c.billing_starts_at, @now) <= @now
+			  order by c.id
+			  limit @scanned) c
+			where coalesce(c.look_again_at, @now) <= @now
+			  or exists (
+			    select
+			    from billing_reports r
+			    join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+			    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+			    where r.tenant_id = c.tenant_id
+			      and r.customer_id = c.id
+			      and r.state in ('planned', 'sending', 'in_doubt')
+			      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- nothing is known by sending it elsewhere
+			  or not @statements and not exists (
+			    select
+			    from billing_links l
+			    where l.tenant_id = c.tenant_id
+			      and l.customer_id = c.id
+			      and l.connection_id = @connection
+			      and l.provider_customer = coalesce(c.billing_provider_id, ''))
+			  or exists (
+			    select
+			    from billing_periods p
+			    left join unnest(@starts::timestamptz[], @products::bigint[], @catalogs::text[]) as k (starts_at, product_id, catalog)
+			      on k.starts_at = p.starts_at and k.product_id = `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
+			    where p.tenant_id = c.tenant_id
+			      and p.customer_id = c.id
+			      and p.closed_at is null
+			      and (p.watermark_configuration is distinct from k.catalog
+			        or p.watermark_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`))
+			order by c.id
+			limit @limit`, pgx.NamedArgs{
+			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
+			"starts": open.starts, "products": open.products, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
+		})
+		if err != nil {
+			return err
+		}
+		if page.Customers, err = pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID]); err != nil {
+			return err
+		}
+		if len(page.Customers) == limit {
+			page.Last, page.More = page.Customers[limit-1], true
+			return nil
+		}
+		page.Last, page.More, err = scannedUntil(ctx, tx, tenant, after, now)
+		return err
+	})
+	if err != nil {
+		return CustomerPage{}, fmt.Errorf("find customers out of sync: %w", err)
+	}
+	return page, nil
+}
+
+// catalogs are what open periods are charged by, in columns.
+type catalogs struct {
+	starts   []time.Time
+	products []metering.ProductID
+	catalogs []string
+}
+
+// openCatalogs are the catalogs of every start and product that an open period has.
+func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
+	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+	if err != nil {
+		return all, err
+	}
+	prices, err := allPrices(ctx, tx, tenant)
+	if err != nil {
+		return all, err
+	}
+	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping}
+	rows, err := tx.Query(ctx, `
+		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
+		from billing_periods p
+		join tenants t on t.id = p.tenant_id
+		where p.tenant_id = $1
+		  and p.closed_at is null`, tenant)
+	if err != nil {
+		return all, err
+	}
+	var start time.Time
+	var product metering.ProductID
+	var late metering.LatePolicy
+	_, err = pgx.ForEachRow(rows, []any{&start, &product, &late}, func() error {
+		all.starts, all.products = append(all.starts, start), append(all.products, product)
+		all.catalogs = append(all.catalogs, billing.Configuration(connection, late, meters, prices, product, start))
+		return nil
+	})
+	return all, err
+}
+
+// scannedUntil is the last customer that a scan after another one looked at,
+// and whether others may follow.
+func scannedUntil(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, after metering.CustomerID, now time.Time) (last metering.CustomerID, more bool, err error) {
+	var scanned int
+	err = tx.QueryRow(ctx, `
+		select count(*), coalesce(max(id), 0)
+		from (
+		  select id
+		  from customers
+		  where tenant_id = $1
+		    and id > $2
+		    and coalesce(billing_starts_at, $3) <= $3
+		  order by id
+		  limit $4) scanned`, tenant, after, now, scannedAtOnce).Scan(&scanned, &last)
+	return last, scanned == scannedAtOnce, err
+}

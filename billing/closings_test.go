@@ -62,7 +62,7 @@ func TestWhenAPeriodCloses(t *testing.T) {
 func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
 	t.Parallel()
 	ready := func() billing.Facts {
-		f := atReceiver("acct_1", knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
+		f := atReceiver(first, knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
 		f.Usage = []billing.Usage{used(january, "3")}
 		return f
 	}
@@ -83,10 +83,16 @@ func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
 		"Refused":              {[]billing.Sent{sent(1, billing.Rejected, lines)}, nil, false},
 		"TakenAndRefusedSince": {[]billing.Sent{sent(1, billing.Accepted, lines), sent(2, billing.Rejected, other)}, nil, false},
 		"TakenAgain":           {[]billing.Sent{sent(1, billing.Accepted, other), sent(2, billing.Accepted, lines)}, nil, true},
-		"AnotherIsOnItsWay":    {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Account: "acct_1"}}, false},
-		"AQuantityIsOnItsWay":  {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Account: "acct_0"}}, true},
-		"OneIsOnItsWayToAFormerConnection": {
-			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Account: "acct_0"}}, true,
+		"AnotherIsOnItsWay":    {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Connection: first, State: billing.Sending}}, false},
+		"AQuantityIsOnItsWay":  {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: first, State: billing.Sending}}, true},
+		"OneIsNeverSentToAFormerConnection": {
+			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Connection: second, State: billing.Planned}}, true,
+		},
+		"OneMayHaveArrivedAtAFormerConnection": {
+			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: second, State: billing.Sending}}, false,
+		},
+		"OneIsInDoubtAtAFormerConnection": {
+			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: second, State: billing.InDoubt}}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +107,7 @@ func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
 			}
 			require.Equal(t, "300", plan.Closings[0].Lines[0].Charge.String())
 			require.True(t, plan.Closings[0].Lines[0].Billed)
-			require.Equal(t, name == "OneIsOnItsWayToAFormerConnection", len(plan.Abandon) == 1)
+			require.Equal(t, name == "OneIsNeverSentToAFormerConnection", len(plan.Withdraw) == 1)
 		})
 	}
 

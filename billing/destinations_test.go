@@ -96,7 +96,7 @@ func TestTheQuantityOfADestination(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(quantity string, change func(*billing.Reported)) billing.Reported {
 		r := counted(january, quantity)
-		r.Amount = metering.Whole(50)
+		r.Standing.Amount = metering.Whole(50)
 		change(&r)
 		return r
 	}
@@ -122,7 +122,7 @@ func TestTheQuantityOfADestination(t *testing.T) {
 			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Customer = "cus_0" })}
 		}, "6", "950"},
 		"OtherAccount": {func(f *billing.Facts) {
-			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Account = "acct_0" })}
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Connection = second })}
 		}, "6", "950"},
 		"TwoOthers": {func(f *billing.Facts) {
 			f.Reported = []billing.Reported{
@@ -148,8 +148,11 @@ func TestTheQuantityOfADestination(t *testing.T) {
 			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Late = true })}
 		}, "10", "1000"},
 		"OneThatWasNotTaken": {func(f *billing.Facts) {
-			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target, r.Taken, r.Amount = "mtr_0", false, metering.Decimal{} })}
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target, r.Taken, r.Standing = "mtr_0", billing.Sums{}, billing.Sums{} })}
 		}, "10", "1000"},
+		"OneThatMayHaveBeenTaken": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target, r.Taken = "mtr_0", billing.Sums{} })}
+		}, "6", "950"},
 		"LessThanElsewhere": {func(f *billing.Facts) {
 			f.Reported = []billing.Reported{elsewhere("14", func(r *billing.Reported) { r.Target = "mtr_0" })}
 		}, "-4", "950"},
@@ -186,24 +189,24 @@ func TestTheQuantityOfADestination(t *testing.T) {
 func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
-	second := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
+	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)
 		want   string // of 3 used, where 4 were reported of January
 	}{
 		"TheSame":                             {func(*billing.Reported) {}, "7"},
 		"AnotherMeters":                       {func(r *billing.Reported) { r.MeterID = 2 }, "3"},
-		"AnotherAccounts":                     {func(r *billing.Reported) { r.Account = "acct_0" }, "3"},
+		"AnotherAccounts":                     {func(r *billing.Reported) { r.Connection = second }, "3"},
 		"AnotherCustomers":                    {func(r *billing.Reported) { r.Customer = "cus_0" }, "3"},
 		"AnotherTargets":                      {func(r *billing.Reported) { r.Target = "mtr_0" }, "3"},
 		"AnotherMethods":                      {func(r *billing.Reported) { r.Method = "record" }, "3"},
 		"LateUsages":                          {func(r *billing.Reported) { r.Late = true }, "3"},
 		"OfAnEarlierPeriodOfTheSubscriptions": {func(r *billing.Reported) { r.Window.Start = january.Start }, "3"},
-		"ThatWasNotTaken":                     {func(r *billing.Reported) { r.Taken = false }, "3"},
+		"ThatWasNotTaken":                     {func(r *billing.Reported) { r.Taken = billing.Sums{} }, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := atMeters(ofSubscription, knownOf(february.Start.AddDate(0, 0, 2), closedAt(january, "4", "400"), second))
+			f := atMeters(ofSubscription, knownOf(february.Start.AddDate(0, 0, 2), closedAt(january, "4", "400"), next))
 			f.Side.Destinations[0].Counting = billing.Latest
 			f.Usage = []billing.Usage{used(february, "3")}
 			before := counted(january, "4")

@@ -14,9 +14,10 @@ import (
 // lateCharge is what the subscription was charged of January's late usage, in
 // the charges of February.
 func lateCharge(f billing.Facts, amount string, number int64) billing.Reported {
-	r := adjusted("acct_1", january, february, "0", amount)
+	r := adjusted(first, january, february, "0", amount)
 	r.Kind, r.Customer, r.Target, r.Counting = billing.ChargeReport, "cus_1", "sub_1", billing.Adds
-	r.Added, r.State, r.Number, r.Last = r.Amount, billing.Accepted, number, uuid.UUID{9}
+	r.Taken.Added, r.State, r.Number, r.Last = r.Taken.Amount, billing.Accepted, number, uuid.UUID{9}
+	r.Standing = r.Taken
 	return r
 }
 

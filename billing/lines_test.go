@@ -15,8 +15,8 @@ import (
 func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	t.Parallel()
 	series := func(change func(*billing.Reported)) billing.Reported {
-		r := stated("acct_0", january, "4", "400")
-		r.Added = metering.Whole(1)
+		r := stated(second, january, "4", "400")
+		r.Standing.Added = metering.Whole(1)
 		change(&r)
 		return r
 	}
@@ -27,14 +27,15 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 		"AStatement":             {series(func(*billing.Reported) {}), "6", "600"},
 		"AQuantityThatIsAddedUp": {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.QuantityReport, billing.Adds }), "9", "600"},
 		"ACharge":                {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.ChargeReport, billing.Adds }), "6", "999"},
-		"InAnotherCurrency":      {series(func(r *billing.Reported) { r.Currency = "EUR" }), "6", "1000"},
-		"NotTaken":               {series(func(r *billing.Reported) { r.Taken = false }), "10", "1000"},
+		"InAnotherCurrency":      {series(func(r *billing.Reported) { r.Standing.Currency = "EUR" }), "6", "1000"},
+		"NotTakenForSure":        {series(func(r *billing.Reported) { r.Taken, r.State = billing.Sums{}, billing.InDoubt }), "6", "600"},
+		"Refused":                {series(func(r *billing.Reported) { r.Standing = billing.Sums{} }), "10", "1000"},
 		"AnotherPeriods":         {series(func(r *billing.Reported) { r.Period = february.Start }), "10", "1000"},
 		"AnotherMeters":          {series(func(r *billing.Reported) { r.MeterID = 2 }), "10", "1000"},
 		"LateUsages":             {series(func(r *billing.Reported) { r.Late = true }), "10", "1000"},
-		"ItsOwn":                 {series(func(r *billing.Reported) { r.Account = "acct_1" }), "10", "1000"},
+		"ItsOwn":                 {series(func(r *billing.Reported) { r.Connection = first }), "10", "1000"},
 	} {
-		f := atReceiver("acct_1", knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 		f.Usage = []billing.Usage{used(february, "77"), used(january, "10")}
 		f.Reported = []billing.Reported{c.reported}
 		line := f.Plan().Reports[0].Lines[0]
@@ -49,7 +50,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 // all, and so is late usage.
 func TestAStatementWithoutAMeter(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("acct_1", knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f.Meters = append(f.Meters,
 		metering.Meter{ID: 2, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 3, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -89,7 +90,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 // where it comes to nothing now.
 func TestAStatementRepeatsLateUsage(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("acct_1", knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f = withLate(f, january, "10", "0")
 	require.Len(t, f.Plan().Reports[0].Lines, 1)
 
@@ -136,7 +137,7 @@ func TestCurrencyOf(t *testing.T) {
 // those that count now.
 func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("acct_1", knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Meters = append(f.Meters,
 		metering.Meter{ID: 2, Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 3, Version: metering.MeterVersion{Status: metering.Complete}})
@@ -154,7 +155,7 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*billing.Facts)) string {
-		f := atReceiver("acct_1", knownOf(january.Start))
+		f := atReceiver(first, knownOf(january.Start))
 		f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, ProductID: 5}, billing.Price{MeterID: 1, Version: 3, EffectiveFrom: february.Start})
 		change(&f)
 		product := billing.ProductAt(f.Customer.Products, january.Start)
@@ -162,7 +163,7 @@ func TestConfiguration(t *testing.T) {
 	}
 	known := map[string]string{hash(func(*billing.Facts) {}): "nothing"}
 	for name, change := range map[string]func(*billing.Facts){
-		"account": func(f *billing.Facts) { f.Connection.Account = "acct_2" },
+		"account": func(f *billing.Facts) { f.Connection.ID = second },
 		"mapping": func(f *billing.Facts) { f.Connection.Mapping = map[string]string{"calls": "price_1"} },
 		"policy":  func(f *billing.Facts) { f.Settings.LatePolicy = metering.ReportLate },
 		"meter":   func(f *billing.Facts) { f.Meters[0].ID = 2 },

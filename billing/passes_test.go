@@ -15,7 +15,7 @@ import (
 // grown since; one of the pass itself is done with until the next one.
 func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	lines := f.Plan().Reports[0].Lines
 	f.Usage = []billing.Usage{used(january, "12")}
@@ -43,7 +43,7 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 // order they are read.
 func TestTheLastStatementCounts(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10"), used(february, "1")}
 	plan := f.Plan()
 	require.Len(t, plan.Reports, 1, "the oldest period first")
@@ -66,7 +66,7 @@ func TestTheLastStatementCounts(t *testing.T) {
 // Any of what a line says makes a statement out of date.
 func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	line := f.Plan().Reports[0].Lines[0]
 	for name, change := range map[string]func(*billing.Line){
@@ -139,70 +139,64 @@ func TestAPlanIsBounded(t *testing.T) {
 	require.Len(t, plan.Reports, reportsAtOnce)
 	require.False(t, plan.More)
 
-	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_1"}}
+	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: first, State: billing.Sending}}
 	plan = f.Plan()
 	require.Equal(t, []uuid.UUID{{1}}, plan.Resume)
 	require.Len(t, plan.Reports, reportsAtOnce-1)
 	require.True(t, plan.More)
 }
 
-// What is on its way to a former connection is given up, unless somebody is
-// sending it; what is on its way here is sent first.
+// What is on its way here is sent first. What is on its way to a former
+// connection is withdrawn if it was never sent, and else in doubt, unless
+// somebody is sending it: that is waited for.
 func TestWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	now := january.Start.AddDate(0, 0, 20)
 	ahead, over := now.Add(time.Microsecond), now
-	later := now.Add(time.Hour)
+	ids := []uuid.UUID{{1}}
 	for name, c := range map[string]struct {
-		statements      bool
-		open            []billing.Open
-		abandon, resume []uuid.UUID
-		busy            time.Time
-		reports         int
+		statements              bool
+		open                    billing.Open
+		withdraw, doubt, resume []uuid.UUID
+		look                    time.Time
+		reports                 int
 	}{
-		"Nothing": {reports: 1},
-		"Here":    {open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_1"}}, resume: []uuid.UUID{{1}}, reports: 1},
-		"HereAStatement": {
-			statements: true, open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Account: "acct_1"}}, resume: []uuid.UUID{{1}},
+		"Nothing":               {reports: 1, look: january.End},
+		"Here":                  {open: billing.Open{Connection: first, State: billing.Planned}, resume: ids, reports: 1, look: january.End},
+		"HereInDoubt":           {open: billing.Open{Connection: first, State: billing.InDoubt}, resume: ids, reports: 1, look: january.End},
+		"HereWhereOneIsAtATime": {statements: true, open: billing.Open{Connection: first, State: billing.Sending}, resume: ids, look: january.End},
+		"ThereNeverSent":        {open: billing.Open{Connection: second, State: billing.Planned}, withdraw: ids, reports: 1, look: january.End},
+		"ThereSent":             {open: billing.Open{Connection: second, State: billing.Sending}, doubt: ids, reports: 1, look: january.End},
+		"ThereSentForStatements": {
+			statements: true, open: billing.Open{Connection: second, State: billing.Sending}, doubt: ids, reports: 1, look: january.End,
 		},
-		"ThereUnsent": {open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_0"}}, abandon: []uuid.UUID{{1}}, reports: 1},
-		"ThereWithALeaseThatIsOver": {
-			open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_0", LeaseUntil: &over}}, abandon: []uuid.UUID{{1}}, reports: 1,
-		},
-		"ThereBeingSent": {
-			open: []billing.Open{
-				{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_0", LeaseUntil: &later},
-				{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Account: "acct_0", LeaseUntil: &ahead},
-			},
-			busy: later,
-		},
-		"AStatementBeingSentThereWhereQuantitiesAreReported": {
-			open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Account: "acct_0", LeaseUntil: &ahead}}, busy: ahead,
-		},
-		"AQuantityBeingSentThereWhereStatementsAreReported": {
-			statements: true, open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Account: "acct_0", LeaseUntil: &ahead}}, busy: ahead,
-		},
-		"AStatementBeingSentThereWhereTheyAreReported": {
-			statements: true, open: []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Account: "acct_0", LeaseUntil: &ahead}}, resume: []uuid.UUID{{1}},
-		},
+		"ThereSentUntilNow":  {open: billing.Open{Connection: second, State: billing.Sending, LeaseUntil: &over}, doubt: ids, reports: 1, look: january.End},
+		"ThereBeingSent":     {open: billing.Open{Connection: second, State: billing.Sending, LeaseUntil: &ahead}, reports: 1, look: ahead},
+		"ThereInDoubt":       {open: billing.Open{Connection: second, State: billing.InDoubt}, reports: 1, look: january.End},
+		"ThereInDoubtLeased": {open: billing.Open{Connection: second, State: billing.InDoubt, LeaseUntil: &ahead}, reports: 1, look: january.End},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := atMeters(january, knownOf(now, subscribed(january)))
-			f.Connection.Statements, f.Open = c.statements, c.open
 			f.Usage = []billing.Usage{used(january, "10")}
+			f.Connection.Statements = c.statements
+			if c.open.ID = ids[0]; name != "Nothing" {
+				f.Open = []billing.Open{c.open}
+			}
 			plan := f.Plan()
-			require.Equal(t, c.abandon, plan.Abandon)
+			require.Equal(t, c.withdraw, plan.Withdraw)
+			require.Equal(t, c.doubt, plan.Doubt)
 			require.Equal(t, c.resume, plan.Resume)
-			require.Equal(t, c.busy, plan.BusyUntil)
+			require.Equal(t, c.look, plan.LookAgain)
 			require.Len(t, plan.Reports, c.reports)
+			require.Equal(t, c.resume != nil, plan.More)
 			require.False(t, plan.Empty())
 		})
 	}
 
 	f := knownOf(now, billing.Period{Range: january})
-	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Account: "acct_0"}}
-	require.True(t, f.Plan().Empty(), "without a connection nothing is given up")
+	f.Open = []billing.Open{{ID: ids[0], Connection: second, State: billing.Planned}}
+	require.True(t, f.Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
 // Somebody looks again when a period ends and when its grace is over, and where
@@ -216,7 +210,7 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 	first := january.Start.AddDate(0, 0, 3)
 	own := taken(first, counted(january, "1"))
 	elsewhere, charge, seen, ended := own, own, own, own
-	elsewhere.Account, charge.Kind, seen.TakenAt, ended.Window.Start = "acct_0", billing.ChargeReport, time.Time{}, january.Start.Add(-time.Hour)
+	elsewhere.Connection, charge.Kind, seen.TakenAt, ended.Window.Start = second, billing.ChargeReport, time.Time{}, january.Start.Add(-time.Hour)
 	within, from := own, subscribed(january)
 	within.Window.Start = january.Start.AddDate(0, 0, 4)
 	from.Subscription.Range = metering.Range{Start: january.Start.AddDate(0, 0, 5), End: january.End}
@@ -275,20 +269,22 @@ func TestAPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 	ids := []uuid.UUID{{1}}
 	require.True(t, billing.Plan{UpToDate: ids, Waiting: true}.Empty())
-	for name, plan := range map[string]billing.Plan{
-		"read":             {ReadFirst: true},
-		"busy":             {BusyUntil: january.Start},
-		"abandon":          {Abandon: ids},
-		"resume":           {Resume: ids},
-		"report":           {Reports: make([]billing.Report, 1)},
-		"close":            {Closings: make([]billing.Closing, 1)},
-		"abandon, resume":  {Abandon: ids, Resume: ids},
-		"abandon, report":  {Abandon: ids, Reports: make([]billing.Report, 1)},
-		"resume, report":   {Resume: ids, Reports: make([]billing.Report, 1)},
-		"abandon, close":   {Abandon: ids, Closings: make([]billing.Closing, 1)},
-		"report and close": {Reports: make([]billing.Report, 1), Closings: make([]billing.Closing, 1)},
-	} {
-		require.False(t, plan.Empty(), name)
+	one, report, closing := billing.Plan{}, make([]billing.Report, 1), make([]billing.Closing, 1)
+	parts := map[string]func(*billing.Plan){
+		"read":     func(p *billing.Plan) { p.ReadFirst = true },
+		"withdraw": func(p *billing.Plan) { p.Withdraw = ids },
+		"doubt":    func(p *billing.Plan) { p.Doubt = ids },
+		"resume":   func(p *billing.Plan) { p.Resume = ids },
+		"report":   func(p *billing.Plan) { p.Reports = report },
+		"close":    func(p *billing.Plan) { p.Closings = closing },
+	}
+	for a, first := range parts {
+		for b, second := range parts {
+			both := one
+			first(&both)
+			second(&both)
+			require.False(t, both.Empty(), "%s and %s", a, b)
+		}
 	}
 }
 

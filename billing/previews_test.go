@@ -69,7 +69,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 // that is open, with the closed one's range.
 func TestAPreviewHasWhatIsLate(t *testing.T) {
 	t.Parallel()
-	f := atReceiver("https://billing.example.com", knownOf(march.Start.AddDate(0, 0, 1),
+	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
 	f.Prices = basic()
 	f = withLate(f, february, "110", "10")
@@ -86,9 +86,10 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 func TestAdjustments(t *testing.T) {
 	t.Parallel()
 	charged := func(target metering.Range, units, amount string) billing.Reported {
-		r := adjusted("acct_1", january, target, units, amount)
+		r := adjusted(first, january, target, units, amount)
 		r.Kind, r.Customer, r.Target, r.Counting = billing.ChargeReport, "cus_1", "sub_1", billing.Adds
-		r.Added = r.Amount
+		r.Taken.Added = r.Taken.Amount
+		r.Standing = r.Taken
 		return r
 	}
 	late := func(stored ...billing.Period) billing.Facts {

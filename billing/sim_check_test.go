@@ -103,7 +103,7 @@ func (l *life) checkSynced() {
 	if l.connection == nil || len(l.open()) > 0 {
 		return
 	}
-	for _, r := range l.facts(l.now, l.after()).Plan().Reports {
+	for _, r := range l.facts(l.now, l.number).Plan().Reports {
 		if r.Counting != billing.Latest {
 			l.failf("a pass is over, and there is something to report: %+v", r)
 		}

@@ -119,6 +119,13 @@ func TestWhatIsLate(t *testing.T) {
 		require.Empty(t, f.Plan().Reports, "the period was billed to nobody")
 	})
 
+	t.Run("OfAPeriodThatWasBilledToNobody", func(t *testing.T) {
+		t.Parallel()
+		f := ofLateUsage("17", "7")
+		f.Stored[0].Closed[0].Billed = false
+		require.Empty(t, f.Plan().Reports)
+	})
+
 	t.Run("WhileTheMeterIsBackfilled", func(t *testing.T) {
 		t.Parallel()
 		f := ofLateUsage("17", "7")

@@ -19,9 +19,12 @@ func TestWhatAProviderKnows(t *testing.T) {
 		change func(*billing.Facts)
 		knows  []bool // January, February
 	}{
-		"AllThatIsReported":    {func(*billing.Facts) {}, []bool{true, true}},
-		"AllThatIsNotNew":      {func(f *billing.Facts) { f.Usage = nil }, []bool{true, true}},
-		"NotWhatIsOnItsWay":    {func(f *billing.Facts) { f.Reported[0].Outstanding = true }, []bool{false, true}},
+		"AllThatIsReported": {func(*billing.Facts) {}, []bool{true, true}},
+		"AllThatIsNotNew":   {func(f *billing.Facts) { f.Usage = nil }, []bool{true, true}},
+		"NotWhatIsOnItsWay": {func(f *billing.Facts) { f.Reported[0].Outstanding = true }, []bool{false, true}},
+		"NotWhatIsOnItsWayAndWasTakenBack": {func(f *billing.Facts) {
+			f.Reported[0].Outstanding, f.Usage[0] = true, used(january, "6")
+		}, []bool{false, true}},
 		"NotWhatWasRefused":    {func(f *billing.Facts) { f.Reported[0].State, f.Reported[0].Number = billing.Rejected, 101 }, []bool{false, true}},
 		"NotWhatGrewMeanwhile": {func(f *billing.Facts) { f.Reported[0].Number = 101 }, []bool{false, true}},
 		"NotWithoutAMeter":     {func(f *billing.Facts) { f.Excluded = []metering.MeterID{1} }, []bool{false, false}},

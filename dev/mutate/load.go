@@ -19,6 +19,7 @@ import (
 // loaded is the code of a folder with its types, tests left out.
 type loaded struct {
 	set     *token.FileSet
+	types   *types.Package
 	info    *types.Info
 	trees   []*ast.File
 	sources [][]byte
@@ -50,7 +51,7 @@ func load(ctx context.Context, folder string) (l loaded, err error) {
 	}
 	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	config := types.Config{Importer: importer.ForCompiler(l.set, "gc", open)}
-	_, err = config.Check(folder, l.set, l.trees, l.info)
+	l.types, err = config.Check(folder, l.set, l.trees, l.info)
 	return l, err
 }
 

@@ -4,7 +4,8 @@
 // All faults are made here. Gremlins, the usual tool, sees neither arithmetic
 // nor comparisons that are methods, as all of money and of time are. Of what it
 // sees it takes the conditions of a switch's cases for unreached and leaves
-// them out, and it runs every test for each fault, the simulated lives included.
+// them out, and for each fault it builds the tests again and runs them all, the
+// simulated lives included. Here all faults are in one program.
 package main
 
 import (
@@ -34,7 +35,7 @@ func run(ctx context.Context, folder, only string, lives int) error {
 	if err != nil {
 		return err
 	}
-	mutants, err := mutantsOf(ctx, folder)
+	mutants, files, err := mutantsOf(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -42,12 +43,12 @@ func run(ctx context.Context, folder, only string, lives int) error {
 	if err != nil {
 		return err
 	}
-	tests, err := newTests(folder, lives)
+	tests, err := build(ctx, folder, files, lives)
+	defer os.RemoveAll(tests.dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tests.dir)
-	switch noticed, err := tests.notice(ctx, mutant{}); {
+	switch noticed, err := tests.notice(ctx, 0); {
 	case err != nil:
 		return err
 	case noticed:
@@ -63,7 +64,7 @@ func run(ctx context.Context, folder, only string, lives int) error {
 			table.add(m, equivalent, reason)
 			continue
 		}
-		noticed, err := tests.notice(ctx, m)
+		noticed, err := tests.notice(ctx, m.number)
 		if err != nil {
 			return err
 		}

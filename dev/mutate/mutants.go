@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// mutant is a file with one fault.
+// mutant is one fault.
 type mutant struct {
+	number   int // from 1 on
 	kind     string
 	file     string
 	line     int
 	function string // "": it is in none
 	was      string // the expression
 	becomes  string
-	source   []byte
 }
 
 // key is what a mutant is known by however lines move.
@@ -43,6 +43,7 @@ const (
 	ofArithmetic = "arithmetic"
 	ofSteps      = "increment"
 	ofLogic      = "logic"
+	ofInstants   = "boundary of instants"
 )
 
 // swap is what is taken for something, and the kind of fault that this is.
@@ -70,35 +71,42 @@ var operators = map[token.Token][]swap{
 	token.INC: {{ofSteps, "--"}}, token.DEC: {{ofSteps, "++"}},
 }
 
-// mutator makes the faults of one file.
+// mutator makes the faults of a folder.
 type mutator struct {
-	set      *token.FileSet
-	info     *types.Info
-	source   []byte
+	loaded
+	source   []byte // of the file that is looked at
+	sites    []site // in it
 	function string // that is looked at
 	mutants  []mutant
 }
 
 // mutantsOf makes every fault of the folder's files, tests left out, those of
-// a kind together.
-func mutantsOf(ctx context.Context, folder string) (mutants []mutant, err error) {
-	p, err := load(ctx, folder)
+// a kind together. The files are as they are with all faults, of which none is
+// in effect.
+func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[string]string, err error) {
+	l, err := load(ctx, folder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for i, tree := range p.trees {
-		m := mutator{set: p.set, info: p.info, source: p.sources[i]}
+	m := mutator{loaded: l}
+	files = map[string]string{filepath.Join(folder, "mutant.go"): choice(l.trees[0].Name.Name)}
+	for i, tree := range l.trees {
+		m.source, m.sites = l.sources[i], nil
 		for _, declaration := range tree.Decls {
 			m.function = ""
 			if f, ok := declaration.(*ast.FuncDecl); ok {
 				m.function = f.Name.Name
 			}
+			before := len(m.sites)
 			ast.Inspect(declaration, m.visit)
+			if g, ok := declaration.(*ast.GenDecl); ok && g.Tok == token.CONST && len(m.sites) > before {
+				m.sites = append(m.sites, site{from: m.at(g.TokPos), until: m.at(g.TokPos) + len("const"), instead: "var"})
+			}
 		}
-		mutants = append(mutants, m.mutants...)
+		files[m.set.Position(tree.Package).Filename] = rewritten(m.source, m.sites)
 	}
-	slices.SortStableFunc(mutants, func(a, b mutant) int { return cmp.Compare(a.kind, b.kind) })
-	return mutants, nil
+	slices.SortStableFunc(m.mutants, func(a, b mutant) int { return cmp.Compare(a.kind, b.kind) })
+	return m.mutants, files, nil
 }
 
 func (m *mutator) visit(n ast.Node) bool {
@@ -138,6 +146,9 @@ func (m *mutator) call(n *ast.CallExpr) {
 	switch s, swapped := methods[name]; {
 	case swapped && isMethod && m.has(selector.X, s.other, n.Args):
 		m.add(s.kind, n, selector.Sel.Pos(), selector.Sel.End(), s.other)
+		if s.kind == ofOrder {
+			m.add(ofInstants, n, n.Pos(), n.End(), "!"+m.text(selector.X)+"."+s.other+"("+m.text(n.Args[0])+")")
+		}
 	case name == "Add" && isMethod && m.is(n.Args[0], "time.Duration"):
 		m.add(s.kind, n, n.Args[0].Pos(), n.Args[0].End(), "-("+m.text(n.Args[0])+")")
 	case name == "Round" && isMethod:
@@ -165,25 +176,43 @@ func (m *mutator) has(x ast.Expr, method string, arguments []ast.Expr) bool {
 
 func (m *mutator) is(x ast.Expr, typ string) bool {
 	t := m.info.TypeOf(x)
-	return t.String() == typ || t.Underlying().String() == typ
+	return types.Default(t).String() == typ || t.Underlying().String() == typ
 }
 
 // add makes the fault of the node that has something else from one position to
 // another.
 func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with string) {
-	at := func(p token.Pos) int { return m.set.Position(p).Offset }
 	position := m.set.Position(from)
-	changed := slices.Concat(m.source[:at(from)], []byte(with), m.source[at(until):])
-	grown := len(changed) - len(m.source)
-	m.mutants = append(m.mutants, mutant{
-		kind: kind, file: position.Filename, line: position.Line, function: m.function,
-		was: m.text(n), becomes: oneLine(changed[at(n.Pos()) : at(n.End())+grown]), source: changed,
+	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + with + string(m.source[m.at(until):m.at(n.End())])
+	made := mutant{len(m.mutants) + 1, kind, position.Filename, position.Line, m.function, m.text(n), oneLine(mutated)}
+	m.mutants = append(m.mutants, made)
+	s := site{from: m.at(n.Pos()), until: m.at(n.End()), typ: m.typeOf(n)}
+	i := slices.IndexFunc(m.sites, func(o site) bool { return o.from == s.from && o.until == s.until })
+	if i < 0 {
+		i, m.sites = len(m.sites), append(m.sites, s)
+	}
+	m.sites[i].faults = append(m.sites[i].faults, fault{made.number, mutated})
+}
+
+// typeOf is the type of an expression as its file names it; of a statement it is none.
+func (m *mutator) typeOf(n ast.Node) string {
+	x, ok := n.(ast.Expr)
+	if !ok {
+		return ""
+	}
+	return types.TypeString(types.Default(m.info.TypeOf(x)), func(p *types.Package) string {
+		if p == m.types {
+			return ""
+		}
+		return p.Name()
 	})
 }
 
+func (m *mutator) at(p token.Pos) int { return m.set.Position(p).Offset }
+
 func (m *mutator) text(n ast.Node) string {
-	return oneLine(m.source[m.set.Position(n.Pos()).Offset:m.set.Position(n.End()).Offset])
+	return oneLine(string(m.source[m.at(n.Pos()):m.at(n.End())]))
 }
 
 // oneLine is the code without the line breaks in it.
-func oneLine(code []byte) string { return strings.Join(strings.Fields(string(code)), " ") }
+func oneLine(code string) string { return strings.Join(strings.Fields(code), " ") }

@@ -14,71 +14,69 @@ import (
 // simulated are the tests that live lives: the others take no time.
 const simulated = "^(TestLives|TestKnownFaultsAreMet)$"
 
-// tests are those of a folder.
+// tests are those of a folder, with all faults in one program.
 type tests struct {
 	folder string
 	lives  int
-	dir    string // for what is built
+	dir    string // of the program
 }
 
-func newTests(folder string, lives int) (t tests, err error) {
+// build makes the program. The tree stays as it is: the compiler is given other
+// files in the place of its own.
+func build(ctx context.Context, folder string, files map[string]string, lives int) (t tests, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
-	return tests{folder, lives, dir}, err
+	if err != nil {
+		return t, err
+	}
+	t = tests{folder, lives, dir}
+	replaced := make(map[string]string)
+	for file, source := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return t, err
+		}
+		replaced[path] = filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(replaced[path], []byte(source), 0o600); err != nil {
+			return t, err
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return t, err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return t, err
+	}
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", file, "-o", t.program(), "./"+folder)
+	if output, err := command.CombinedOutput(); err != nil {
+		return t, fmt.Errorf("the faults do not compile: %w\n%s", err, output)
+	}
+	return t, nil
 }
 
-// notice says whether the tests notice the fault.
-func (t tests) notice(ctx context.Context, m mutant) (noticed bool, err error) {
-	binary := filepath.Join(t.dir, "tests")
-	if err := t.build(ctx, m, binary); err != nil {
-		return false, err
-	}
+func (t tests) program() string { return filepath.Join(t.dir, "tests") }
+
+// notice says whether the tests notice the mutant of the number; 0 is none.
+func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
 	for _, arguments := range [][]string{
 		{"-test.skip", simulated, "-test.timeout", "10s"},
 		{"-test.run", "^TestLives$", "-test.timeout", "1m"},
 	} {
-		if failed, err := t.run(ctx, binary, arguments); err != nil || failed {
+		if failed, err := t.run(ctx, mutant, arguments); err != nil || failed {
 			return failed, err
 		}
 	}
 	return false, nil
 }
 
-// build makes the tests' binary. The tree stays as it is: the compiler is given
-// another file in its place.
-func (t tests) build(ctx context.Context, m mutant, binary string) error {
-	replaced := make(map[string]string)
-	if m.file != "" {
-		path, err := filepath.Abs(m.file)
-		if err != nil {
-			return err
-		}
-		replaced[path] = filepath.Join(t.dir, "mutant.go")
-		if err := os.WriteFile(replaced[path], m.source, 0o600); err != nil {
-			return err
-		}
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(t.dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		return err
-	}
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", file, "-o", binary, "./"+t.folder)
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s does not compile: %w\n%s", m, err, output)
-	}
-	return nil
-}
-
-// run says whether the tests fail. Those that end only because their time or
-// memory is over do: the fault has made something endless.
-func (t tests) run(ctx context.Context, binary string, arguments []string) (failed bool, err error) {
-	bounded := []string{"-c", `ulimit -v 4000000; exec "$0" "$@"`, binary, "-test.failfast", "-test.short"}
+// run says whether the tests fail. Those do as well whose time or memory is
+// over: the fault has made something endless.
+func (t tests) run(ctx context.Context, mutant int, arguments []string) (failed bool, err error) {
+	bounded := []string{"-c", `ulimit -v 4000000; exec "$0" "$@"`, t.program(), "-test.failfast", "-test.short"}
 	command := exec.CommandContext(ctx, "sh", append(bounded, arguments...)...)
 	command.Dir = t.folder
-	command.Env = append(os.Environ(), "LIVES="+strconv.Itoa(t.lives))
+	command.Env = append(os.Environ(), "LIVES="+strconv.Itoa(t.lives), "MUTANT="+strconv.Itoa(mutant))
 	err = command.Run()
 	if ctx.Err() != nil {
 		return false, ctx.Err()

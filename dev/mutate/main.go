@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 )
 
 func main() {
@@ -54,14 +55,18 @@ func run(ctx context.Context, folder, only string, lives int) error {
 	case noticed:
 		return errors.New("the tests fail without a fault too")
 	}
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !chosen.MatchString(m.String()) })
+	return try(ctx, tests, mutants, reasons)
+}
+
+// try puts the mutants into effect, those that are equivalent left out, and says
+// what came of them.
+func try(ctx context.Context, tests tests, mutants []mutant, reasons map[string]reason) error {
 	table := newTally()
 	for _, m := range mutants {
-		if !chosen.MatchString(m.String()) {
-			continue
-		}
-		reason := reasons[m.key()]
-		if reason.equivalent() {
-			table.add(m, equivalent, reason)
+		why := reasons[m.key()]
+		if why.equivalent() {
+			table.add(m, equivalent, why)
 			continue
 		}
 		noticed, err := tests.notice(ctx, m.number)
@@ -72,7 +77,7 @@ func run(ctx context.Context, folder, only string, lives int) error {
 		if noticed {
 			came = killed
 		}
-		table.add(m, came, reason)
+		table.add(m, came, why)
 	}
 	return table.print()
 }

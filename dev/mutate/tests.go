@@ -59,22 +59,17 @@ func (t tests) program() string { return filepath.Join(t.dir, "tests") }
 
 // notice says whether the tests notice the mutant of the number; 0 is none.
 func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
-	for _, arguments := range [][]string{
-		{"-test.skip", simulated, "-test.timeout", "10s"},
-		{"-test.run", "^TestLives$", "-test.timeout", "1m"},
-	} {
-		if failed, err := t.run(ctx, mutant, arguments); err != nil || failed {
-			return failed, err
-		}
+	if noticed, err := t.run(ctx, mutant, 10, "-test.skip", simulated); err != nil || noticed {
+		return noticed, err
 	}
-	return false, nil
+	return t.run(ctx, mutant, 10+t.lives/20, "-test.run", "^TestLives$")
 }
 
-// run says whether the tests fail. Those do as well whose time or memory is
-// over: the fault has made something endless.
-func (t tests) run(ctx context.Context, mutant int, arguments []string) (failed bool, err error) {
-	bounded := []string{"-c", `ulimit -v 4000000; exec "$0" "$@"`, t.program(), "-test.failfast", "-test.short"}
-	command := exec.CommandContext(ctx, "sh", append(bounded, arguments...)...)
+// run says whether the tests fail. Those do as well that use more seconds of the
+// processor, or more memory, than they may: the fault has made something endless.
+func (t tests) run(ctx context.Context, mutant, seconds int, arguments ...string) (failed bool, err error) {
+	bounded := fmt.Sprintf(`ulimit -v 4000000; ulimit -t %d; exec "$0" -test.failfast -test.short "$@"`, seconds)
+	command := exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, t.program()}, arguments...)...)
 	command.Dir = t.folder
 	command.Env = append(os.Environ(), "LIVES="+strconv.Itoa(t.lives), "MUTANT="+strconv.Itoa(mutant))
 	err = command.Run()

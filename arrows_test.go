@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -97,8 +98,9 @@ func checkExclusive(t *testing.T, path, name string) {
 }
 
 // withoutNames are the folders that know no provider by its name: what they have to
-// know is a property, stored or passed.
-var withoutNames = []string{"billing", "db", "workflows"}
+// know is a property, stored or passed. The tags of fields may name one: they
+// are documentation for those who use it.
+var withoutNames = []string{"api", "billing", "db", "workflows"}
 
 func TestNoProviderIsKnownByItsName(t *testing.T) {
 	t.Parallel()
@@ -117,6 +119,9 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 			for _, provider := range folders {
 				name := filepath.Base(filepath.Dir(provider))
 				ast.Inspect(file, func(n ast.Node) bool {
+					if field, is := n.(*ast.Field); is {
+						field.Tag = nil
+					}
 					require.False(t, names(n, name), "%s names the provider %s", path, name)
 					return true
 				})
@@ -142,4 +147,37 @@ func names(n ast.Node, provider string) bool {
 		return n.Value == `"webhook"` || strings.Contains(n.Value, `'webhook'`)
 	}
 	return false
+}
+
+// rollups are the tables of what is counted. Everything that reads usage asks
+// the first of these files; each of the others has its reason to know them.
+var rollups = map[string][]string{
+	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_daily"}, // reads them
+	"db/rollups.go":         {"usage_hourly", "usage_monthly"},                // ingest and backfills add to them
+	"db/chunks.go":          {"usage_hourly"},                                 // makes their chunks ahead
+	"db/migrate.go":         {"usage_daily"},                                  // makes it as the edition of TimescaleDB allows
+	"db/maintenance.go":     {"usage_daily"},                                  // refreshes it
+}
+
+func TestUsageIsReadInOnePlace(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var named []string
+		for _, table := range []string{"usage_hourly", "usage_monthly", "usage_daily"} {
+			if strings.Contains(string(code), table) {
+				named = append(named, table)
+			}
+		}
+		require.Equal(t, rollups[filepath.ToSlash(path)], named, "%s: usage is read in db/usage_statement.go alone", path)
+		return nil
+	})
+	require.NoError(t, err)
+	for path := range rollups {
+		require.FileExists(t, path, "take it off the list")
+	}
 }

@@ -9,111 +9,112 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// DuePageInput asks for a tenant's next customers, by id.
-type DuePageInput struct {
+// CustomerPageInput asks for a tenant's next customers, by id.
+type CustomerPageInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
 	Limit    int                 `json:"limit"`
 }
 
-// DuePageResult is who has to be looked at. The next page begins after Last.
-type DuePageResult struct {
+// CustomerPageResult is who has to be looked at. The next page begins after Last.
+type CustomerPageResult struct {
 	Customers []metering.CustomerID `json:"customers"`
 	Last      metering.CustomerID   `json:"last"`
 	More      bool                  `json:"more"`
 }
 
-// DueCustomers finds customers whose provider does not know of everything.
-func (a *Activities) DueCustomers(ctx context.Context, in DuePageInput) (DuePageResult, error) {
+// FindOutOfSync finds customers whose provider does not know of everything.
+func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
-	page, err := a.store.Ledger.Due(ctx, in.TenantID, in.After, in.Limit, a.now())
-	return DuePageResult(page), err
+	page, err := a.store.Ledger.OutOfSync(ctx, in.TenantID, in.After, in.Limit, a.now())
+	return CustomerPageResult(page), err
 }
 
-// SyncChunkInput is some customers of a tenant.
-type SyncChunkInput struct {
+// BatchInput is some customers of a tenant.
+type BatchInput struct {
 	TenantID  metering.TenantID     `json:"tenant_id"`
 	Customers []metering.CustomerID `json:"customers"`
 }
 
-// SyncChunkResult is what a chunk did. A request of each failed customer is
+// SyncBatchResult is what came of a batch. A request of each failed customer is
 // open, so that a run of its own can say what is wrong.
-type SyncChunkResult struct {
+type SyncBatchResult struct {
 	Customers int                   `json:"customers"`
-	Sent      int                   `json:"sent"` // snapshots
+	Sent      int                   `json:"sent"` // reports
 	Busy      int                   `json:"busy"` // customers that somebody else is syncing
 	Failed    []metering.CustomerID `json:"failed"`
 }
 
-// chunkProgress is the heartbeat of SyncChunk: where another attempt goes on.
-type chunkProgress struct {
+// batchProgress is the heartbeat of SyncBatch: where another attempt goes on.
+type batchProgress struct {
 	Done   int             `json:"done"`
-	Result SyncChunkResult `json:"result"`
+	Result SyncBatchResult `json:"result"`
 }
 
-// SyncChunk brings customers' usage to the provider, a few at once. A
+// SyncBatch brings customers' usage to the provider, a few at once. A
 // customer that fails on its own is left to a run of its own. A failure of the
 // provider itself ends the attempt: the next one goes on where it stopped.
-func (a *Activities) SyncChunk(ctx context.Context, in SyncChunkInput) (SyncChunkResult, error) {
-	c := &chunk{Activities: a, tenant: in.TenantID}
+func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchResult, error) {
+	b := &batch{Activities: a, tenant: in.TenantID}
 	if activity.HasHeartbeatDetails(ctx) {
-		if err := activity.GetHeartbeatDetails(ctx, &c.progress); err != nil {
-			c.progress = chunkProgress{}
+		if err := activity.GetHeartbeatDetails(ctx, &b.progress); err != nil {
+			b.progress = batchProgress{}
 		}
 	}
 	provider, err := a.store.Providers.Active(ctx, in.TenantID)
 	if err != nil {
-		return SyncChunkResult{}, err
+		return SyncBatchResult{}, err
 	}
 	kind, err := a.providers.Of(provider.Kind)
 	if err != nil {
-		return SyncChunkResult{}, err
+		return SyncBatchResult{}, err
 	}
-	c.provider = kind.Describe()
-	rest := in.Customers[min(c.progress.Done, len(in.Customers)):]
-	if c.sequences, err = a.store.Ledger.Sequences(ctx, in.TenantID, rest); err != nil {
-		return SyncChunkResult{}, err
+	b.provider = kind.Describe()
+	rest := in.Customers[min(b.progress.Done, len(in.Customers)):]
+	if b.numbers, err = a.store.Ledger.LastNumbers(ctx, in.TenantID, rest); err != nil {
+		return SyncBatchResult{}, err
 	}
-	for few := range slices.Chunk(rest, c.provider.AtOnce) {
-		stop := alive(ctx, c.progress)
-		err := c.takeAll(ctx, few)
+	for few := range slices.Chunk(rest, b.provider.AtOnce) {
+		stop := alive(ctx, b.progress)
+		err := b.syncAll(ctx, few)
 		stop()
-		activity.RecordHeartbeat(ctx, c.progress)
+		activity.RecordHeartbeat(ctx, b.progress)
 		if err != nil {
-			return SyncChunkResult{}, err
+			return SyncBatchResult{}, err
 		}
 	}
-	err = c.endSilence(ctx)
-	return c.progress.Result, err
+	err = b.endSilence(ctx)
+	return b.progress.Result, err
 }
 
-type chunk struct {
+type batch struct {
 	*Activities
-	tenant    metering.TenantID
-	provider  providers.Description
-	sequences map[metering.CustomerID]int64 // used before the chunk
-	progress  chunkProgress
-	silent    metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
+	tenant   metering.TenantID
+	provider providers.Description
+	numbers  map[metering.CustomerID]int64 // of the last reports before the batch
+	progress batchProgress
+	silent   metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
 }
 
-// takeAll syncs a few customers at once and judges them in their order.
-func (c *chunk) takeAll(ctx context.Context, customers []metering.CustomerID) error {
+// syncAll syncs a few customers at once and judges them in their order.
+func (b *batch) syncAll(ctx context.Context, customers []metering.CustomerID) error {
 	sent, failures := make([]int, len(customers)), make([]error, len(customers))
 	var syncing sync.WaitGroup
 	for i, customer := range customers {
-		syncing.Go(func() { sent[i], failures[i] = c.sync(ctx, customer) })
+		syncing.Go(func() { sent[i], failures[i] = b.sync(ctx, customer) })
 	}
 	syncing.Wait()
 	for _, n := range sent {
-		c.progress.Result.Sent += n
+		b.progress.Result.Sent += n
 	}
 	for i, customer := range customers {
-		if err := c.judge(ctx, customer, failures[i]); err != nil {
+		if err := b.judge(ctx, customer, failures[i]); err != nil {
 			return err
 		}
 	}
@@ -122,143 +123,215 @@ func (c *chunk) takeAll(ctx context.Context, customers []metering.CustomerID) er
 
 // judge says what came of one customer's sync. Its error is one of the
 // provider or the database.
-func (c *chunk) judge(ctx context.Context, customer metering.CustomerID, err error) error {
+func (b *batch) judge(ctx context.Context, customer metering.CustomerID, err error) error {
 	switch metering.CodeOf(err) {
 	case "":
-		return c.done(ctx)
+		return b.done(ctx)
 	case metering.CodeOverloaded:
 		var busy db.Busy
 		if !errors.As(err, &busy) {
 			return err
 		}
-		c.progress.Result.Busy++
-		return c.done(ctx)
+		b.progress.Result.Busy++
+		return b.done(ctx)
 	case metering.CodeProviderDown:
-		if c.silent != 0 {
+		if b.silent != 0 {
 			return err // for two customers in a row: it is the provider
 		}
-		c.silent = customer
+		b.silent = customer
 		return nil
 	case metering.CodeProviderRefuse:
 		var own providers.OwnRefusal
 		if !errors.As(err, &own) {
 			return err
 		}
-		if err := c.fail(ctx, customer); err != nil {
+		if err := b.fail(ctx, customer); err != nil {
 			return err
 		}
-		return c.done(ctx)
+		return b.done(ctx)
 	}
 	return err
 }
 
 // done counts a customer; a silence before it was that customer's own.
-func (c *chunk) done(ctx context.Context) error {
-	if err := c.endSilence(ctx); err != nil {
+func (b *batch) done(ctx context.Context) error {
+	if err := b.endSilence(ctx); err != nil {
 		return err
 	}
-	c.progress.Done++
-	c.progress.Result.Customers++
+	b.progress.Done++
+	b.progress.Result.Customers++
 	return nil
 }
 
 // endSilence tries the customer again for whom the provider did not answer:
 // perhaps it was just away. If not, it is that customer's own failure.
-func (c *chunk) endSilence(ctx context.Context) error {
-	if c.silent == 0 {
+func (b *batch) endSilence(ctx context.Context) error {
+	if b.silent == 0 {
 		return nil
 	}
-	sent, err := c.sync(ctx, c.silent)
+	sent, err := b.sync(ctx, b.silent)
 	if err != nil {
-		err = c.fail(ctx, c.silent)
+		err = b.fail(ctx, b.silent)
 	}
 	if err != nil {
 		return err
 	}
-	c.silent = 0
-	c.progress.Done++
-	c.progress.Result.Customers++
-	c.progress.Result.Sent += sent
+	b.silent = 0
+	b.progress.Done++
+	b.progress.Result.Customers++
+	b.progress.Result.Sent += sent
 	return nil
 }
 
-func (c *chunk) fail(ctx context.Context, customer metering.CustomerID) error {
-	if !slices.Contains(c.progress.Result.Failed, customer) {
-		c.progress.Result.Failed = append(c.progress.Result.Failed, customer)
+func (b *batch) fail(ctx context.Context, customer metering.CustomerID) error {
+	if !slices.Contains(b.progress.Result.Failed, customer) {
+		b.progress.Result.Failed = append(b.progress.Result.Failed, customer)
 	}
-	return c.store.Syncs.RequestOnce(ctx, c.tenant, customer, c.now())
+	return b.store.Syncs.RequestOnce(ctx, b.tenant, customer, b.now())
 }
 
-// sync tells the provider everything that is new about a customer, and keeps a
-// record of it if that was anything.
-func (c *chunk) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
-	began := c.now()
-	if !c.provider.Statements {
-		return c.tellAll(ctx, customer)
+// sync reports everything that is new about a customer, and keeps a record of it
+// if that was anything.
+func (b *batch) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
+	steps := &batchSteps{batch: b, ctx: ctx, customer: CustomerInput{b.tenant, customer}, began: b.now()}
+	passed, err := Pass(steps, !b.provider.Statements)
+	if err == nil && passed.Failure != "" {
+		err = metering.Errorf(metering.CodeProviderRefuse, "%s", passed.Failure).Because(providers.OwnRefusal{})
 	}
-	for {
-		prepared, delivery, err := c.store.Ledger.TakeSnapshot(ctx, c.tenant, customer, c.sequences[customer], c.providers.Frame, c.now(), c.lease())
-		if err != nil {
-			return sent, err
-		}
-		answer := db.Answer{Snapshots: prepared.UpToDate, Skipped: prepared.Skipped}
-		if prepared.Send == nil && sent == 0 {
-			return 0, nil
-		}
-		if prepared.Send == nil {
-			return sent, c.record(ctx, customer, answer, began)
-		}
-		snapshot := DeliverSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID}
-		said, err := c.attempt(ctx, snapshot, delivery)
-		if err != nil {
-			return sent, err
-		}
-		sent++
-		if prepared.Last {
-			answer.Snapshots = append(answer.Snapshots, prepared.Send.ID)
-			return sent, c.recordDelivery(ctx, customer, snapshot, said, answer, began)
-		}
-		if err := c.SettleSnapshot(ctx, SettleSnapshotInput{TenantID: c.tenant, SnapshotID: prepared.Send.ID, Answer: said}); err != nil {
-			return sent, err
-		}
+	if err != nil || passed.Sent == 0 {
+		return passed.Sent, errors.Join(err, steps.flush())
 	}
+	return passed.Sent, steps.record(passed)
 }
 
-func (c *chunk) record(ctx context.Context, customer metering.CustomerID, answer db.Answer, began time.Time) error {
-	return c.metrics.synced("", 1, c.store.Syncs.Record(ctx, c.tenant, customer, answer, began, c.now()))
+// batchSteps are those of a pass over one customer of a batch.
+type batchSteps struct {
+	*batch
+	ctx      context.Context
+	customer CustomerInput
+	began    time.Time
+	read     bool
+
+	leased   *db.Leased   // the first report of the plan
+	accepted *db.Accepted // to be recorded together with what comes next
+	kind     billing.Kind // of what was accepted
+	excluded []metering.ExcludedMeter
 }
 
-func (c *chunk) recordDelivery(ctx context.Context, customer metering.CustomerID, s DeliverSnapshotInput, said string, answer db.Answer, began time.Time) error {
-	err := c.store.Syncs.RecordDelivery(ctx, c.tenant, customer, s.SnapshotID, said, answer, began, c.now())
-	return c.metrics.synced("", 1, c.metrics.settled("snapshot", string(db.Acknowledged), err))
+func (s *batchSteps) Read(again bool) (failure string, err error) {
+	if s.read && !again {
+		return "", nil
+	}
+	_, err = s.readProvider(s.ctx, ReadProviderInput{CustomerInput: s.customer})
+	s.read = err == nil
+	return "", err
 }
 
-// CloseChunkResult is what came of closing.
-type CloseChunkResult struct {
+func (s *batchSteps) Plan() (plan PlanReportsResult, failure string, err error) {
+	if err := s.flush(); err != nil {
+		return plan, "", err
+	}
+	pass := db.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.lease()}
+	planned, err := s.store.Ledger.Plan(s.ctx, s.tenant, s.customer.CustomerID, pass, s.providers.Frame, s.now())
+	s.leased, s.excluded = planned.Leased, planned.Excluded
+	return planOf(planned), "", err
+}
+
+// Send leaves what is refused undecided: the customer gets a run of its own,
+// which shows operators what is wrong.
+func (s *batchSteps) Send(report Report) (Ending, error) {
+	if err := s.flush(); err != nil {
+		return Ending{}, err
+	}
+	leased, err := s.leaseOf(report)
+	if metering.CodeOf(err) == metering.CodeConflict {
+		return Ending{}, nil // somebody else has decided on it
+	}
+	if err != nil {
+		return Ending{}, err
+	}
+	result, newKey, err := s.send(s.ctx, s.tenant, leased)
+	if err != nil {
+		return Ending{}, s.release(s.ctx, s.tenant, leased, newKey, err)
+	}
+	if result.State == billing.Accepted {
+		s.accepted, s.kind = &db.Accepted{Report: report.ID, Response: result.Response}, leased.Kind
+		return Ending{Accepted: true}, nil
+	}
+	err = s.complete(s.ctx, s.tenant, leased, result)
+	if err == nil && result.State == billing.InDoubt {
+		err = metering.Errorf(metering.CodeProviderRefuse, "%s", result.Response).Because(providers.OwnRefusal{})
+	}
+	return Ending{}, err
+}
+
+// leaseOf leases a report, unless that was done when it was planned.
+func (s *batchSteps) leaseOf(report Report) (db.Leased, error) {
+	if l := s.leased; l != nil && l.ReportID == report.ID {
+		return *l, nil
+	}
+	return s.store.Ledger.Lease(s.ctx, s.tenant, report.ID, s.now(), s.lease())
+}
+
+// Count may be in vain: what is not found now, a later pass will find.
+func (s *batchSteps) Count() error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	_, err := s.count(s.ctx, s.customer)
+	if metering.CodeOf(err) == metering.CodeProviderDown {
+		return nil
+	}
+	return err
+}
+
+// flush records what was accepted last.
+func (s *batchSteps) flush() error {
+	if s.accepted == nil {
+		return nil
+	}
+	last := *s.accepted
+	s.accepted = nil
+	err := s.store.Ledger.Complete(context.WithoutCancel(s.ctx), s.tenant, last.Report, billing.Accepted, last.Response, s.now())
+	return s.metrics.reported(s.kind, billing.Accepted, err)
+}
+
+// record keeps a sync that has succeeded.
+func (s *batchSteps) record(passed Passed) error {
+	answer := db.Answer{Reports: passed.Reports, Excluded: s.excluded}
+	if s.accepted == nil {
+		return s.metrics.synced("", 1, s.store.Syncs.Record(s.ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
+	}
+	err := s.store.Syncs.RecordAccepted(s.ctx, s.tenant, s.customer.CustomerID, *s.accepted, answer, s.began, s.now())
+	return s.metrics.synced("", 1, s.metrics.reported(s.kind, billing.Accepted, err))
+}
+
+// CloseBatchResult is what came of closing.
+type CloseBatchResult struct {
 	Closed int                   `json:"closed"` // periods
 	Open   []metering.CustomerID `json:"open"`   // customers with a due period that has to wait
 }
 
 // DuePeriods finds customers with a period that should be closed.
-func (a *Activities) DuePeriods(ctx context.Context, in DuePageInput) (DuePageResult, error) {
+func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
 	page, err := a.store.Ledger.DuePeriods(ctx, in.TenantID, in.After, in.Limit, a.now())
-	return DuePageResult(page), err
+	return CustomerPageResult(page), err
 }
 
 // closedAtOnce is how many customers' periods one transaction closes, while
 // the tenant's ingest waits.
 const closedAtOnce = 10
 
-// CloseChunk closes the due periods of customers whose usage the provider
-// has acknowledged.
-func (a *Activities) CloseChunk(ctx context.Context, in SyncChunkInput) (CloseChunkResult, error) {
+// CloseBatch closes the due periods of customers whose usage the provider
+// has accepted.
+func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchResult, error) {
 	defer alive(ctx)()
-	var result CloseChunkResult
+	var result CloseBatchResult
 	for few := range slices.Chunk(in.Customers, closedAtOnce) {
 		f, err := a.store.Ledger.ClosePeriods(ctx, in.TenantID, few, a.now())
 		if err != nil {
-			return CloseChunkResult{}, err
+			return CloseBatchResult{}, err
 		}
 		result.Closed += f.Closed
 		result.Open = append(result.Open, f.Open...)

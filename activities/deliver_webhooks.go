@@ -100,7 +100,7 @@ func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*meter
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // nobody knows what came of it: it is sent again when the lease ends
 	}
-	attempt := metering.Attempt{At: began, Took: a.now().Sub(began), Status: answer.Status, Problem: problemText(err)}
+	attempt := metering.Attempt{At: began, Took: a.now().Sub(began), Status: answer.Status, Problem: failureText(err)}
 	err = a.store.Deliveries.Settle(ctx, *claimed, attempt, answer.RetryAfter, a.now())
 	return &attempt, a.metrics.delivered(attempt.Problem, err)
 }
@@ -127,18 +127,6 @@ func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error
 		secrets = append(secrets, string(secret))
 	}
 	return secrets, nil
-}
-
-// problemText is what the tenant is shown of a failure.
-func problemText(err error) string {
-	if err == nil {
-		return ""
-	}
-	var coded *metering.Error
-	if errors.As(err, &coded) {
-		return coded.Message
-	}
-	return "the message could not be sent"
 }
 
 // messagesKept is how long messages, and what came of them, can be looked at.

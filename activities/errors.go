@@ -61,3 +61,16 @@ func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
 	}
 	return temporal.ApplicationErrorCategoryUnspecified
 }
+
+// failureText is what tenants are shown of a failure to send, and what is kept
+// of it: no word of a provider's.
+func failureText(err error) string {
+	if err == nil {
+		return ""
+	}
+	var coded *metering.Error
+	if errors.As(err, &coded) && coded.Code != metering.CodeInternal {
+		return coded.Message
+	}
+	return "it could not be sent"
+}

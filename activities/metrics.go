@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -12,7 +13,7 @@ import (
 type Metrics struct {
 	calls    *prometheus.HistogramVec
 	failed   *prometheus.GaugeVec
-	messages *prometheus.CounterVec
+	reports  *prometheus.CounterVec
 	syncs    *prometheus.CounterVec
 	webhooks *prometheus.CounterVec
 }
@@ -27,9 +28,9 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "odometer_provider_last_failure_timestamp_seconds", Help: "When this worker last called a provider of this kind in vain.",
 		}, []string{"provider"}),
-		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_billing_messages_total", Help: "Snapshots and entries by what came of them.",
-		}, []string{"kind", "outcome"}),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_billing_reports_total", Help: "Reports to providers by what came of them.",
+		}, []string{"kind", "state"}),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_syncs_total", Help: "Syncs of customers: succeeded or failed.",
 		}, []string{"outcome"}),
@@ -38,7 +39,7 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 		}, []string{"outcome"}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.calls, m.failed, m.messages, m.syncs, m.webhooks)
+		registry.MustRegister(m.calls, m.failed, m.reports, m.syncs, m.webhooks)
 	}
 	return m
 }
@@ -63,29 +64,29 @@ func measured[T any](m Metrics, kind metering.ProviderKind, call func() (T, erro
 	return answer, err
 }
 
-func (m Metrics) settled(kind, outcome string, err error) error {
+func (m Metrics) reported(kind billing.Kind, state billing.State, err error) error {
 	if err == nil {
-		m.messages.WithLabelValues(kind, outcome).Inc()
+		m.reports.WithLabelValues(string(kind), string(state)).Inc()
 	}
 	return err
 }
 
-func (m Metrics) synced(problem string, requests int, err error) error {
+func (m Metrics) synced(failure string, requests int, err error) error {
 	if err == nil {
-		m.syncs.WithLabelValues(outcomeOf(problem)).Add(float64(requests))
+		m.syncs.WithLabelValues(outcomeOf(failure)).Add(float64(requests))
 	}
 	return err
 }
 
-func (m Metrics) delivered(problem string, err error) error {
+func (m Metrics) delivered(failure string, err error) error {
 	if err == nil {
-		m.webhooks.WithLabelValues(outcomeOf(problem)).Inc()
+		m.webhooks.WithLabelValues(outcomeOf(failure)).Inc()
 	}
 	return err
 }
 
-func outcomeOf(problem string) string {
-	if problem != "" {
+func outcomeOf(failure string) string {
+	if failure != "" {
 		return "failed"
 	}
 	return "succeeded"

@@ -69,7 +69,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	}
 	kept.Account = event.Account
 	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
-	return ReadInvoiceResult{kept.Cycle(), !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
+	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
 }
 
 // RequestSync asks for a sync because of an event, once for each event.
@@ -89,16 +89,16 @@ func syncOf(in ProviderEventInput) uuid.UUID {
 
 // ReadSyncResult is where the sync that an event has asked for stands.
 type ReadSyncResult struct {
-	Status  metering.SyncStatus `json:"status"`
-	Problem string              `json:"problem"` // of a failed one: what an operator should do
-	Skipped int                 `json:"skipped"` // meters
+	Status   metering.SyncStatus `json:"status"`
+	Error    string              `json:"error"`    // of a failed one: what an operator should do
+	Excluded int                 `json:"excluded"` // meters
 }
 
 // ReadSync says where the sync that the event has asked for stands.
 func (a *Activities) ReadSync(ctx context.Context, in ProviderEventInput) (ReadSyncResult, error) {
 	defer alive(ctx)()
 	sync, err := a.store.Syncs.Get(ctx, in.TenantID, syncOf(in))
-	return ReadSyncResult{sync.Status, sync.Problem, len(sync.Skipped)}, err
+	return ReadSyncResult{sync.Status, sync.Error, len(sync.Excluded)}, err
 }
 
 // FinishEventInput is what came of an event.

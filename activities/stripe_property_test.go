@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -60,8 +61,10 @@ type subscriber struct {
 	invoiced bool
 	used     [2]map[string]metering.Decimal // by period and meter
 	decimals [2]map[string]int32            // those of the first period stay as they are when it is invoiced
-	known    []uuid.UUID                    // entries that some process has been handed
-	answers  []activities.SettleEntryInput  // that are not recorded yet
+	known    []uuid.UUID                    // reports that some process has been handed
+	unknown  []uuid.UUID                    // accepted by Stripe, and not recorded yet
+	of       func(*db.DB) *activities.Activities
+	answered func() // called when Stripe has answered
 }
 
 func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
@@ -88,11 +91,19 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 	}
 	seed.Subscriptions = []stripetest.Subscription{sub}
 	require.NoError(t, s.fake.Seed(seed))
-	server := httptest.NewServer(s.fake)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.answered != nil {
+			defer s.answered()
+		}
+		s.fake.ServeHTTP(w, r)
+	}))
 
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
-	s.do = activities.New(store, ring, new(far), providers.Registered(stripe.NewProvider(stripe.New(server.URL))), 0, activities.NewMetrics(nil), s.fake.Now)
+	s.of = func(store *db.DB) *activities.Activities {
+		return activities.New(store, ring, new(far), providers.Registered(stripe.NewProvider(stripe.New(server.URL))), 0, activities.NewMetrics(nil), s.fake.Now)
+	}
+	s.do = s.of(store)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	s.TestActivityEnvironment = suite.NewTestActivityEnvironment()
@@ -152,30 +163,39 @@ func (s *subscriber) setDecimals(t *rapid.T) {
 	}
 }
 
-// prepare reads where the usage goes and writes down what is to be told.
-func (s *subscriber) prepare(t *rapid.T) {
+// plan reads where the usage goes and writes down what is to be reported.
+func (s *subscriber) plan(t *rapid.T) {
 	s.meet(t)
-	_, _ = s.ExecuteActivity(s.do.ReadItems, activities.ReadItemsInput{TenantID: s.tenant, CustomerID: s.customer})
+	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who()})
 	s.fake.Behave(stripetest.Behaviour{})
-	s.known = append(s.known, s.prepared(rapid.Bool().Draw(t, "new pass"))...)
+	s.known = append(s.known, s.planned(rapid.Bool().Draw(t, "new pass"))...)
 }
 
-func (s *subscriber) prepared(newPass bool) (ids []uuid.UUID) {
+func (s *subscriber) who() activities.CustomerInput {
+	return activities.CustomerInput{TenantID: s.tenant, CustomerID: s.customer}
+}
+
+func (s *subscriber) read() {
+	s.Helper()
+	s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who()})
+}
+
+func (s *subscriber) planned(newPass bool) (ids []uuid.UUID) {
 	var after int64
-	var err error
 	if newPass {
-		after, err = s.store.Ledger.LastEntry(s.Context(), s.tenant, s.customer)
+		numbers, err := s.store.Ledger.LastNumbers(s.Context(), s.tenant, []metering.CustomerID{s.customer})
 		require.NoError(s, err)
+		after = numbers[s.customer]
 	}
-	value, err := s.ExecuteActivity(s.do.PrepareEntries, activities.PrepareEntriesInput{TenantID: s.tenant, CustomerID: s.customer, After: after})
-	if err != nil {
-		require.ErrorContains(s, err, "the customer's link to the provider has changed", "nobody has read it yet")
-		return nil
+	value, err := s.ExecuteActivity(s.do.PlanReports, activities.PlanReportsInput{CustomerInput: s.who(), After: after})
+	require.NoError(s, err)
+	var plan activities.PlanReportsResult
+	require.NoError(s, value.Get(&plan))
+	if plan.ReadFirst {
+		require.Empty(s, plan.Send, "nobody has read it yet")
 	}
-	var prepared activities.PrepareEntriesResult
-	require.NoError(s, value.Get(&prepared))
-	for _, e := range prepared.Send {
-		ids = append(ids, e.ID)
+	for _, report := range plan.Send {
+		ids = append(ids, report.ID)
 	}
 	return ids
 }
@@ -187,49 +207,79 @@ func (s *subscriber) meet(t *rapid.T) {
 	s.fake.Behave(b)
 }
 
-// send sends an entry. What is answered may be forgotten, as in a crash.
+// send sends a report. Who does may die before or after it has called.
 func (s *subscriber) send(t *rapid.T) {
 	if len(s.known) == 0 {
 		return
 	}
-	entry := rapid.SampledFrom(s.known).Draw(t, "entry")
+	report := rapid.SampledFrom(s.known).Draw(t, "report")
 	s.meet(t)
-	answer, ok := s.sent(entry)
-	s.fake.Behave(stripetest.Behaviour{})
-	if ok && rapid.IntRange(0, 2).Draw(t, "crash") > 0 {
-		s.answers = append(s.answers, answer)
+	defer s.fake.Behave(stripetest.Behaviour{})
+	switch rapid.SampledFrom([]string{"lives", "lives", "lives", "dies before the call", "dies after the call"}).Draw(t, "who sends") {
+	case "lives":
+		s.sent(report)
+	case "dies before the call":
+		_, _ = s.store.Ledger.Lease(s.Context(), s.tenant, report, s.fake.Now(), 20*time.Second)
+	case "dies after the call":
+		if s.dies(report) {
+			s.unknown = append(s.unknown, report)
+		}
 	}
 }
 
-func (s *subscriber) sent(entry uuid.UUID) (answer activities.SettleEntryInput, ok bool) {
-	value, err := s.ExecuteActivity(s.do.SendEntry, activities.SendEntryInput{TenantID: s.tenant, EntryID: entry})
+// sent sends a report and says whether that was accepted.
+func (s *subscriber) sent(report uuid.UUID) bool {
+	value, err := s.ExecuteActivity(s.do.SendReport, activities.SendReportInput{TenantID: s.tenant, ReportID: report})
 	if err != nil {
-		return answer, false
+		return false
 	}
-	var result activities.SendEntryResult
+	var result activities.SendReportResult
 	require.NoError(s, value.Get(&result))
-	require.Equal(s, metering.EntryAcknowledged, result.Outcome, result.Answer)
-	return activities.SettleEntryInput{TenantID: s.tenant, EntryID: entry, Outcome: result.Outcome, Answer: result.Answer}, true
+	require.Equal(s, billing.Accepted, result.State, result.Response)
+	return true
 }
 
+// dies sends a report from a worker whose database is gone once Stripe has
+// answered, and says whether it was accepted.
+func (s *subscriber) dies(report uuid.UUID) bool {
+	store, err := db.Open(s.Context(), dbtest.URL(s))
+	require.NoError(s, err)
+	s.answered = store.Close
+	result, err := s.of(store).SendReport(s.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: report})
+	s.answered = nil
+	store.Close()
+	require.Error(s, err)
+	return result.State == billing.Accepted
+}
+
+// record is where one that was taken for dead comes back.
 func (s *subscriber) record(t *rapid.T) {
-	if len(s.answers) == 0 {
+	if len(s.unknown) == 0 {
 		return
 	}
-	i := rapid.IntRange(0, len(s.answers)-1).Draw(t, "answer")
-	s.must(s.do.SettleEntry, s.answers[i])
-	s.answers = append(s.answers[:i], s.answers[i+1:]...)
+	i := rapid.IntRange(0, len(s.unknown)-1).Draw(t, "report")
+	require.NoError(s, s.store.Ledger.Complete(s.Context(), s.tenant, s.unknown[i], billing.Accepted, "Stripe answered 200", s.fake.Now()))
+	s.unknown = append(s.unknown[:i], s.unknown[i+1:]...)
 }
 
-func (s *subscriber) confirm(t *rapid.T) {
+func (s *subscriber) count(t *rapid.T) {
 	s.meet(t)
-	_, _ = s.ExecuteActivity(s.do.ConfirmEntries, activities.ConfirmEntriesInput{TenantID: s.tenant, CustomerID: s.customer})
+	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-func (s *subscriber) closePeriods(*rapid.T) {
-	s.must(s.do.CloseChunk, activities.SyncChunkInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer}})
+// batch is what a bulk sync does about the customer.
+func (s *subscriber) batch(t *rapid.T) {
+	s.meet(t)
+	_, _ = s.ExecuteActivity(s.do.SyncBatch, s.alone())
+	s.fake.Behave(stripetest.Behaviour{})
 }
+
+func (s *subscriber) alone() activities.BatchInput {
+	return activities.BatchInput{TenantID: s.tenant, Customers: []metering.CustomerID{s.customer}}
+}
+
+func (s *subscriber) closePeriods(*rapid.T) { s.must(s.do.CloseBatch, s.alone()) }
 
 func (s *subscriber) must(activity, in any) {
 	s.Helper()
@@ -249,7 +299,7 @@ func (s *subscriber) wait(t *rapid.T) {
 	}
 }
 
-// invoice ends the first period: the last usage is told, the invoice is
+// invoice ends the first period: the last usage is reported, the invoice is
 // finalized, and Stripe says so. Usage that comes later is not on it.
 func (s *subscriber) invoice(*rapid.T) {
 	if s.invoiced {
@@ -271,18 +321,15 @@ func (s *subscriber) quiesce(*rapid.T) {
 	for n := range 50 {
 		wait := 30 * time.Second // longer than any lease
 		if n == 10 {
-			wait = 25 * time.Hour // a 500 that Stripe saved comes again for a day where nothing may be told twice
+			wait = 25 * time.Hour // a 500 that Stripe saved comes again for a day where nothing may be reported twice
 		}
 		s.fake.Advance(wait)
-		s.must(s.do.ReadItems, activities.ReadItemsInput{TenantID: s.tenant, CustomerID: s.customer})
-		open := s.prepared(true)
-		for _, entry := range open {
-			answer, ok := s.sent(entry)
-			if ok {
-				s.must(s.do.SettleEntry, answer)
-			}
+		s.read()
+		open := s.planned(true)
+		for _, report := range open {
+			s.sent(report)
 		}
-		s.must(s.do.ConfirmEntries, activities.ConfirmEntriesInput{TenantID: s.tenant, CustomerID: s.customer})
+		s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
 		if len(open) == 0 {
 			return
 		}
@@ -330,7 +377,7 @@ func TestWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
 		s, stop := newSubscriber(t, store, writer, conn)
 		defer stop()
 		rt.Repeat(map[string]func(*rapid.T){
-			"use": s.use, "prepare": s.prepare, "send": s.send, "record": s.record, "confirm": s.confirm, "close": s.closePeriods,
+			"use": s.use, "plan": s.plan, "send": s.send, "record": s.record, "count": s.count, "batch": s.batch, "close": s.closePeriods,
 			"wait": s.wait, "sync": s.quiesce, "invoice": s.invoice, "decimals": s.setDecimals,
 		})
 		s.invoice(rt)

@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -29,16 +29,22 @@ import (
 type far struct {
 	mu     sync.Mutex
 	secret string
+	ids    []string
 	bodies [][]byte
 	answer webhook.Answer
 	err    error
+
+	onDeliver func() // called once it has what it is sent, before it answers
 }
 
-func (f *far) Deliver(_ context.Context, _ string, secrets []string, _ string, _ time.Time, body []byte) (webhook.Answer, error) {
+func (f *far) Deliver(_ context.Context, _ string, secrets []string, id string, _ time.Time, body []byte) (webhook.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.secret = secrets[0]
-	f.bodies = append(f.bodies, body)
+	f.ids, f.bodies = append(f.ids, id), append(f.bodies, body)
+	if f.onDeliver != nil {
+		f.onDeliver()
+	}
 	return f.answer, f.err
 }
 
@@ -102,106 +108,61 @@ func run[Out any](t *testing.T, b *bench, activity, in any) (out Out) {
 	return out
 }
 
-func (b *bench) prepare(t *testing.T) activities.PrepareSnapshotResult {
+func (b *bench) who() activities.CustomerInput {
+	return activities.CustomerInput{TenantID: b.tenant, CustomerID: b.customer}
+}
+
+func (b *bench) plan(t *testing.T, after int64) activities.PlanReportsResult {
 	t.Helper()
-	return run[activities.PrepareSnapshotResult](t, b, b.do.PrepareSnapshot,
-		activities.PrepareSnapshotInput{TenantID: b.tenant, CustomerID: b.customer})
+	return run[activities.PlanReportsResult](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
+}
+
+// planned is the one report that there is to send.
+func (b *bench) planned(t *testing.T) activities.SendReportInput {
+	t.Helper()
+	plan := b.plan(t, 0)
+	require.Len(t, plan.Send, 1)
+	return activities.SendReportInput{TenantID: b.tenant, ReportID: plan.Send[0].ID}
 }
 
 func TestEachActivityMayRunTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	begin := activities.BeginSyncInput{TenantID: b.tenant, CustomerID: b.customer}
-	begun := run[activities.BeginSyncResult](t, b, b.do.BeginSync, begin)
+	begun := run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who())
 	require.Equal(t, []uuid.UUID{b.sync}, begun.Syncs)
-	require.Equal(t, begun, run[activities.BeginSyncResult](t, b, b.do.BeginSync, begin))
+	require.False(t, begun.Reads, "there is nothing to read of who takes statements")
+	require.Equal(t, begun, run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who()))
 
-	prepared := b.prepare(t)
-	require.NotNil(t, prepared.Send)
-	require.Equal(t, prepared, b.prepare(t))
+	plan := b.plan(t, begun.After)
+	require.Len(t, plan.Send, 1)
+	repeated := b.plan(t, begun.After)
+	require.Equal(t, plan.Send, repeated.Send)
+	require.True(t, repeated.More, "what has come since is planned once this is decided")
+	report := plan.Send[0]
 
-	deliver := activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: prepared.Send.ID}
-	require.Equal(t, "the webhook answered 204", run[activities.DeliverSnapshotResult](t, b, b.do.DeliverSnapshot, deliver).Answer)
-	_, err := b.ExecuteActivity(b.do.DeliverSnapshot, deliver)
-	require.ErrorContains(t, err, "the snapshot is being sent", "the lease lasts until it is settled")
-	b.now = b.now.Add(time.Minute)
-	run[activities.DeliverSnapshotResult](t, b, b.do.DeliverSnapshot, deliver)
-	require.Len(t, b.far.bodies, 2)
-	require.Equal(t, b.far.bodies[0], b.far.bodies[1])
+	send := activities.SendReportInput{TenantID: b.tenant, ReportID: report.ID}
+	sent := run[activities.SendReportResult](t, b, b.do.SendReport, send)
+	require.Equal(t, activities.SendReportResult{State: billing.Accepted, Response: "the webhook answered 204"}, sent)
+	_, err := b.ExecuteActivity(b.do.SendReport, send)
+	require.ErrorContains(t, err, "the report is decided")
+	require.Len(t, b.far.bodies, 1)
 	require.Equal(t, "the secret", b.far.secret)
 
-	settle := activities.SettleSnapshotInput{TenantID: b.tenant, SnapshotID: prepared.Send.ID, Answer: "the webhook answered 204"}
-	run[struct{}](t, b, b.do.SettleSnapshot, settle)
-	run[struct{}](t, b, b.do.SettleSnapshot, settle)
-	again := b.prepare(t)
-	if b.now.Before(prepared.Send.PeriodEnd) {
-		require.Nil(t, again.Send)
+	again := b.plan(t, begun.After)
+	if b.now.Before(report.PeriodEnd) {
+		require.Empty(t, again.Send)
 	} else {
-		require.Equal(t, prepared.Send.PeriodEnd, again.Send.PeriodStart, "the next period has begun meanwhile")
+		require.Equal(t, report.PeriodEnd, again.Send[0].PeriodStart, "the next period has begun meanwhile")
 	}
 
-	finish := activities.FinishSyncInput{TenantID: b.tenant, CustomerID: b.customer, Syncs: begun.Syncs, Snapshots: []uuid.UUID{prepared.Send.ID}}
+	finish := activities.FinishSyncInput{CustomerInput: b.who(), Syncs: begun.Syncs, Reports: []uuid.UUID{report.ID}}
 	for range 2 {
 		require.False(t, run[activities.FinishSyncResult](t, b, b.do.FinishSync, finish).More)
 	}
 	sync, err := b.store.Syncs.Get(t.Context(), b.tenant, b.sync)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncSucceeded, sync.Status)
-	require.Len(t, sync.Entries, 1)
-}
-
-func TestAFailedDeliveryGivesItsLeaseBack(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	deliver := activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: b.prepare(t).Send.ID}
-	b.far.err = metering.Errorf(metering.CodeProviderDown, "the webhook answered 503")
-	b.far.answer = webhook.Answer{Status: 503, RetryAfter: time.Minute}
-	for range 2 {
-		_, err := b.ExecuteActivity(b.do.DeliverSnapshot, deliver)
-		require.ErrorContains(t, err, "the webhook answered 503")
-	}
-	require.Len(t, b.far.bodies, 2)
-	b.far.err = nil
-	run[activities.DeliverSnapshotResult](t, b, b.do.DeliverSnapshot, deliver)
-}
-
-func TestAReceiversWishIsPassedOn(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	snapshot := b.prepare(t).Send.ID
-	b.far.err = metering.Errorf(metering.CodeProviderDown, "the webhook answered 429")
-	b.far.answer = webhook.Answer{Status: 429, RetryAfter: time.Minute}
-	_, err := b.do.DeliverSnapshot(t.Context(), activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: snapshot})
-	require.Equal(t, time.Minute, nextRetry(t, activities.Failure(err)))
-}
-
-func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
-	require.NoError(t, err)
-	do := activities.New(b.store, other, b.far, b.far.registry(), 0, activities.NewMetrics(nil), clock.Now)
-	_, err = do.DeliverSnapshot(t.Context(), activities.DeliverSnapshotInput{TenantID: b.tenant, SnapshotID: b.prepare(t).Send.ID})
-	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
-	require.ErrorContains(t, err, "save the provider again")
-	require.Empty(t, b.far.bodies)
-}
-
-func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	snapshot := b.prepare(t).Send.ID
-	run[struct{}](t, b, b.do.SettleSnapshot, activities.SettleSnapshotInput{TenantID: b.tenant, SnapshotID: snapshot, Refusal: "save another URL"})
-	require.Nil(t, b.prepare(t).Send, "this pass has been told no")
-	again := run[activities.PrepareSnapshotResult](t, b, b.do.PrepareSnapshot,
-		activities.PrepareSnapshotInput{TenantID: b.tenant, CustomerID: b.customer, After: 1})
-	require.NotEqual(t, snapshot, again.Send.ID)
-	require.EqualValues(t, 2, again.Send.Sequence)
-}
-
-func nextRetry(t *testing.T, err error) time.Duration {
-	t.Helper()
-	var failure *temporal.ApplicationError
-	require.ErrorAs(t, err, &failure)
-	return failure.NextRetryDelay()
+	require.Len(t, sync.Lines, 1)
+	require.Equal(t, report.ID, sync.Lines[0].ReportID)
+	require.Equal(t, "5", sync.Lines[0].Usage.String())
 }

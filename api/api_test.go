@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/routers"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	temporal "go.temporal.io/sdk/client"
@@ -25,9 +26,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
-	"github.com/odometer-metering/odometer/providers/stripe"
-	"github.com/odometer-metering/odometer/providers/webhook"
 )
+
+var guard = providers.Guard{AllowLoopback: true}
+
+// known are the providers that come with the service.
+var known = registry.New(guard, "")
 
 // bundle is a server with a tenant of the test's own.
 type bundle struct {
@@ -41,6 +45,7 @@ type bundle struct {
 	temporal *fakeTemporal
 	ahead    atomic.Int64 // how far the server's clock is ahead of ours
 	deps     api.Deps
+	contract func() (routers.Router, error) // the document that answers are held to
 }
 
 // fakeTemporal notes the ids of the workflows that were started, or does not
@@ -90,7 +95,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 
 func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Helper()
-	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}}
+	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}, contract: contract}
 	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
 	secret := make([]byte, 32)
 	rand.Read(secret)
@@ -102,9 +107,8 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Cleanup(b.writer.Close)
 	ring, err := db.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)
-	guard := providers.Guard{AllowLoopback: true}
 	b.deps = api.Deps{
-		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(""), Providers: registry.New(guard, ""), Keyring: ring,
+		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Providers: known, Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
 		FailuresPerMinute: 1_000_000,
 		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
@@ -127,7 +131,7 @@ func (b *bundle) serve(t testing.TB) {
 // replica is another server beside this one.
 func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	t.Helper()
-	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, deps: b.deps}
+	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, deps: b.deps, contract: b.contract}
 	r.deps.Metrics = prometheus.NewRegistry()
 	r.deps.Now = r.now
 	change(&r.deps)
@@ -180,7 +184,7 @@ func (b *bundle) send(t testing.TB, method, path, body string, headers ...string
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	a := answer{response.StatusCode, response.Header, string(text)}
-	a.documented(t, r)
+	a.documented(t, b.contract, r)
 	return a
 }
 

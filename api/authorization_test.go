@@ -47,7 +47,7 @@ type call struct {
 // calls is one for every operation of the document that asks for credentials.
 func (b *bundle) calls(t *testing.T) []call {
 	t.Helper()
-	text, _, err := api.Documents()
+	text, _, err := api.Documents(known)
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]struct {

@@ -11,7 +11,7 @@ import (
 
 type autoSync struct {
 	Enabled   bool              `json:"enabled"`
-	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone"`
 	Paused    bool              `json:"paused" doc:"Also by an operator, in the Temporal UI"`
 	AppliedAt *time.Time        `json:"applied_at" doc:"Since when the schedule follows these settings; null: it will shortly"`
 	NextRuns  []time.Time       `json:"next_runs"`
@@ -59,7 +59,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 type saveAutoSyncInput struct {
 	Body struct {
 		Enabled  bool              `json:"enabled"`
-		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, or a cron expression in the tenant's time zone"`
+		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone"`
 		Paused   bool              `json:"paused,omitempty"`
 	}
 }

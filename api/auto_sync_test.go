@@ -45,7 +45,13 @@ func TestAutoSyncFollowsItsSettings(t *testing.T) {
 	require.Len(t, saved.NextRuns, 1)
 	require.Equal(t, 202, b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").status)
 	require.Len(t, b.autoSync(t, http.MethodGet, "").LastRuns, 1)
+	require.Equal(t, "15m", b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"15m"}`).Schedule)
+	require.Equal(t, []time.Duration{15 * time.Minute}, b.temporal.schedules.every(), "the schedule follows")
+	often := b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"schedule":"4m"}`)
+	often.problem(t, 422, "invalid")
+	require.Contains(t, often.body, "a duration of whole minutes from 5m to 24h")
 	require.True(t, b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"daily","paused":true}`).Paused)
+	require.Empty(t, b.temporal.schedules.every())
 	require.False(t, b.autoSync(t, http.MethodPut, `{"enabled":false,"schedule":"daily"}`).Enabled)
 	require.Empty(t, b.temporal.schedules.all)
 }

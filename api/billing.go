@@ -16,9 +16,9 @@ type previewItem struct {
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price"`
-	Amount    metering.Decimal `json:"amount" doc:"base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by"`
+	Amount    metering.Decimal `json:"amount" doc:"base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by"`
 	Currency  string           `json:"currency" example:"USD"`
-	Skipped   string           `json:"skipped,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
+	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
 
 	// LateFor is the closed period, where usage arrived after it was closed.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
@@ -43,7 +43,7 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 			return nil, errBackfilling
 		}
 		item := previewItem{
-			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Skipped: l.Excluded,
+			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Excluded: l.Excluded,
 		}
 		if l.LateFor != nil {
 			item.LateFor = &usagePeriod{l.LateFor.Start, l.LateFor.End}

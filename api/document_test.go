@@ -14,7 +14,7 @@ import (
 
 func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
 	t.Parallel()
-	v31, v30, err := api.Documents()
+	v31, v30, err := api.Documents(known)
 	require.NoError(t, err)
 	for name, current := range map[string][]byte{"openapi.json": v31, "openapi-3.0.json": v30} {
 		committed, err := os.ReadFile(name)
@@ -28,7 +28,7 @@ var aVerb = regexp.MustCompile(`^(Assign|Begin|Change|Check|Compare|Create|Delet
 
 func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 	t.Parallel()
-	v31, _, err := api.Documents()
+	v31, _, err := api.Documents(known)
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]struct {

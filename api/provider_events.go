@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -13,46 +15,57 @@ import (
 )
 
 const (
-	stripeEventsPath = "/v1/provider-webhooks/stripe/{tenant_id}"
-	maxProviderEvent = 1 << 20
+	providerEventsPath = "/v1/provider-webhooks/{kind}/{tenant_id}"
+	maxProviderEvent   = 1 << 20
 )
 
-type stripeEventInput struct {
-	TenantID  string `path:"tenant_id" maxLength:"32" example:"ten_1"`
-	Signature string `header:"Stripe-Signature" maxLength:"4096"`
-	RawBody   []byte `contentType:"application/json"`
+// providerEventsURL is where a provider of the kind sends a tenant's events.
+func providerEventsURL(kind metering.ProviderKind, tenant metering.TenantID) string {
+	return strings.NewReplacer("{kind}", url.PathEscape(string(kind)), "{tenant_id}", tenant.String()).Replace(providerEventsPath)
 }
 
-type stripeEventOutput struct {
+type providerEventInput struct {
+	Kind     metering.ProviderKind `path:"kind" maxLength:"64" doc:"The type of the provider"`
+	TenantID string                `path:"tenant_id" maxLength:"32" example:"ten_1"`
+	RawBody  []byte                `contentType:"application/json"`
+
+	header func(string) string
+}
+
+// Resolve keeps the headers: which one has the signature, the provider says.
+func (in *providerEventInput) Resolve(ctx huma.Context) []error {
+	in.header = ctx.Header
+	return nil
+}
+
+type providerEventOutput struct {
 	Body struct {
 		Received bool `json:"received"`
 	}
 }
 
-// stripeEvent keeps what Stripe tells a tenant of, and has it handled. Only
-// the signature says that it is Stripe. What Temporal does not take in five
-// seconds is kept all the same, and Stripe is asked to send it again.
-func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripeEventOutput, error) {
+// providerEvent keeps what a provider tells a tenant of, and has it handled.
+// Only the signature says that it is the provider. What Temporal does not take
+// in five seconds is kept all the same, and the provider is asked to send it
+// again.
+func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
+	events, sends := s.Providers[in.Kind].(providers.Events)
 	tenant, ok := metering.ParseTenantID(in.TenantID)
-	if !ok {
-		return nil, errNoStripe
+	if !sends || !ok {
+		return nil, errNoEvents
 	}
 	provider, err := s.Store.Providers.Active(ctx, tenant)
-	if metering.CodeOf(err) == metering.CodeNoProvider {
-		return nil, errNoStripe
+	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != in.Kind {
+		return nil, errNoEvents
 	}
 	if err != nil {
 		return nil, err
-	}
-	events, ok := s.Providers[provider.Kind].(providers.Events)
-	if !ok {
-		return nil, errNoStripe
 	}
 	kept, ours, err := s.verified(tenant, provider, events, in)
 	if err != nil {
 		return nil, err
 	}
-	out := &stripeEventOutput{}
+	out := &providerEventOutput{}
 	out.Body.Received = true
 	if !ours {
 		return out, nil
@@ -68,13 +81,11 @@ func (s *server) stripeEvent(ctx context.Context, in *stripeEventInput) (*stripe
 }
 
 // Whether there is no such tenant or it is billed elsewhere is nobody's business.
-var errNoStripe = metering.Errorf(metering.CodeNotFound, "no tenant with this id is billed through Stripe")
+var errNoEvents = metering.Errorf(metering.CodeNotFound, "no tenant with this id takes events of a provider of this type")
 
-var errUnsigned = metering.Errorf(codeMalformed, "the Stripe-Signature header does not sign this body with the secret that the tenant has saved")
+var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of this provider's")
 
-var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of Stripe's")
-
-func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *stripeEventInput) (event metering.ProviderEvent, ours bool, err error) {
+func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *providerEventInput) (event metering.ProviderEvent, ours bool, err error) {
 	signing, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
 		return event, false, err
@@ -83,23 +94,32 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 	if err != nil {
 		return event, false, err
 	}
+	header := events.Signals().Header
 	event, ours, err = events.Verify(providers.Credentials{Account: p.Account, Secret: string(key)},
-		providers.Notice{Body: in.RawBody, Signature: in.Signature, Secret: string(signing), Now: s.Now()})
+		providers.Notice{Body: in.RawBody, Signature: in.header(header), Secret: string(signing), Now: s.Now()})
 	switch metering.CodeOf(err) {
 	case metering.CodeUnauthorized:
-		return event, false, errUnsigned.Because(err)
+		return event, false, metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", header).Because(err)
 	case metering.CodeInvalid:
 		return event, false, errNoEvent.Because(err)
 	}
 	return event, ours, err
 }
 
-func stripeEvents(op huma.Operation) huma.Operation {
+// providerEvents documents what the providers send.
+func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	op.MaxBodyBytes = maxProviderEvent
 	op.SkipValidateBody = true // the signature is over its bytes
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, Description: "An event of Stripe's, of any API version", AdditionalProperties: true}},
+		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, Description: "An event of the provider's, of any version of its API", AdditionalProperties: true}},
 	}}
+	for _, kind := range s.Providers.Kinds() {
+		if events, sends := s.Providers[kind].(providers.Events); sends {
+			op.Parameters = append(op.Parameters, &huma.Param{
+				Name: events.Signals().Header, In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Description: "The signature, of a provider of type " + string(kind),
+			})
+		}
+	}
 	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusNotFound)
 	return op
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -31,7 +31,9 @@ func (b *bundle) striped(t testing.TB) *bundle {
 	}}}))
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Stripe, d.BaseURL = stripe.New(server.URL), "https://odometer.example.com" })
+	r := b.replica(t, func(d *api.Deps) {
+		d.Providers, d.BaseURL = registry.New(guard, server.URL), "https://odometer.example.com"
+	})
 	saved := r.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":%q,"mapping":{"calls":"price_1"}}`, stripeSecret))
 	require.Equal(t, 200, saved.status, saved.body)
@@ -82,7 +84,7 @@ func TestAKeyIsNotSavedWhileStripeIsDown(t *testing.T) {
 	b := setup(t)
 	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	t.Cleanup(down.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Stripe = stripe.New(down.URL) })
+	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, down.URL) })
 	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"`+stripeSecret+`"}`)
 	refused.problem(t, 422, "provider_refused")
 	require.Contains(t, refused.body, "could not be validated: Stripe did not answer")

@@ -2,193 +2,205 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
+	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/stripe"
-	"github.com/odometer-metering/odometer/providers/webhook"
+	"github.com/odometer-metering/odometer/providers"
 )
 
+// provider is what every provider has. Its settings stand beside it.
 type provider struct {
 	ID             string                `json:"id" example:"prv_3"`
 	Type           metering.ProviderKind `json:"type"`
-	URL            string                `json:"url,omitempty" doc:"Of a webhook"`
-	Account        string                `json:"account,omitempty" doc:"Of Stripe: the account that the key belongs to" example:"acct_1PQ2"`
-	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret, or of Stripe's API key, that is ever shown again"`
-	ValidatedAt    time.Time             `json:"validated_at" doc:"When a signed ping was answered with 2xx, or Stripe accepted the key"`
+	Account        string                `json:"account,omitempty" doc:"The account that the secret belongs to; none where the provider is a URL" example:"acct_1PQ2"`
+	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret that is ever shown again"`
+	ValidatedAt    time.Time             `json:"validated_at" doc:"When the provider took the settings"`
 	CreatedAt      time.Time             `json:"created_at"`
-	Secret         *string               `json:"secret,omitempty" doc:"The signing secret, this once, if it was made here"`
 
-	WebhookURL            string            `json:"webhook_url,omitempty" doc:"Of Stripe: add it there as an endpoint for webhook_events"`
-	WebhookEvents         []string          `json:"webhook_events,omitempty" doc:"Of Stripe: the events to send to webhook_url"`
-	WebhookSecretLastFour string            `json:"webhook_secret_last_four,omitempty" doc:"Of Stripe: all of the endpoint's signing secret that is ever shown again"`
-	Mapping               map[string]string `json:"mapping,omitempty" doc:"Of Stripe: meter slugs to the prices that their usage goes to"`
+	WebhookURL            string   `json:"webhook_url,omitempty" doc:"Of a provider that sends events: add it there as an endpoint for webhook_events"`
+	WebhookEvents         []string `json:"webhook_events,omitempty" doc:"Of a provider that sends events: those to send to webhook_url"`
+	WebhookSecretLastFour string   `json:"webhook_secret_last_four,omitempty" doc:"Of a provider that sends events: all of the endpoint's signing secret that is ever shown again"`
+
+	settings map[string]any
 }
 
-func (s *server) showProvider(tenant metering.TenantID, p metering.Provider) provider {
-	shown := provider{
-		ID: p.ID.String(), Type: p.Kind, SecretLastFour: p.LastFour, ValidatedAt: p.ValidatedAt.UTC(), CreatedAt: p.CreatedAt.UTC(),
-	}
-	if p.Kind == metering.Webhook {
-		shown.URL = p.Account
-		return shown
-	}
-	shown.Account, shown.Mapping, shown.WebhookSecretLastFour = p.Account, p.Mapping, p.WebhookLastFour
-	shown.WebhookEvents = []string{stripe.SubscriptionUpdated, stripe.InvoiceCreated, stripe.InvoiceFinalized}
-	shown.WebhookURL = s.BaseURL + strings.Replace(stripeEventsPath, "{tenant_id}", tenant.String(), 1)
-	return shown
+// MarshalJSON puts the settings beside the rest.
+func (p provider) MarshalJSON() ([]byte, error) {
+	type rest provider
+	return joined(rest(p), p.settings)
 }
 
 type providerOutput struct{ Body provider }
 
 func (s *server) getProvider(ctx context.Context, _ *struct{}) (*providerOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
-	p, err := s.Store.Providers.Active(ctx, tenant)
+	saved, err := s.Store.Providers.Active(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return &providerOutput{s.showProvider(tenant, p)}, nil
+	return s.showProvider(tenant, saved)
 }
 
-type saveProviderInput struct {
-	Body struct {
-		Type metering.ProviderKind `json:"type"`
-
-		URL    string  `json:"url,omitempty" maxLength:"2048" doc:"Of a webhook: gets signed usage snapshots (Standard Webhooks)"`
-		Secret *string `json:"secret,omitempty" maxLength:"128" doc:"Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent"`
-
-		SecretKey     string            `json:"secret_key,omitempty" maxLength:"255" doc:"Of Stripe: a secret or restricted API key"`
-		WebhookSecret string            `json:"webhook_secret,omitempty" maxLength:"255" doc:"Of Stripe: the signing secret of the endpoint there"`
-		Mapping       map[string]string `json:"mapping,omitempty" maxProperties:"1000" doc:"Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata"`
+func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider) (*providerOutput, error) {
+	kind, err := s.Providers.Of(saved.Kind)
+	if err != nil {
+		return nil, err
 	}
+	shown := provider{
+		ID: saved.ID.String(), Type: saved.Kind, SecretLastFour: saved.LastFour, WebhookSecretLastFour: saved.WebhookLastFour,
+		ValidatedAt: saved.ValidatedAt.UTC(), CreatedAt: saved.CreatedAt.UTC(), settings: map[string]any{},
+	}
+	if events, sends := kind.(providers.Events); sends {
+		shown.WebhookEvents, shown.WebhookURL = events.Signals().Types, s.BaseURL+providerEventsURL(saved.Kind, tenant)
+	}
+	about := kind.Describe()
+	if address, has := about.Setting(providers.Address); has {
+		shown.settings[address.Name] = saved.Account
+	} else {
+		shown.Account = saved.Account
+	}
+	if mapping, has := about.Setting(providers.Mapping); has && len(saved.Mapping) > 0 {
+		shown.settings[mapping.Name] = saved.Mapping
+	}
+	return &providerOutput{shown}, nil
 }
+
+// saveProviderInput has the settings of one provider, and which that is.
+type saveProviderInput struct{ Body map[string]any }
 
 // saveProvider stores a provider that has been seen to work.
 func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*providerOutput, error) {
-	if err := in.check(); err != nil {
+	name, _ := in.Body[providerType].(string)
+	kind, err := s.Providers.Of(metering.ProviderKind(name))
+	if err != nil {
 		return nil, err
 	}
-	if in.Body.Type == metering.Stripe {
-		return s.saveStripe(ctx, in)
+	if err := s.refuseForeign(kind.Describe(), in.Body); err != nil {
+		return nil, err
 	}
-	return s.saveWebhook(ctx, in)
+	given, err := s.read(kind.Describe(), in.Body)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := kind.Validate(ctx, given.Settings, given.Secrets)
+	if err != nil {
+		return nil, unvalidated(err)
+	}
+	out, err := s.keepProvider(ctx, kind.Describe(), identity, given)
+	if err == nil && given.made != "" {
+		out.Body.settings[given.made] = given.Call
+	}
+	return out, err
 }
 
-// check refuses what belongs to the other kind of provider, or cannot be kept.
-func (in *saveProviderInput) check() error {
-	foreign := []struct {
-		field string
-		set   bool
-		kind  metering.ProviderKind
-	}{
-		{"url", in.Body.URL != "", metering.Webhook},
-		{"secret", in.Body.Secret != nil, metering.Webhook},
-		{"secret_key", in.Body.SecretKey != "", metering.Stripe},
-		{"webhook_secret", in.Body.WebhookSecret != "", metering.Stripe},
-		{"mapping", in.Body.Mapping != nil, metering.Stripe},
-	}
-	for _, f := range foreign {
-		if f.set && f.kind != in.Body.Type {
-			return metering.Invalid("body."+f.field, "is of a provider of type %s", f.kind)
+// given is what a tenant wants to save.
+type given struct {
+	providers.Settings
+	providers.Secrets
+	made string // the setting whose secret was made here
+}
+
+// read takes a provider's settings from a body that is as the document says.
+func (s *server) read(about providers.Description, body map[string]any) (in given, err error) {
+	in.Now = s.Now()
+	for _, setting := range about.Settings {
+		text, _ := body[setting.Name].(string)
+		switch setting.Use {
+		case providers.Address:
+			in.Address, err = text, s.Guard.CheckURL(setting.Location(), text)
+		case providers.Mapping:
+			in.Mapping, err = mappingOf(setting, body[setting.Name])
+		case providers.EventSecret:
+			in.Event = text
+		case providers.CallSecret:
+			in.Call = text
+			if body[setting.Name] == nil && setting.Make != nil {
+				in.Call, in.made = setting.Make(), setting.Name
+			}
+		}
+		if err != nil {
+			return in, err
 		}
 	}
-	for slug, price := range in.Body.Mapping {
-		if !storable(slug + price) {
-			return metering.Invalid("body.mapping", "must be UTF-8 without NUL")
+	return in, nil
+}
+
+func mappingOf(setting providers.Setting, value any) (map[string]string, error) {
+	object, _ := value.(map[string]any)
+	mapping := make(map[string]string, len(object))
+	for slug, price := range object {
+		mapping[slug], _ = price.(string)
+		if !storable(slug + mapping[slug]) {
+			return nil, metering.Invalid(setting.Location(), "must be UTF-8 without NUL")
+		}
+	}
+	return mapping, nil
+}
+
+// refuseForeign names a setting that only another kind of provider has.
+func (s *server) refuseForeign(about providers.Description, body map[string]any) error {
+	own := map[string]bool{}
+	for _, setting := range about.Settings {
+		own[setting.Name] = true
+	}
+	for _, kind := range s.Providers.Kinds() {
+		for _, setting := range s.Providers[kind].Describe().Settings {
+			if !own[setting.Name] && isGiven(setting, body) {
+				return metering.Invalid(setting.Location(), "is of a provider of type %s", kind)
+			}
 		}
 	}
 	return nil
 }
 
-func (s *server) saveWebhook(ctx context.Context, in *saveProviderInput) (*providerOutput, error) {
-	secret, made := in.Body.Secret, false
-	if secret == nil {
-		fresh := newWebhookSecret()
-		secret, made = &fresh, true
-	}
-	if err := webhook.CheckSecret("body.secret", *secret); err != nil {
-		return nil, err
-	}
-	if err := s.Guard.CheckURL("body.url", in.Body.URL); err != nil {
-		return nil, err
-	}
-	now := s.Now()
-	if err := s.Webhook.Ping(ctx, in.Body.URL, *secret, now); err != nil {
-		return nil, refused(err, "it must answer a signed ping with 2xx")
-	}
-	sealed, err := s.Keyring.Seal(principalOf(ctx).Tenant.ID, db.ProviderSecret, []byte(*secret))
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.keepProvider(ctx, metering.Provider{
-		Kind: metering.Webhook, Account: in.Body.URL, SealedSecret: sealed, LastFour: lastFour(*secret), ValidatedAt: metering.Instant(now),
-	})
-	if err == nil && made {
-		out.Body.Secret = secret
-	}
-	return out, err
+// isGiven says whether a body has a setting: of a text that cannot be made
+// here, nothing is as good as none.
+func isGiven(setting providers.Setting, body map[string]any) bool {
+	value, has := body[setting.Name]
+	return has && (value != "" || setting.Make != nil)
 }
 
-// https://docs.stripe.com/webhooks#verify-official-libraries
-var stripeSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
-
-func (s *server) saveStripe(ctx context.Context, in *saveProviderInput) (*providerOutput, error) {
-	if !stripeSecret.MatchString(in.Body.WebhookSecret) {
-		return nil, metering.Invalid("body.webhook_secret", "must be the signing secret of the endpoint at Stripe, which begins with whsec_ and is no API key")
-	}
-	now, tenant := s.Now(), principalOf(ctx).Tenant.ID
-	account, err := s.Stripe.Validate(ctx, in.Body.SecretKey)
-	if err != nil {
-		return nil, refused(err, "Stripe did not answer")
-	}
-	key, err := s.Keyring.Seal(tenant, db.ProviderSecret, []byte(in.Body.SecretKey))
-	if err != nil {
-		return nil, err
-	}
-	hook, err := s.Keyring.Seal(tenant, db.ProviderWebhookSecret, []byte(in.Body.WebhookSecret))
-	if err != nil {
-		return nil, err
-	}
-	return s.keepProvider(ctx, metering.Provider{
-		Kind: metering.Stripe, Account: account.ID, SealedSecret: key, LastFour: lastFour(in.Body.SecretKey),
-		SealedWebhookSecret: hook, WebhookLastFour: lastFour(in.Body.WebhookSecret), Mapping: in.Body.Mapping, ValidatedAt: metering.Instant(now),
-	})
-}
-
-func lastFour(secret string) string { return secret[len(secret)-4:] }
-
-func (s *server) keepProvider(ctx context.Context, p metering.Provider) (*providerOutput, error) {
+func (s *server) keepProvider(ctx context.Context, about providers.Description, identity providers.Identity, in given) (*providerOutput, error) {
 	who := principalOf(ctx)
-	kind, err := s.Providers.Of(p.Kind)
-	if err != nil {
+	p := metering.Provider{
+		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now),
+		LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
+	}
+	var err error
+	if p.SealedSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderSecret, []byte(in.Call)); err != nil {
 		return nil, err
 	}
-	p.Statements = kind.Describe().Statements
+	if in.Event != "" {
+		if p.SealedWebhookSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderWebhookSecret, []byte(in.Event)); err != nil {
+			return nil, err
+		}
+	}
 	saved, err := s.Store.Providers.Save(ctx, who.Tenant.ID, who.Actor, p)
 	if err != nil {
 		return nil, err
 	}
-	return &providerOutput{s.showProvider(who.Tenant.ID, saved)}, nil
+	return s.showProvider(who.Tenant.ID, saved)
 }
 
-func newWebhookSecret() string {
-	random := make([]byte, 32)
-	rand.Read(random) // never fails, or ends the program
-	return "whsec_" + base64.StdEncoding.EncodeToString(random)
+// lastFour is what is shown of a secret: nothing where that were half of it.
+func lastFour(secret string) string {
+	const shown = 4
+	if len(secret) <= 2*shown {
+		return ""
+	}
+	return secret[len(secret)-shown:]
 }
 
-// refused makes silence a refusal: a provider that cannot be validated now is
-// not saved.
-func refused(err error, why string) error {
-	if metering.CodeOf(err) != metering.CodeProviderDown {
+// unvalidated makes silence a refusal: a provider that cannot be validated now
+// is not saved.
+func unvalidated(err error) error {
+	var silent *metering.Error
+	if !errors.As(err, &silent) || silent.Code != metering.CodeProviderDown {
 		return err
 	}
-	return metering.Errorf(metering.CodeProviderRefuse, "the provider could not be validated: %s", why).
+	return metering.Errorf(metering.CodeProviderRefuse, "the provider could not be validated: %s", silent.Message).
 		Because(fmt.Errorf("validate provider: %w", err))
 }

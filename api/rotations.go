@@ -6,6 +6,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
@@ -154,7 +155,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 	if err != nil {
 		return nil, err
 	}
-	secret := newWebhookSecret()
+	secret := webhook.NewSecret()
 	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
 	if err != nil {
 		return nil, err

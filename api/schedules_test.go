@@ -33,10 +33,22 @@ func (s *fakeSchedules) Create(_ context.Context, options temporal.ScheduleOptio
 		return nil, sdk.ErrScheduleAlreadyRunning
 	}
 	s.all[options.ID] = &temporal.ScheduleDescription{
-		Schedule: temporal.Schedule{State: &temporal.ScheduleState{Paused: options.Paused, Note: options.Note}},
+		Schedule: temporal.Schedule{Spec: &options.Spec, State: &temporal.ScheduleState{Paused: options.Paused, Note: options.Note}},
 		Info:     temporal.ScheduleInfo{NextActionTimes: []time.Time{time.Now().Add(time.Hour)}},
 	}
 	return nil, nil
+}
+
+// every are the intervals of all schedules.
+func (s *fakeSchedules) every() (all []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, schedule := range s.all {
+		for _, interval := range schedule.Schedule.Spec.Intervals {
+			all = append(all, interval.Every)
+		}
+	}
+	return all
 }
 
 func (s *fakeSchedules) GetHandle(_ context.Context, id string) temporal.ScheduleHandle {

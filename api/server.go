@@ -24,8 +24,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
-	"github.com/odometer-metering/odometer/providers/stripe"
-	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // Deps is what the API is made of.
@@ -34,8 +32,6 @@ type Deps struct {
 	Writer        *db.Writer
 	Temporal      client.Client
 	Guard         providers.Guard
-	Webhook       *webhook.Client
-	Stripe        *stripe.Client
 	Providers     providers.Registry
 	Keyring       db.Keyring
 	Keys          Keys
@@ -149,13 +145,16 @@ func (s *server) routes() {
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
-	huma.Register(s.api, described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
-		"The settings are tried at the provider first."), s.saveProvider)
-	huma.Register(s.api, stripeEvents(post("receive-stripe-event", stripeEventsPath, Public, "Receive an event from Stripe")), s.stripeEvent)
+	huma.Register(s.api, s.settingsBody(described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
+		"The settings are tried at the provider first.")), s.saveProvider)
+	s.describeProvider()
+	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider")), s.providerEvent)
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync"), s.getSync)
 
+	huma.Register(s.api, described(post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report in doubt"),
+		"It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs"), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods"), s.listPeriods)
 	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimate revenue by month and currency"), s.revenue)
@@ -305,9 +304,10 @@ func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
 //go:generate sh -c "go run ../cmd/odometer openapi >openapi.json.new && mv openapi.json.new openapi.json"
 //go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json.new && mv openapi-3.0.json.new openapi-3.0.json"
 
-// Documents returns the OpenAPI document and its 3.0 form, indented.
-func Documents() (v31, v30 []byte, err error) {
-	s := newServer(Deps{})
+// Documents returns the OpenAPI document of an API with these providers, and
+// its 3.0 form, indented.
+func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
+	s := newServer(Deps{Providers: kinds})
 	if v31, err = s.api.OpenAPI().MarshalJSON(); err != nil {
 		return nil, nil, err
 	}

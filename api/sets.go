@@ -5,6 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -32,19 +33,21 @@ func describe[T set[T]](schemas huma.Registry) {
 // describeSets gives every field of these types its values in the document,
 // which is also what requests are checked against.
 func describeSets(schemas huma.Registry) {
+	describe[billing.Component](schemas)
+	describe[billing.Kind](schemas)
+	describe[billing.State](schemas)
 	describe[metering.Aggregation](schemas)
 	describe[metering.DeliveryStatus](schemas)
 	describe[metering.DisabledBecause](schemas)
-	describe[metering.EntryStatus](schemas)
 	describe[metering.Granularity](schemas)
 	describe[metering.LatePolicy](schemas)
 	describe[metering.MessageKind](schemas)
-	describe[metering.ProviderKind](schemas)
 	describe[metering.Role](schemas)
 	describe[metering.Scope](schemas)
 	describe[metering.SyncStatus](schemas)
 	describe[metering.Trigger](schemas)
 	describe[deliveredKind](schemas)
+	describe[resolvedState](schemas)
 	describe[givenRole](schemas)
 	describe[meterStatus](schemas)
 }
@@ -57,6 +60,13 @@ func (deliveredKind) Values() (kinds []deliveredKind) {
 		kinds = append(kinds, deliveredKind(kind))
 	}
 	return append(kinds, deliveredKind(metering.WebhookTest))
+}
+
+// resolvedState is what an operator finds out about a report.
+type resolvedState billing.State
+
+func (resolvedState) Values() []resolvedState {
+	return []resolvedState{resolvedState(billing.Accepted), resolvedState(billing.Rejected)}
 }
 
 // givenRole is of a member who is not the owner: that role changes hands only

@@ -19,14 +19,14 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	sets := [][]string{
 		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
 		valuesOf(metering.EntryStatus("").Values()), valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
-		valuesOf(metering.ProviderKind("").Values()), valuesOf(metering.Scope("").Values()),
+		valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		{"ok"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated"}, {"json", "csv"}, // the API's own
 	}
-	v31, v30, err := api.Documents()
+	v31, v30, err := api.Documents(known)
 	require.NoError(t, err)
 	used := map[int]bool{}
 	for _, document := range [][]byte{v31, v30} {

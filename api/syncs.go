@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -18,26 +19,29 @@ const (
 	syncPoll        = 100 * time.Millisecond
 )
 
-type syncEntry struct {
-	MeterID   string               `json:"meter_id"`
-	MeterSlug string               `json:"meter_slug"`
-	Period    usagePeriod          `json:"period"`
-	Usage     metering.Decimal     `json:"usage" doc:"Of the whole period so far"`
-	UnitPrice metering.Decimal     `json:"unit_price"`
-	Amount    metering.Decimal     `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by"`
-	Currency  string               `json:"currency"`
-	Status    metering.EntryStatus `json:"status"`
-	Sequence  int64                `json:"sequence" doc:"Of the snapshot that carried it; 0 where each meter is reported by itself"`
+type syncLine struct {
+	ReportID  string            `json:"report_id"`
+	Kind      billing.Kind      `json:"kind" doc:"Of the report that it stands in"`
+	Number    int64             `json:"number" doc:"Of the report, in the order of the customer's; a statement's sequence"`
+	State     billing.State     `json:"state" doc:"Of the report"`
+	MeterID   string            `json:"meter_id"`
+	MeterSlug string            `json:"meter_slug"`
+	Period    usagePeriod       `json:"period"`
+	Component billing.Component `json:"component" doc:"Usage of the period, or what late usage adds to it once it is closed"`
+	Usage     metering.Decimal  `json:"usage" doc:"Of the whole period so far"`
+	UnitPrice metering.Decimal  `json:"unit_price"`
+	Amount    metering.Decimal  `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by"`
+	Currency  string            `json:"currency"`
 
-	Mechanism string            `json:"mechanism" example:"snapshot" doc:"How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways"`
-	Item      string            `json:"item,omitempty" doc:"At the provider: the subscription item or the meter" example:"si_Na6dzxczY5fwHx"`
-	Window    usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
-	Value     metering.Decimal  `json:"value" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
-	ValueSent *metering.Decimal `json:"value_sent,omitempty" doc:"The number that went out: value, or what it adds to the former one; of an invoice_item money"`
-	Answer    string            `json:"answer" doc:"What came of it"`
+	Method       string            `json:"method,omitempty" doc:"Of a quantity: the provider's way of reporting it" example:"meter_event"`
+	Target       string            `json:"target,omitempty" doc:"What adds it up at the provider: a subscription item, a meter or a subscription" example:"si_Na6dzxczY5fwHx"`
+	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
+	Quantity     metering.Decimal  `json:"quantity" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
+	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"The number that went out: quantity, or what it adds to the former one; of a charge money"`
+	Response     string            `json:"response" doc:"What came of it"`
 }
 
-type skippedMeter struct {
+type excludedMeter struct {
 	MeterID   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
 	Reason    string `json:"reason"`
@@ -48,31 +52,32 @@ type syncRun struct {
 	Status      metering.SyncStatus `json:"status"`
 	Trigger     metering.Trigger    `json:"trigger"`
 	CustomerID  string              `json:"customer_id" example:"cus_42"`
-	Problem     string              `json:"problem" doc:"Of a failed run: what to do"`
+	Error       string              `json:"error" doc:"Of a failed run: what to do"`
 	RequestedAt time.Time           `json:"requested_at"`
 	StartedAt   *time.Time          `json:"started_at"`
 	FinishedAt  *time.Time          `json:"finished_at"`
-	Entries     []syncEntry         `json:"entries"`
-	Skipped     []skippedMeter      `json:"skipped"`
+	Lines       []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
+	Excluded    []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
 }
 
 func showSync(run metering.Sync) syncRun {
 	shown := syncRun{
-		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), Problem: run.Problem,
+		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), Error: run.Error,
 		RequestedAt: run.RequestedAt.UTC(), StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
-		Entries: []syncEntry{}, Skipped: []skippedMeter{}, StatusURL: "/v1/billing/syncs/" + run.ID.String(),
+		Lines: []syncLine{}, Excluded: []excludedMeter{}, StatusURL: "/v1/billing/syncs/" + run.ID.String(),
 	}
-	for _, e := range run.Entries {
-		shown.Entries = append(shown.Entries, syncEntry{
-			MeterID: e.MeterID.String(), MeterSlug: e.MeterSlug, Period: usagePeriod{e.Period.Start.UTC(), e.Period.End.UTC()},
-			Usage: e.Usage, UnitPrice: e.UnitPrice, Amount: e.Amount, Currency: e.Currency, Status: metering.EntryStatus(e.Status), Sequence: e.Sequence,
-			Mechanism: e.Mechanism, Item: e.Item, Window: usagePeriod{e.Window.Start.UTC(), e.Window.End.UTC()},
-			Value: e.Value, ValueSent: e.Quantity, Answer: e.Answer,
+	for _, l := range run.Lines {
+		shown.Lines = append(shown.Lines, syncLine{
+			ReportID: l.ReportID.String(), Kind: billing.Kind(l.Kind), Number: l.Number, State: billing.State(l.State),
+			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Period: usagePeriod{l.Period.Start.UTC(), l.Period.End.UTC()},
+			Component: billing.Component(l.Component), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+			Method: l.Method, Target: l.Target, Window: usagePeriod{l.Window.Start.UTC(), l.Window.End.UTC()},
+			Quantity: l.Quantity, QuantitySent: l.Sent, Response: l.Response,
 		})
 	}
-	for _, m := range run.Skipped {
-		shown.Skipped = append(shown.Skipped, skippedMeter{m.MeterID.String(), m.MeterSlug, m.Reason})
+	for _, m := range run.Excluded {
+		shown.Excluded = append(shown.Excluded, excludedMeter{m.MeterID.String(), m.MeterSlug, m.Reason})
 	}
 	return shown
 }
@@ -165,7 +170,7 @@ type syncCursor struct {
 	Before uuid.UUID `json:"before"`
 }
 
-// listSyncs shows sync runs, newest first, each without its entries.
+// listSyncs shows sync runs, newest first, each without its lines.
 func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsOutput, error) {
 	filter := db.SyncFilter{Status: in.Status}
 	if in.Customer != "" {

@@ -58,7 +58,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 	}
 	secret := in.Body.Secret
 	if secret == nil {
-		secret = new(newWebhookSecret())
+		secret = new(webhook.NewSecret())
 	}
 	if err := webhook.CheckSecret("body.secret", *secret); err != nil {
 		return nil, err

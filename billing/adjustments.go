@@ -25,17 +25,20 @@ func openPeriod(periods []Period) (p Period, found bool) {
 // already is not reported again. repeated is what the target was reported so
 // far: it stays even if it comes to nothing now.
 func (f Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
+	return linesOf(f.lateCalculations(periods, target, repeated))
+}
+
+func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	open, _ := openPeriod(periods)
 	if f.Settings.LatePolicy != metering.AdjustLate || open.Range != target.Window {
 		return nil
 	}
-	var lines []Line
 	for _, closed := range periods {
 		if f.adjustable(closed) {
-			lines = append(lines, f.adjust(closed, target, repeated)...)
+			all = append(all, f.adjust(closed, target, repeated)...)
 		}
 	}
-	return lines
+	return all
 }
 
 // adjustable says whether a closed period may come to something else than it
@@ -57,20 +60,20 @@ func (l ClosedLine) unreported() bool {
 	return l.Billed && l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
 }
 
-func (f Facts) adjust(closed Period, target Series, repeated []Line) []Line {
+func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
 	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
-	var lines []Line
 	for _, m := range f.Meters {
 		then, known := closed.line(m.ID)
 		if !known || !then.Billed || m.Version.Status == metering.Backfilling {
 			continue
 		}
-		l := f.adjustment(closed, m, then, others[m.ID])
-		if !l.Quantity.IsZero() || !l.Amount.IsZero() || slices.ContainsFunc(repeated, l.about) {
-			lines = append(lines, l)
+		c := f.lateCalculation(closed, m, then, others[m.ID])
+		l := Line{MeterID: m.ID, Closed: closed.Start}
+		if !c.quantity().IsZero() || !c.amount().IsZero() || slices.ContainsFunc(repeated, l.about) {
+			all = append(all, c)
 		}
 	}
-	return lines
+	return all
 }
 
 // sameTarget says whether two series of late usage are added up in one place.
@@ -95,24 +98,6 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 	}
 	u := f.usage(then.MeterID, closed)
 	return u.Late, u.LateEvents
-}
-
-// adjustment is charge(usage with what came late) − charge(usage billed so
-// far), at the closed period's price.
-func (f Facts) adjustment(closed Period, m metering.Meter, then ClosedLine, other elsewhere) Line {
-	price := priceVersion(f.Prices[m.ID], then.PriceVersion)
-	late, events := f.late(closed, then)
-	usage := then.Usage.Add(late)
-	billable, reported := usage, then.Usage
-	if then.Reported != nil {
-		billable, reported = Units(usage, then.ReportedScale), *then.Reported
-	}
-	charge := price.ChargeIn(then.Currency, billable)
-	return Line{
-		MeterID: m.ID, MeterSlug: m.Slug, Closed: closed.Start, Usage: usage, Events: then.Events + events,
-		Quantity: billable.Sub(reported).Sub(other.quantity), PriceVersion: then.PriceVersion, UnitPrice: price.OverageRate, Charge: charge,
-		Amount: charge.Sub(then.Charge).Sub(other.amountIn(then.Currency)), Currency: then.Currency,
-	}
 }
 
 func priceVersion(versions []Price, version int) Price {
@@ -178,7 +163,10 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location) s
 
 // Adjustments are what late usage adds to the customer's closed periods, as the
 // period that Now lies in will bill it: what earlier ones have billed is not in it.
-func Adjustments(f Facts) []Line {
+func Adjustments(f Facts) []Line { return linesOf(f.carried()) }
+
+// carried are the calculations of Adjustments.
+func (f Facts) carried() []calculation {
 	if f.Connection == nil {
 		return nil // without a provider nothing is billed
 	}
@@ -194,5 +182,13 @@ func Adjustments(f Facts) []Line {
 			target.Customer, target.Target = f.Side.Customer, f.Side.Subscription
 		}
 	}
-	return f.adjustments(periods, target, nil)
+	return f.lateCalculations(periods, target, nil)
+}
+
+// carriedBy are those that the period carries.
+func (f Facts) carriedBy(period Period) []calculation {
+	if open, found := openPeriod(ExpectedPeriods(f)); !found || !open.Start.Equal(period.Start) {
+		return nil
+	}
+	return f.carried()
 }

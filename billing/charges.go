@@ -11,6 +11,14 @@ import (
 type elsewhere struct {
 	quantity metering.Decimal
 	amounts  map[string]metering.Decimal // by currency
+	parts    []elsewherePart
+}
+
+// elsewherePart is what one of them has billed.
+type elsewherePart struct {
+	series           Series
+	quantity, amount metering.Decimal
+	currency         string
 }
 
 func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts[currency] }
@@ -18,7 +26,7 @@ func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last.
 func (e *elsewhere) add(r Reported) {
-	s := r.Standing
+	s := r.billed()
 	if !s.Any {
 		return
 	}
@@ -30,6 +38,25 @@ func (e *elsewhere) add(r Reported) {
 		e.amounts = make(map[string]metering.Decimal)
 	}
 	e.quantity, e.amounts[s.Currency] = e.quantity.Add(quantity), e.amounts[s.Currency].Add(amount)
+	e.parts = append(e.parts, elsewherePart{r.Series, quantity, amount, s.Currency})
+}
+
+// billed is what the far side has at the most: of what is outstanding that may
+// have arrived, or may not.
+func (r Reported) billed() Sums {
+	s := r.Standing
+	s.Value, s.Added = larger(s.Value, r.Taken.Value), larger(s.Added, r.Taken.Added)
+	if !r.Taken.Any || s.Currency == r.Taken.Currency {
+		s.Amount = larger(s.Amount, r.Taken.Amount)
+	}
+	return s
+}
+
+func larger(a, b metering.Decimal) metering.Decimal {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
 }
 
 // counted is what the far side has of the reports.
@@ -71,26 +98,8 @@ func (f Facts) usage(meter metering.MeterID, period Period) Usage {
 // charges are what every meter of the period comes to now, those that are left
 // out with the reason.
 func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
-	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
-	common := f.inCommon(f.currencies(period)) // for what has no price
-	for _, m := range f.Meters {
-		if m.Version.Status == metering.Backfilling {
-			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
-			continue
-		}
-		price, priced := f.price(m.ID, period)
-		currency := common
-		if priced {
-			currency = price.Currency
-		}
-		usage, other := f.usage(m.ID, period), others[m.ID]
-		charge := price.ChargeIn(currency, usage.Total)
-		lines = append(lines, Line{
-			MeterID: m.ID, MeterSlug: m.Slug, Usage: usage.Total, Events: usage.Events, Quantity: usage.Total.Sub(other.quantity),
-			PriceVersion: price.Version, UnitPrice: price.OverageRate, Charge: charge, Amount: charge.Sub(other.amountIn(currency)), Currency: currency,
-		})
-	}
-	return lines, excluded
+	all, excluded := f.calculations(period)
+	return linesOf(all), excluded
 }
 
 // here says whether the series is of the tenant's present connection.

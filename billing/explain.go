@@ -1,40 +1,165 @@
 package billing
 
-import "github.com/odometer-metering/odometer/metering"
+import (
+	"slices"
 
-// Step is one step of the working of a charge.
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Step is one step of the working of an amount: given, or worked out from steps
+// before it, or from those that it is made of.
 type Step struct {
 	Name   string           // one of the Step names
-	Amount metering.Decimal // in the unit of the step
+	Amount metering.Decimal // in the unit of the step, exact
 	Unit   string           // "units", or the ISO 4217 code of the currency
+
+	Digits       *int32                  // that it is rounded to, half to even; nil: it is not rounded
+	MeterVersion metering.MeterVersionID // that has counted it; 0: none has, or nobody noted it, as of closed periods
+	Events       int64                   // that it is counted from
+	PriceVersion int                     // that it stands in; 0: in none
+	Closed       *metering.Range         // the closed period that it is of
+	Reason       string                  // why there is an adjustment
+	Series       *Series                 // that it was reported in
+	Of           []Step                  // what it is the sum of; of an adjustment, its working
 }
 
-// The names of steps, in the order in which they come.
+// The names of steps, in the order in which they come. One stands only where it
+// does something.
 const (
-	StepUsage    = "usage"          // what the meter has counted
-	StepIncluded = "included_units" // of it, what the base price covers
-	StepOverage  = "overage_units"  // usage beyond the included units, never below zero
-	StepRate     = "overage_rate"   // for each of them
-	StepUsageFee = "overage_charge" // overage units × overage rate
-	StepBase     = "base_price"     // for the period
-	StepExact    = "exact_charge"   // base price + overage charge
-	StepCharge   = "charge"         // the exact charge in the currency's minor unit, half to even
+	StepUsage       = "usage"                   // what the meter has counted; of a closed period, until its closing
+	StepLate        = "late_usage"              // what it has counted of a closed period since
+	StepTotal       = "total_usage"             // usage + late usage
+	StepUnits       = "reported_units"          // the usage in the decimals that the provider takes, or what of a closed period it was reported
+	StepIncluded    = "included_units"          // of the units, what the base price covers
+	StepOverage     = "overage_units"           // units beyond the included ones, never below zero
+	StepRate        = "overage_rate"            // for each of them
+	StepUsageFee    = "overage_charge"          // overage units × overage rate
+	StepBase        = "base_price"              // for the period
+	StepExact       = "exact_charge"            // base price + overage charge
+	StepCharge      = "charge"                  // the exact charge in the currency's minor unit
+	StepClosedUnits = "closed_units"            // less: the units that the period was closed at
+	StepClosed      = "closed_charge"           // less: the charge that it was closed at
+	StepOtherUnits  = "elsewhere_units"         // less: the units that were billed elsewhere, each there
+	StepOther       = "billed_elsewhere"        // less: the amounts for them
+	StepQuantity    = "quantity"                // the units less both, not below zero where the provider takes nothing below
+	StepAmount      = "amount"                  // the charge less both
+	StepAdjustment  = "adjustment"              // plus: the amount that late usage adds to a closed period
+	StepAll         = "amount_with_adjustments" // the amount + the adjustments
+	StepPart        = "part"                    // what one series was reported
 )
+
+// ReasonLate is why a closed period is adjusted: usage came for it later, or the
+// provider was not reported all of it in time.
+const ReasonLate = "late usage"
 
 const inUnits = "units"
 
-// Explain is the working of a charge: its last step is what is charged.
-func Explain(price Price, usage metering.Decimal, currency string) []Step {
-	over := price.Overage(usage)
-	exact := price.Charge(usage)
-	return []Step{
-		{StepUsage, usage, inUnits},
-		{StepIncluded, price.IncludedUnits, inUnits},
-		{StepOverage, over, inUnits},
-		{StepRate, price.OverageRate, currency},
-		{StepUsageFee, over.Mul(price.OverageRate), currency},
-		{StepBase, price.BasePrice, currency},
-		{StepExact, exact, currency},
-		{StepCharge, price.ChargeIn(currency, usage), currency},
+// Explain is the working of what a meter comes to in a period of
+// ExpectedPeriods, or of a closed one's charge: its last step is the amount of
+// StatementOf. There is none of a meter that is still counting its past, or that
+// a closed period has not known.
+func Explain(f Facts, period Period, meter metering.MeterID) []Step {
+	for _, l := range StatementOf(f, period).Lines {
+		if l.MeterID == meter {
+			return l.Working
+		}
 	}
+	return nil
+}
+
+// steps are the working of the line that a calculation comes to.
+func (c *calculation) steps() []Step {
+	return slices.Concat(c.counted(), c.charged(), c.less())
+}
+
+// counted is how many units are charged.
+func (c *calculation) counted() []Step {
+	steps := []Step{{Name: StepUsage, Amount: c.usage, Unit: inUnits, MeterVersion: c.version, Events: c.events}}
+	if c.late != nil {
+		closed := c.late.closed
+		steps[0].Closed = &closed
+		steps = append(steps,
+			Step{Name: StepLate, Amount: c.late.usage, Unit: inUnits, Events: c.late.events, Closed: &closed},
+			Step{Name: StepTotal, Amount: c.total(), Unit: inUnits, Events: c.events + c.late.events})
+	}
+	if c.reported != nil || c.scale != nil {
+		steps = append(steps, Step{Name: StepUnits, Amount: c.units(), Unit: inUnits, Digits: c.scale})
+	}
+	return steps
+}
+
+// charged is what they cost.
+func (c *calculation) charged() []Step {
+	units, price, digits := c.units(), c.price, MinorDigits(c.currency)
+	return []Step{
+		{Name: StepIncluded, Amount: price.IncludedUnits, Unit: inUnits, PriceVersion: price.Version},
+		{Name: StepOverage, Amount: price.Overage(units), Unit: inUnits},
+		{Name: StepRate, Amount: price.OverageRate, Unit: c.currency, PriceVersion: price.Version},
+		{Name: StepUsageFee, Amount: price.overageCharge(units), Unit: c.currency},
+		{Name: StepBase, Amount: price.BasePrice, Unit: c.currency, PriceVersion: price.Version},
+		{Name: StepExact, Amount: price.Charge(units), Unit: c.currency},
+		{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: &digits},
+	}
+}
+
+// less is what was billed already, here or elsewhere, and what is left.
+func (c *calculation) less() (steps []Step) {
+	if c.late != nil {
+		closed := c.late.closed
+		steps = append(steps,
+			Step{Name: StepClosedUnits, Amount: c.late.then.units(), Unit: inUnits, Closed: &closed},
+			Step{Name: StepClosed, Amount: c.late.then.Charge, Unit: c.currency, Closed: &closed})
+	}
+	if len(c.others.parts) > 0 {
+		quantity := c.others.quantity
+		if c.scale != nil {
+			quantity = Units(quantity, *c.scale)
+		}
+		steps = append(steps,
+			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: c.scale, Of: c.others.units()},
+			Step{Name: StepOther, Amount: c.others.amountIn(c.currency), Unit: c.currency, Of: c.others.moneyIn(c.currency)})
+	}
+	if len(steps) == 0 && c.quantity().Equal(c.units()) {
+		return nil
+	}
+	return append(steps,
+		Step{Name: StepQuantity, Amount: c.quantity(), Unit: inUnits},
+		Step{Name: StepAmount, Amount: c.amount(), Unit: c.currency})
+}
+
+func (e elsewhere) units() []Step {
+	steps := make([]Step, len(e.parts))
+	for i, p := range e.parts {
+		steps[i] = Step{Name: StepPart, Amount: p.quantity, Unit: inUnits, Series: &p.series}
+	}
+	return steps
+}
+
+func (e elsewhere) moneyIn(currency string) (steps []Step) {
+	for _, p := range e.parts {
+		if p.currency == currency {
+			steps = append(steps, Step{Name: StepPart, Amount: p.amount, Unit: currency, Series: &p.series})
+		}
+	}
+	return steps
+}
+
+// adjusted goes on from the working of an amount with the meter's adjustments in
+// the same currency.
+func adjusted(steps []Step, adjustments []calculation) []Step {
+	own := steps[len(steps)-1]
+	sum := own.Amount
+	for i := range adjustments {
+		c := &adjustments[i]
+		if c.currency != own.Unit {
+			continue // it stands by itself
+		}
+		closed := c.late.closed
+		sum = sum.Add(c.amount())
+		steps = append(steps, Step{Name: StepAdjustment, Amount: c.amount(), Unit: c.currency, Closed: &closed, Reason: ReasonLate, Of: c.steps()})
+	}
+	if steps[len(steps)-1].Name == StepAdjustment {
+		steps = append(steps, Step{Name: StepAll, Amount: sum, Unit: own.Unit})
+	}
+	return steps
 }

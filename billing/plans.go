@@ -276,7 +276,7 @@ func (p *planner) quantitiesOf(period Period) {
 	for _, meter := range p.Meters {
 		m := p.quantityOf(period, meter)
 		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
-		if reported := m.others.Add(m.reportedHere()); !reported.IsZero() || excluded == "" && over != ExcludedEarlier {
+		if reported := m.others.quantity.Add(m.reportedHere()); !reported.IsZero() || excluded == "" && over != ExcludedEarlier {
 			p.reported[meter.ID] = units{reported, m.scale()}
 		}
 		switch {

@@ -1,6 +1,10 @@
 package billing
 
-import "github.com/odometer-metering/odometer/metering"
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
 
 // PreviewLine is what one meter of the running period would be charged if it
 // ended now, or what late usage adds to a closed one.
@@ -9,31 +13,44 @@ type PreviewLine struct {
 	MeterSlug string
 	Usage     metering.Decimal
 	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price
-	Amount    metering.Decimal // exact; of late usage in the currency's minor unit
+	Amount    metering.Decimal // the exact charge; of late usage in the currency's minor unit
 	Currency  string
 	Excluded  string          // why it is not reported; ExcludedBackfilling: the figures are not to be used
 	LateFor   *metering.Range // the closed period; nil: it is of the running one
+	Working   []Step          // the amount's, and on to what the provider is reported
 }
 
 // Preview is the bill of CurrentPeriod as if that ended now, meter by meter,
 // and then what late usage adds to closed periods.
 func Preview(f Facts) (lines []PreviewLine) {
-	current := Period{Range: CurrentPeriod(f)}
+	shown := f.shown(f.running())
 	for _, m := range f.Meters {
-		usage := f.usage(m.ID, current).Total
-		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Usage: usage, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
-		if price, priced := f.price(m.ID, current); priced {
-			l.UnitPrice, l.Amount, l.Currency = price.OverageRate, price.Charge(usage), price.Currency
+		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
+		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
+			c := shown[i]
+			l.Usage, l.UnitPrice, l.Currency, l.Working = c.usage, c.price.OverageRate, c.currency, c.steps()
+			l.Amount = c.price.Charge(c.units())
 		}
 		lines = append(lines, l)
 	}
-	for _, l := range Adjustments(f) {
+	for _, c := range f.carried() {
+		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-			LateFor: f.closedRange(l),
+			LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines
+}
+
+// running is the period of CurrentPeriod.
+func (f Facts) running() Period {
+	for _, p := range ExpectedPeriods(f) {
+		if p.Contains(f.Now) {
+			return p
+		}
+	}
+	return Period{Range: CurrentPeriod(f)}
 }
 
 // excluded says why the meter is not reported, as far as that is known without
@@ -51,14 +68,4 @@ func (f Facts) excluded(m metering.Meter) string {
 		}
 	}
 	return ""
-}
-
-// closedRange is the closed period that a line adjusts.
-func (f Facts) closedRange(l Line) *metering.Range {
-	for _, p := range f.Stored {
-		if p.Start.Equal(l.Closed) {
-			return &metering.Range{Start: p.Start.UTC(), End: p.End.UTC()}
-		}
-	}
-	return nil
 }

@@ -36,7 +36,11 @@ func (p Price) Validate() error {
 
 // Charge is base_price + max(0, usage − included_units) × overage_rate, exact.
 func (p Price) Charge(usage metering.Decimal) metering.Decimal {
-	return p.BasePrice.Add(p.Overage(usage).Mul(p.OverageRate))
+	return p.BasePrice.Add(p.overageCharge(usage))
+}
+
+func (p Price) overageCharge(usage metering.Decimal) metering.Decimal {
+	return p.Overage(usage).Mul(p.OverageRate)
 }
 
 // ChargeIn is Charge as it leaves for a provider, in the currency's minor unit.

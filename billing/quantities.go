@@ -28,9 +28,8 @@ type quantityPlanner struct {
 	destination Destination
 	meter       metering.Meter
 	usage       Usage
-	own         []Reported       // series of this destination
-	others      metering.Decimal // billed at other ones
-	amount      metering.Decimal // the same in money
+	own         []Reported // series of this destination
+	others      elsewhere  // billed at other ones
 }
 
 // quantityOf parts the meter's series from those of another account, customer,
@@ -47,8 +46,8 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others, m.amount = m.others.Add(s.Standing.counted(s.Counting)), m.amount.Add(s.Standing.Amount)
-			m.open = m.open || p.dry && s.Outstanding // nothing else is known to be billed instead
+			m.others.add(s)
+			m.open = m.open || s.Outstanding // what it comes to changes what is left
 		}
 	}
 	return m
@@ -123,11 +122,8 @@ func (m *quantityPlanner) scale() int32 {
 
 // value is what this destination should have counted when the period's usage is total.
 func (m *quantityPlanner) value(total metering.Decimal) metering.Decimal {
-	value := UnitsBetween(m.others, total, m.scale())
-	if m.destination.NotNegative && value.IsNegative() {
-		return metering.Decimal{}
-	}
-	return value
+	c := m.calculation(total)
+	return c.quantity()
 }
 
 func (m *quantityPlanner) report() {
@@ -135,9 +131,7 @@ func (m *quantityPlanner) report() {
 		m.reportWindows()
 		return
 	}
-	l := m.line(m.usage.Total)
-	l.Amount = l.Charge.Sub(m.amount)
-	m.reportOne(l, m.part)
+	m.reportOne(m.line(m.usage.Total), m.part)
 }
 
 // before is what this destination was reported with earlier periods of ours
@@ -159,12 +153,17 @@ func (m *quantityPlanner) before() (before metering.Decimal) {
 
 // line is what this destination should have when the period's usage is total.
 func (m *quantityPlanner) line(total metering.Decimal) Line {
+	c := m.calculation(total)
+	return c.line()
+}
+
+// calculation charges what the provider can count.
+func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
 	price, _ := m.price(m.meter.ID, m.period)
-	currency := cmp.Or(price.Currency, m.Settings.Currency)
-	return Line{
-		MeterID: m.meter.ID, MeterSlug: m.meter.Slug, Usage: total, Events: m.usage.Events, Quantity: m.value(total),
-		PriceVersion: price.Version, UnitPrice: price.OverageRate, Currency: currency,
-		Charge: price.ChargeIn(currency, Units(total, m.scale())), // of what the provider can count
+	scale := m.scale()
+	return calculation{
+		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),
+		others: m.others, scale: &scale, notNegative: m.destination.NotNegative,
 	}
 }
 
@@ -213,8 +212,8 @@ func (m *quantityPlanner) reportWindows() {
 			total = total.Add(more)
 			upTo = m.line(total)
 		}
-		if !upTo.Quantity.IsZero() {
-			upTo.Amount = upTo.Charge.Sub(m.amount)
+		if upTo.Quantity.IsZero() {
+			upTo.Amount = metering.Decimal{} // so that the base price goes with the first units
 		}
 		l := upTo
 		l.Quantity, l.Amount = upTo.Quantity.Sub(former.Quantity), upTo.Amount.Sub(former.Amount)

@@ -18,6 +18,28 @@ const (
 	ChargeReport    Kind = "charge"    // an amount of money
 )
 
+// Values are all kinds of reports.
+func (Kind) Values() []Kind { return []Kind{StatementReport, QuantityReport, ChargeReport} }
+
+// Component is what a line of a report is of.
+type Component string
+
+const (
+	UsageComponent      Component = "usage"
+	AdjustmentComponent Component = "adjustment" // what late usage adds to a closed period
+)
+
+// Values are all components.
+func (Component) Values() []Component { return []Component{UsageComponent, AdjustmentComponent} }
+
+// Component says what the line is of.
+func (l Line) Component() Component {
+	if l.Closed.IsZero() {
+		return UsageComponent
+	}
+	return AdjustmentComponent
+}
+
 // State is where a report stands. Billed is none of them: only a provider's
 // final invoice says that.
 type State string

@@ -192,6 +192,7 @@ type circumstances struct {
 	lazy      bool     // no sync among the steps
 	eager     bool     // a sync after each of them
 	lived     []string // steps of known faults that are not left out
+	look      func(*life)
 }
 
 // live lives the life of a seed with these steps, until something is wrong.
@@ -210,6 +211,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 		}
 		if in.eager {
 			l.sync()
+		}
+		if in.look != nil {
+			in.look(l)
 		}
 		if l.check(); l.failure != "" {
 			l.failure = kinds[s.kind].name + ": " + l.failure

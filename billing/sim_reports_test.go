@@ -172,7 +172,7 @@ func (l *ledger) release(r *storedReport, attempt int, newKey bool) {
 // outweighs a rejection.
 func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 	r := l.report(id)
-	late := r.state == billing.Rejected && outcome == billing.Accepted
+	late, doubted := r.state == billing.Rejected && outcome == billing.Accepted, r.state == billing.InDoubt
 	if !r.state.Outstanding() && !late {
 		return
 	}
@@ -180,7 +180,7 @@ func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 	if outcome != billing.InDoubt {
 		r.settledAt = now
 	}
-	if outcome != billing.Accepted || late {
+	if outcome != billing.Accepted || late || doubted || !l.reaches(r) {
 		l.look()
 	}
 }
@@ -237,10 +237,10 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 		l.period(w.Start).Watermark = w.Watermark
 	}
 	for _, id := range p.Withdraw {
-		l.settle(id, billing.Rejected, now)
+		l.report(id).state, l.report(id).settledAt = billing.Rejected, now
 	}
 	for _, id := range p.Doubt {
-		l.settle(id, billing.InDoubt, now)
+		l.report(id).state, l.report(id).lease = billing.InDoubt, time.Time{}
 	}
 }
 

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -27,40 +28,53 @@ type StatementLine struct {
 	Currency     string
 	PriceVersion int              // 0: none
 	Billed       bool             // the provider was reported it
+	Amount       metering.Decimal // the charge less what is billed elsewhere, and the adjustments that an open period carries
+	Working      []Step           // of the amount
 	LateUsage    metering.Decimal // what arrived once it was closed
 	LateCharge   metering.Decimal // what the charge would grow by
-	Working      []Step           // of the charge
+	LateWorking  []Step           // of that
 }
 
 // StatementOf is what one of the periods of ExpectedPeriods comes to.
 func StatementOf(f Facts, period Period) Statement {
 	s := Statement{Period: period, ClosesAt: period.Deadline(f.Settings.Grace)}
 	if period.ClosedAt == nil {
-		lines, _ := f.charges(period)
-		for _, l := range lines {
-			price, _ := f.price(l.MeterID, period)
-			s.Lines = append(s.Lines, StatementLine{
-				MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Usage, Events: l.Events, Charge: l.Charge, Currency: l.Currency,
-				PriceVersion: l.PriceVersion, Working: Explain(price, l.Usage, l.Currency),
-			})
-		}
-		return s
+		s.Lines = f.openLines(period)
+	} else {
+		s.Lines = f.closedLines(period)
 	}
+	return s
+}
+
+func (f Facts) openLines(period Period) (lines []StatementLine) {
+	carried := f.carriedBy(period)
+	for _, c := range f.shown(period) {
+		l := stated(c)
+		l.Working = adjusted(l.Working, slices.DeleteFunc(slices.Clone(carried), func(o calculation) bool { return o.meter.ID != c.meter.ID }))
+		l.Amount = l.Working[len(l.Working)-1].Amount
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func (f Facts) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range f.Meters {
 		then, known := period.line(m.ID)
 		if !known {
 			continue // the meter was made later
 		}
-		late, _ := f.late(period, then)
-		billable := then.Usage
-		if then.Reported != nil {
-			billable = *then.Reported
-		}
-		s.Lines = append(s.Lines, StatementLine{
-			MeterID: m.ID, MeterSlug: m.Slug, Usage: then.Usage, Events: then.Events, Charge: then.Charge, Currency: then.Currency,
-			PriceVersion: then.PriceVersion, Billed: then.Billed, LateUsage: late, LateCharge: f.adjustment(period, m, then, elsewhere{}).Amount,
-			Working: Explain(priceVersion(f.Prices[m.ID], then.PriceVersion), billable, then.Currency),
-		})
+		l, late := stated(f.closedCalculation(m, then)), f.lateCalculation(period, m, then, elsewhere{})
+		l.Charge, l.Billed = then.Charge, then.Billed
+		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
+		lines = append(lines, l)
 	}
-	return s
+	return lines
+}
+
+// stated is the line of a calculation.
+func stated(c calculation) StatementLine {
+	return StatementLine{
+		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.usage, Events: c.events, Charge: c.charge(), Currency: c.currency,
+		PriceVersion: c.price.Version, Amount: c.amount(), Working: c.steps(),
+	}
 }

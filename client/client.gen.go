@@ -525,6 +525,24 @@ func (e ReadinessTemporal) Valid() bool {
 	}
 }
 
+// Defines values for ResolveReportState.
+const (
+	ResolveReportStateAccepted ResolveReportState = "accepted"
+	ResolveReportStateRejected ResolveReportState = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the ResolveReportState enum.
+func (e ResolveReportState) Valid() bool {
+	switch e {
+	case ResolveReportStateAccepted:
+		return true
+	case ResolveReportStateRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SaveProviderType.
 const (
 	SaveProviderTypeStripe  SaveProviderType = "stripe"
@@ -567,30 +585,69 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
-// Defines values for SyncEntryStatus.
+// Defines values for SyncLineComponent.
 const (
-	SyncEntryStatusAcknowledged SyncEntryStatus = "acknowledged"
-	SyncEntryStatusAmbiguous    SyncEntryStatus = "ambiguous"
-	SyncEntryStatusConfirmed    SyncEntryStatus = "confirmed"
-	SyncEntryStatusPrepared     SyncEntryStatus = "prepared"
-	SyncEntryStatusRejected     SyncEntryStatus = "rejected"
-	SyncEntryStatusSent         SyncEntryStatus = "sent"
+	Adjustment SyncLineComponent = "adjustment"
+	Usage      SyncLineComponent = "usage"
 )
 
-// Valid indicates whether the value is a known member of the SyncEntryStatus enum.
-func (e SyncEntryStatus) Valid() bool {
+// Valid indicates whether the value is a known member of the SyncLineComponent enum.
+func (e SyncLineComponent) Valid() bool {
 	switch e {
-	case SyncEntryStatusAcknowledged:
+	case Adjustment:
 		return true
-	case SyncEntryStatusAmbiguous:
+	case Usage:
 		return true
-	case SyncEntryStatusConfirmed:
+	default:
+		return false
+	}
+}
+
+// Defines values for SyncLineKind.
+const (
+	Charge    SyncLineKind = "charge"
+	Quantity  SyncLineKind = "quantity"
+	Statement SyncLineKind = "statement"
+)
+
+// Valid indicates whether the value is a known member of the SyncLineKind enum.
+func (e SyncLineKind) Valid() bool {
+	switch e {
+	case Charge:
 		return true
-	case SyncEntryStatusPrepared:
+	case Quantity:
 		return true
-	case SyncEntryStatusRejected:
+	case Statement:
 		return true
-	case SyncEntryStatusSent:
+	default:
+		return false
+	}
+}
+
+// Defines values for SyncLineState.
+const (
+	SyncLineStateAccepted SyncLineState = "accepted"
+	SyncLineStateCounted  SyncLineState = "counted"
+	SyncLineStateInDoubt  SyncLineState = "in_doubt"
+	SyncLineStatePlanned  SyncLineState = "planned"
+	SyncLineStateRejected SyncLineState = "rejected"
+	SyncLineStateSending  SyncLineState = "sending"
+)
+
+// Valid indicates whether the value is a known member of the SyncLineState enum.
+func (e SyncLineState) Valid() bool {
+	switch e {
+	case SyncLineStateAccepted:
+		return true
+	case SyncLineStateCounted:
+		return true
+	case SyncLineStateInDoubt:
+		return true
+	case SyncLineStatePlanned:
+		return true
+	case SyncLineStateRejected:
+		return true
+	case SyncLineStateSending:
 		return true
 	default:
 		return false
@@ -980,7 +1037,7 @@ type AutoSync struct {
 	// Paused Also by an operator, in the Temporal UI
 	Paused bool `json:"paused"`
 
-	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -1322,6 +1379,13 @@ type Event struct {
 type EventBatch struct {
 	Events               []Event                `json:"events"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ExcludedMeter defines model for ExcludedMeter.
+type ExcludedMeter struct {
+	MeterId   string `json:"meter_id"`
+	MeterSlug string `json:"meter_slug"`
+	Reason    string `json:"reason"`
 }
 
 // ExportedEvent defines model for ExportedEvent.
@@ -1673,17 +1737,17 @@ type PeriodLine struct {
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by
+	// Amount base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD
-	Currency  string       `json:"currency"`
+	Currency string `json:"currency"`
+
+	// Excluded Why the meter is excluded, as of the customer's last sync
+	Excluded  *string      `json:"excluded,omitempty"`
 	LateFor   *UsagePeriod `json:"late_for,omitempty"`
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
-
-	// Skipped Why the meter is excluded, as of the customer's last sync
-	Skipped *string `json:"skipped,omitempty"`
 
 	// UnitPrice The overage rate; 0 where the meter has no price
 	UnitPrice json.Number `json:"unit_price"`
@@ -1758,7 +1822,7 @@ type Product struct {
 
 // Provider defines model for Provider.
 type Provider struct {
-	// Account Of Stripe: the account that the key belongs to
+	// Account The account that the secret belongs to; none where the provider is a URL
 	//
 	// Examples: acct_1PQ2
 	Account   *string   `json:"account,omitempty"`
@@ -1767,34 +1831,39 @@ type Provider struct {
 	// Id Examples: prv_3
 	Id string `json:"id"`
 
-	// Mapping Of Stripe: meter slugs to the prices that their usage goes to
+	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Secret The signing secret, this once, if it was made here
+	// Secret The secret, this once, if it was made here
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretLastFour All of the secret, or of Stripe's API key, that is ever shown again
+	// SecretLastFour All of the secret that is ever shown again
 	SecretLastFour string       `json:"secret_last_four"`
 	Type           ProviderType `json:"type"`
 
-	// Url Of a webhook
+	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// ValidatedAt When a signed ping was answered with 2xx, or Stripe accepted the key
+	// ValidatedAt When the provider took the settings
 	ValidatedAt time.Time `json:"validated_at"`
 
-	// WebhookEvents Of Stripe: the events to send to webhook_url
+	// WebhookEvents Of a provider that sends events: those to send to webhook_url
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
-	// WebhookSecretLastFour Of Stripe: all of the endpoint's signing secret that is ever shown again
+	// WebhookSecretLastFour Of a provider that sends events: all of the endpoint's signing secret that is ever shown again
 	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
 
-	// WebhookUrl Of Stripe: add it there as an endpoint for webhook_events
+	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
 // ProviderType defines model for Provider.Type.
 type ProviderType string
+
+// ProviderEvent defines model for ProviderEvent.
+type ProviderEvent struct {
+	Received bool `json:"received"`
+}
 
 // Readiness defines model for Readiness.
 type Readiness struct {
@@ -1820,6 +1889,15 @@ type RemoveMember struct {
 	Removed bool   `json:"removed"`
 }
 
+// ResolveReport defines model for ResolveReport.
+type ResolveReport struct {
+	// State What you have found out at the provider: accepted where it has the report, else rejected
+	State ResolveReportState `json:"state"`
+}
+
+// ResolveReportState What you have found out at the provider: accepted where it has the report, else rejected
+type ResolveReportState string
+
 // Revenue defines model for Revenue.
 type Revenue struct {
 	Caveat string           `json:"caveat"`
@@ -1843,7 +1921,7 @@ type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
 	Paused  *bool `json:"paused,omitempty"`
 
-	// Schedule hourly, daily, or a cron expression in the tenant's time zone
+	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -1989,18 +2067,6 @@ type SignedIn struct {
 	Token string `json:"token"`
 }
 
-// SkippedMeter defines model for SkippedMeter.
-type SkippedMeter struct {
-	MeterId   string `json:"meter_id"`
-	MeterSlug string `json:"meter_slug"`
-	Reason    string `json:"reason"`
-}
-
-// StripeEvent defines model for StripeEvent.
-type StripeEvent struct {
-	Received bool `json:"received"`
-}
-
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
 	MeterId   string `json:"meter_id"`
@@ -2015,63 +2081,82 @@ type SyncBilling struct {
 	CustomerExternalId string `json:"customer_external_id"`
 }
 
-// SyncEntry defines model for SyncEntry.
-type SyncEntry struct {
-	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by
+// SyncLine defines model for SyncLine.
+type SyncLine struct {
+	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
-	// Answer What came of it
-	Answer   string `json:"answer"`
-	Currency string `json:"currency"`
+	// Component Usage of the period, or what late usage adds to it once it is closed
+	Component SyncLineComponent `json:"component"`
+	Currency  string            `json:"currency"`
 
-	// Item At the provider: the subscription item or the meter
+	// Kind Of the report that it stands in
+	Kind      SyncLineKind `json:"kind"`
+	MeterId   string       `json:"meter_id"`
+	MeterSlug string       `json:"meter_slug"`
+
+	// Method Of a quantity: the provider's way of reporting it
+	//
+	// Examples: meter_event
+	Method *string `json:"method,omitempty"`
+
+	// Number Of the report, in the order of the customer's; a statement's sequence
+	Number int64       `json:"number"`
+	Period UsagePeriod `json:"period"`
+
+	// Quantity What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
+	Quantity json.Number `json:"quantity"`
+
+	// QuantitySent The number that went out: quantity, or what it adds to the former one; of a charge money
+	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
+	ReportId     string       `json:"report_id"`
+
+	// Response What came of it
+	Response string `json:"response"`
+
+	// State Of the report
+	State SyncLineState `json:"state"`
+
+	// Target What adds it up at the provider: a subscription item, a meter or a subscription
 	//
 	// Examples: si_Na6dzxczY5fwHx
-	Item *string `json:"item,omitempty"`
-
-	// Mechanism How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
-	//
-	// Examples: snapshot
-	Mechanism string      `json:"mechanism"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
-	Period    UsagePeriod `json:"period"`
-
-	// Sequence Of the snapshot that carried it; 0 where each meter is reported by itself
-	Sequence int64           `json:"sequence"`
-	Status   SyncEntryStatus `json:"status"`
+	Target *string `json:"target,omitempty"`
 
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage Of the whole period so far
-	Usage json.Number `json:"usage"`
-
-	// Value What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
-	Value json.Number `json:"value"`
-
-	// ValueSent The number that went out: value, or what it adds to the former one; of an invoice_item money
-	ValueSent *json.Number `json:"value_sent,omitempty"`
-	Window    UsagePeriod  `json:"window"`
+	Usage  json.Number `json:"usage"`
+	Window UsagePeriod `json:"window"`
 }
 
-// SyncEntryStatus defines model for SyncEntry.Status.
-type SyncEntryStatus string
+// SyncLineComponent Usage of the period, or what late usage adds to it once it is closed
+type SyncLineComponent string
+
+// SyncLineKind Of the report that it stands in
+type SyncLineKind string
+
+// SyncLineState Of the report
+type SyncLineState string
 
 // SyncRun defines model for SyncRun.
 type SyncRun struct {
 	// CustomerId Examples: cus_42
-	CustomerId string      `json:"customer_id"`
-	Entries    []SyncEntry `json:"entries"`
-	FinishedAt *time.Time  `json:"finished_at"`
-	Id         string      `json:"id"`
+	CustomerId string `json:"customer_id"`
 
-	// Problem Of a failed run: what to do
-	Problem     string         `json:"problem"`
-	RequestedAt time.Time      `json:"requested_at"`
-	Skipped     []SkippedMeter `json:"skipped"`
-	StartedAt   *time.Time     `json:"started_at"`
-	Status      SyncRunStatus  `json:"status"`
+	// Error Of a failed run: what to do
+	Error string `json:"error"`
+
+	// Excluded The meters that were left out, and why
+	Excluded   []ExcludedMeter `json:"excluded"`
+	FinishedAt *time.Time      `json:"finished_at"`
+	Id         string          `json:"id"`
+
+	// Lines What the run reported, and what it found up to date
+	Lines       []SyncLine    `json:"lines"`
+	RequestedAt time.Time     `json:"requested_at"`
+	StartedAt   *time.Time    `json:"started_at"`
+	Status      SyncRunStatus `json:"status"`
 
 	// StatusUrl Where the run can be read again
 	StatusUrl string         `json:"status_url"`
@@ -2419,11 +2504,12 @@ type CreateProductParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
-// ReceiveStripeEventJSONBody defines parameters for ReceiveStripeEvent.
-type ReceiveStripeEventJSONBody = openapi_types.File
+// ReceiveProviderEventJSONBody defines parameters for ReceiveProviderEvent.
+type ReceiveProviderEventJSONBody = openapi_types.File
 
-// ReceiveStripeEventParams defines parameters for ReceiveStripeEvent.
-type ReceiveStripeEventParams struct {
+// ReceiveProviderEventParams defines parameters for ReceiveProviderEvent.
+type ReceiveProviderEventParams struct {
+	// StripeSignature The signature, of a provider of type stripe
 	StripeSignature *string `json:"Stripe-Signature,omitempty"`
 }
 
@@ -2570,6 +2656,9 @@ type SaveAutoSyncJSONRequestBody = SaveAutoSync
 // SaveBillingProviderJSONRequestBody defines body for SaveBillingProvider for application/json ContentType.
 type SaveBillingProviderJSONRequestBody = SaveProvider
 
+// ResolveReportJSONRequestBody defines body for ResolveReport for application/json ContentType.
+type ResolveReportJSONRequestBody = ResolveReport
+
 // SyncBillingJSONRequestBody defines body for SyncBilling for application/json ContentType.
 type SyncBillingJSONRequestBody = SyncBilling
 
@@ -2609,8 +2698,8 @@ type CreateProductJSONRequestBody = CreateProduct
 // SetProductPricingJSONRequestBody defines body for SetProductPricing for application/json ContentType.
 type SetProductPricingJSONRequestBody = SetProductPricing
 
-// ReceiveStripeEventJSONRequestBody defines body for ReceiveStripeEvent for application/json ContentType.
-type ReceiveStripeEventJSONRequestBody = ReceiveStripeEventJSONBody
+// ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
+type ReceiveProviderEventJSONRequestBody = ReceiveProviderEventJSONBody
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = UpdateTenant
@@ -3090,6 +3179,24 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ResolveReportWithBody Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveReport Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetRevenue Estimate revenue by month and currency
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
@@ -3347,19 +3454,19 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEventWithBody Receive an event from Stripe
+	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithBody(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveStripeEvent Receive an event from Stripe
+	// ReceiveProviderEvent Receive an event from a billing provider
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTenant Get the tenant's settings
 	//
@@ -4006,6 +4113,44 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 // Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSaveBillingProviderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveReportWithBody Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *Client) ResolveReportWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveReportRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveReport Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveReportRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4683,13 +4828,13 @@ func (c *Client) SetProductPricing(ctx context.Context, slug string, meter strin
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEventWithBody Receive an event from Stripe
+// ReceiveProviderEventWithBody Receive an event from a billing provider
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReceiveStripeEventRequestWithBody(c.Server, tenantId, params, contentType, body)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveProviderEventRequestWithBody(c.Server, kind, tenantId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4700,13 +4845,13 @@ func (c *Client) ReceiveStripeEventWithBody(ctx context.Context, tenantId string
 	return c.Client.Do(req)
 }
 
-// ReceiveStripeEvent Receive an event from Stripe
+// ReceiveProviderEvent Receive an event from a billing provider
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *Client) ReceiveStripeEvent(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewReceiveStripeEventRequest(c.Server, tenantId, params, body)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveProviderEventRequest(c.Server, kind, tenantId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6130,6 +6275,53 @@ func NewSaveBillingProviderRequestWithBody(server string, contentType string, bo
 	return req, nil
 }
 
+// NewResolveReportRequest calls the generic ResolveReport builder with application/json body
+func NewResolveReportRequest(server string, id string, body ResolveReportJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResolveReportRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewResolveReportRequestWithBody constructs an http.Request for the ResolveReport method, with any body, and a specified content type
+func NewResolveReportRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reports/%s/resolve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetRevenueRequest constructs an http.Request for the GetRevenue method
 func NewGetRevenueRequest(server string, params *GetRevenueParams) (*http.Request, error) {
 	var err error
@@ -7472,24 +7664,31 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 	return req, nil
 }
 
-// NewReceiveStripeEventRequest calls the generic ReceiveStripeEvent builder with application/json body
-func NewReceiveStripeEventRequest(server string, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody) (*http.Request, error) {
+// NewReceiveProviderEventRequest calls the generic ReceiveProviderEvent builder with application/json body
+func NewReceiveProviderEventRequest(server string, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewReceiveStripeEventRequestWithBody(server, tenantId, params, "application/json", bodyReader)
+	return NewReceiveProviderEventRequestWithBody(server, kind, tenantId, params, "application/json", bodyReader)
 }
 
-// NewReceiveStripeEventRequestWithBody constructs an http.Request for the ReceiveStripeEvent method, with any body, and a specified content type
-func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewReceiveProviderEventRequestWithBody constructs an http.Request for the ReceiveProviderEvent method, with any body, and a specified content type
+func NewReceiveProviderEventRequestWithBody(server string, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
 
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tenant_id", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "kind", kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "tenant_id", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
 	if err != nil {
 		return nil, err
 	}
@@ -7499,7 +7698,7 @@ func NewReceiveStripeEventRequestWithBody(server string, tenantId string, params
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/provider-webhooks/stripe/%s", pathParam0)
+	operationPath := fmt.Sprintf("/v1/provider-webhooks/%s/%s", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -9089,6 +9288,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
+	// ResolveReportWithBodyWithResponse Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
+
+	// ResolveReportWithResponse Resolve a report in doubt
+	//
+	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+	ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
+
 	// GetRevenueWithResponse Estimate revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -9376,19 +9593,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
-	// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
+	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithBodyWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
 
-	// ReceiveStripeEventWithResponse Receive an event from Stripe
+	// ReceiveProviderEventWithResponse Receive an event from a billing provider
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-	ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error)
+	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+	ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
 
 	// GetTenantWithResponse Get the tenant's settings
 	//
@@ -10691,6 +10908,47 @@ func (r SaveBillingProviderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SaveBillingProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResolveReportResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResolveReportResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResolveReportResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResolveReportResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResolveReportResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResolveReportResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12119,11 +12377,11 @@ func (r SetProductPricingResponse) ContentType() string {
 	return ""
 }
 
-type ReceiveStripeEventResponse struct {
+type ReceiveProviderEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *StripeEvent
+	JSON200 *ProviderEvent
 	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationproblemJSON400 *Problem
 	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
@@ -12135,37 +12393,37 @@ type ReceiveStripeEventResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ReceiveStripeEventResponse) GetJSON200() *StripeEvent {
+func (r ReceiveProviderEventResponse) GetJSON200() *ProviderEvent {
 	return r.JSON200
 }
 
 // GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON400() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON400() *Problem {
 	return r.ApplicationproblemJSON400
 }
 
 // GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON404() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON404() *Problem {
 	return r.ApplicationproblemJSON404
 }
 
 // GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON422() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON422() *Problem {
 	return r.ApplicationproblemJSON422
 }
 
 // GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
-func (r ReceiveStripeEventResponse) GetApplicationproblemJSON500() *Problem {
+func (r ReceiveProviderEventResponse) GetApplicationproblemJSON500() *Problem {
 	return r.ApplicationproblemJSON500
 }
 
 // GetBody returns the raw response body bytes
-func (r ReceiveStripeEventResponse) GetBody() []byte {
+func (r ReceiveProviderEventResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r ReceiveStripeEventResponse) Status() string {
+func (r ReceiveProviderEventResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -12173,7 +12431,7 @@ func (r ReceiveStripeEventResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r ReceiveStripeEventResponse) StatusCode() int {
+func (r ReceiveProviderEventResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -12181,7 +12439,7 @@ func (r ReceiveStripeEventResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ReceiveStripeEventResponse) ContentType() string {
+func (r ReceiveProviderEventResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13772,6 +14030,36 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
+// ResolveReportWithBodyWithResponse Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *ClientWithResponses) ResolveReportWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error) {
+	rsp, err := c.ResolveReportWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveReportResponse(rsp)
+}
+
+// ResolveReportWithResponse Resolve a report in doubt
+//
+// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
+func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error) {
+	rsp, err := c.ResolveReport(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveReportResponse(rsp)
+}
+
 // GetRevenueWithResponse Estimate revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
@@ -14305,30 +14593,30 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 	return ParseSetProductPricingResponse(rsp)
 }
 
-// ReceiveStripeEventWithBodyWithResponse Receive an event from Stripe
+// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *ClientWithResponses) ReceiveStripeEventWithBodyWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
-	rsp, err := c.ReceiveStripeEventWithBody(ctx, tenantId, params, contentType, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error) {
+	rsp, err := c.ReceiveProviderEventWithBody(ctx, kind, tenantId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseReceiveStripeEventResponse(rsp)
+	return ParseReceiveProviderEventResponse(rsp)
 }
 
-// ReceiveStripeEventWithResponse Receive an event from Stripe
+// ReceiveProviderEventWithResponse Receive an event from a billing provider
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /v1/provider-webhooks/stripe/{tenant_id} (the `ReceiveStripeEvent` operationId).
-func (c *ClientWithResponses) ReceiveStripeEventWithResponse(ctx context.Context, tenantId string, params *ReceiveStripeEventParams, body ReceiveStripeEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveStripeEventResponse, error) {
-	rsp, err := c.ReceiveStripeEvent(ctx, tenantId, params, body, reqEditors...)
+// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
+func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error) {
+	rsp, err := c.ReceiveProviderEvent(ctx, kind, tenantId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseReceiveStripeEventResponse(rsp)
+	return ParseReceiveProviderEventResponse(rsp)
 }
 
 // GetTenantWithResponse Get the tenant's settings
@@ -15550,6 +15838,35 @@ func ParseSaveBillingProviderResponse(rsp *http.Response) (*SaveBillingProviderR
 	return response, nil
 }
 
+// ParseResolveReportResponse parses an HTTP response from a ResolveReportWithResponse call
+func ParseResolveReportResponse(rsp *http.Response) (*ResolveReportResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResolveReportResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetRevenueResponse parses an HTTP response from a GetRevenueWithResponse call
 func ParseGetRevenueResponse(rsp *http.Response) (*GetRevenueResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -16624,22 +16941,22 @@ func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingRespo
 	return response, nil
 }
 
-// ParseReceiveStripeEventResponse parses an HTTP response from a ReceiveStripeEventWithResponse call
-func ParseReceiveStripeEventResponse(rsp *http.Response) (*ReceiveStripeEventResponse, error) {
+// ParseReceiveProviderEventResponse parses an HTTP response from a ReceiveProviderEventWithResponse call
+func ParseReceiveProviderEventResponse(rsp *http.Response) (*ReceiveProviderEventResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ReceiveStripeEventResponse{
+	response := &ReceiveProviderEventResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest StripeEvent
+		var dest ProviderEvent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -35,10 +35,10 @@ func (b *biller) closePeriods() db.Closing {
 }
 
 // acknowledgeAll sends until nothing is left.
-func (b *biller) acknowledgeAll() {
+func (b *biller) acceptAll() {
 	b.Helper()
-	for b.prepare(1<<62).Send != nil {
-		b.acknowledge()
+	for planned := b.plan(anew); len(planned.Send) > 0; planned = b.plan(anew) {
+		b.acceptOf(planned)
 	}
 }
 
@@ -62,22 +62,22 @@ func adjustments(t testing.TB, m message) []webhook.Adjustment {
 	return list
 }
 
-func TestAPeriodIsClosedAsTheProviderAcknowledgedIt(t *testing.T) {
+func TestAPeriodIsClosedAsTheProviderAcceptedIt(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
-	b.acknowledge()
+	b.accept()
 
 	b.now = over(month).Add(-time.Microsecond)
-	b.acknowledgeAll()
+	b.acceptAll()
 	require.Equal(t, db.Closing{}, b.closePeriods(), "its grace is not over")
 	b.now = over(month)
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
 	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "the provider does not know of the last unit")
-	sent := b.prepare(1 << 62).Send
-	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "it has not been acknowledged")
-	b.mark(sent)
-	b.settle(sent.ID, db.Acknowledged)
+	sent := b.next(anew)
+	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "it was not accepted")
+	b.lease(sent.ID)
+	b.complete(sent.ID, billing.Accepted)
 	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
 	require.Equal(t, db.Closing{}, b.closePeriods(), "once is enough")
 	require.True(t, month.End.Equal(*b.closedUntil()))
@@ -102,12 +102,12 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	late := month.Start.AddDate(0, 0, 20)
 	b.use("141.75") // 10.20875, which is 10.21
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.price("99", "0", "7") // for periods to come
 
 	b.useAt("100", late) // 241.75 come to 10.70875
-	m := b.acknowledge()
+	m := b.accept()
 	require.True(t, m.Data.Period.Start.Equal(month.End), "the oldest open period carries it")
 	require.Equal(t, "0", m.Data.Meters[0].Usage.String())
 	list := adjustments(t, m)
@@ -119,15 +119,15 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	require.Equal(t, "0.5", list[0].Amount.String())
 	require.Equal(t, "0.005", list[0].UnitPrice.String())
 	require.Equal(t, "USD", list[0].Currency)
-	require.Nil(t, b.prepare(1<<62).Send)
+	require.Empty(t, b.plan(anew).Send)
 
 	b.useAt("100", late)
-	list = adjustments(t, b.acknowledge())
-	require.Equal(t, "200", list[0].Usage.String(), "snapshots are cumulative, and so are their adjustments")
+	list = adjustments(t, b.accept())
+	require.Equal(t, "200", list[0].Usage.String(), "statements are cumulative, and so are their adjustments")
 	require.Equal(t, "1", list[0].Amount.String())
 
 	b.useAt("-200", late)
-	list = adjustments(t, b.acknowledge())
+	list = adjustments(t, b.accept())
 	require.Len(t, list, 1, "what was said is taken back in so many words")
 	require.Equal(t, "0", list[0].Usage.String())
 	require.Equal(t, "0", list[0].Amount.String())
@@ -139,18 +139,18 @@ func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	late := month.Start.AddDate(0, 0, 20)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("100", late)
-	b.acknowledgeAll()
+	b.acceptAll()
 
 	next := billing.CalendarPeriod(month.End, time.UTC)
 	b.now = over(next)
-	b.acknowledgeAll()
+	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Nil(t, b.prepare(1<<62).Send, "closing changes nothing that was told")
+	require.Empty(t, b.plan(anew).Send, "closing changes nothing that was told")
 	b.useAt("300", late)
-	m := b.acknowledge()
+	m := b.accept()
 	require.True(t, m.Data.Period.Start.Equal(next.End))
 	list := adjustments(t, m)
 	require.Len(t, list, 1)
@@ -158,7 +158,7 @@ func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	require.Equal(t, "1.5", list[0].Amount.String())
 
 	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late for the first target period itself: 40 are within its base price
-	list = adjustments(t, b.acknowledge())
+	list = adjustments(t, b.accept())
 	require.Len(t, list, 2)
 	require.Equal(t, "40", list[1].Usage.String())
 	require.Equal(t, "0", list[1].Amount.String())
@@ -169,14 +169,14 @@ func TestAnotherAccountDoesNotAdjustAgain(t *testing.T) {
 	b, month := newOldBiller(t)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.useProvider("https://other.example.com/")
-	require.Empty(t, adjustments(t, b.acknowledge()))
+	require.Empty(t, adjustments(t, b.accept()))
 	b.useAt("20", month.Start.AddDate(0, 0, 20))
-	list := adjustments(t, b.acknowledge())
+	list := adjustments(t, b.accept())
 	require.Equal(t, "20", list[0].Usage.String())
 	require.Equal(t, "0.1", list[0].Amount.String())
 }
@@ -187,10 +187,10 @@ func TestATenantMayHaveLateUsageOnlyReported(t *testing.T) {
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
-	require.Nil(t, b.prepare(1<<62).Send)
+	require.Empty(t, b.plan(anew).Send)
 }
 
 func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
@@ -202,7 +202,7 @@ func TestWithoutAProviderAPeriodIsClosedAndLateUsageOnlyReported(t *testing.T) {
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
 	b.useProvider("https://billing.example.com/usage")
-	require.Empty(t, adjustments(t, b.acknowledge()), "nothing was billed that could be adjusted")
+	require.Empty(t, adjustments(t, b.accept()), "nothing was billed that could be adjusted")
 }
 
 func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAMeterWhosePastIsNotCountedKeepsThePeriodOpen(t *testing.T) {
 	require.NoError(t, err)
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	require.Len(t, b.closePeriods().Open, 1)
 }
 
@@ -221,7 +221,7 @@ func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
 	b, month := newOldBiller(t)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("7", month.Start.AddDate(0, 0, 20))
 	page, err := b.store.Usage.Windows(t.Context(), b.tenant, db.WindowQuery{
@@ -235,28 +235,24 @@ func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
 	require.Equal(t, "107", page.Total.String())
 }
 
-func TestAHeldMetersAdjustmentsStayAsTheProviderKnowsThem(t *testing.T) {
+func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("100", late)
-	b.acknowledge()
+	b.accept()
 	b.useAt("100", late)
 	_, err := b.writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", late, "3", "", "")})
 	require.NoError(t, err)
-	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now, b.meter.ID)
-	require.NoError(t, err)
-	list := adjustments(t, read(t, prepared.Send.Body))
+	list := adjustments(t, b.acceptOf(b.plan(anew, b.meter.ID)))
 	require.Len(t, list, 2)
 	require.Equal(t, "100", list[0].Usage.String())
 	require.True(t, month.Start.Equal(list[0].Period.Start))
 	require.Equal(t, "3", list[1].Usage.String())
-	b.mark(prepared.Send)
-	b.settle(prepared.Send.ID, db.Acknowledged)
-	require.Equal(t, "200", adjustments(t, b.acknowledge())[0].Usage.String())
+	require.Equal(t, "200", adjustments(t, b.accept())[0].Usage.String())
 }

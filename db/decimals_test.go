@@ -1,23 +1,22 @@
 package db_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
-	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // newSubscriber has a customer since the middle of a month that ended long ago,
-// and a clock that stands there. Stripe is told of the meter, at 100 a unit.
+// and a clock that stands there. The meter is reported to Stripe, at 100 a unit.
 func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
@@ -33,7 +32,7 @@ func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, mo
 func (b *biller) subscribe(period metering.Range, destination billing.Destination) {
 	b.Helper()
 	destination.Target = "mtr_1"
-	b.link("acct_1", "sub_1", period, destination)
+	b.link("sub_1", period, destination)
 }
 
 func (b *biller) decimals(n int32) {
@@ -42,19 +41,17 @@ func (b *biller) decimals(n int32) {
 	require.NoError(b, err)
 }
 
-// tellAll is a pass in which Stripe takes and counts everything.
-func (b *biller) tellAll() (told []string) {
+// reportEach is a pass in which Stripe takes and counts everything.
+func (b *biller) reportEach() (reported []string) {
 	b.Helper()
 	for {
-		prepared, err := b.store.Ledger.PrepareEntries(b.Context(), b.tenant, b.customer.ID, 1<<62, dbtest.Frame, b.now)
-		require.NoError(b, err)
-		if len(prepared.Send) == 0 {
-			return told
+		send := b.plan(anew).Send
+		if len(send) == 0 {
+			return reported
 		}
-		for _, e := range prepared.Send {
-			require.NoError(b, b.store.Ledger.SettleEntry(b.Context(), b.tenant, e.ID, metering.EntryAcknowledged, "tested", b.now))
-			require.NoError(b, b.store.Ledger.Confirm(b.Context(), b.tenant, []uuid.UUID{e.ID}, metering.EntryConfirmed, "tested"))
-			told = append(told, fmt.Sprintf("%s %s", e.Method, e.Quantity))
+		for _, r := range send {
+			b.counted(r.ID)
+			reported = append(reported, fmt.Sprintf("%s %s", cmp.Or(string(r.Method), string(r.Kind)), r.Quantity))
 		}
 	}
 }
@@ -63,61 +60,61 @@ func (b *biller) tellAll() (told []string) {
 func (b *biller) invoiced(period metering.Range) {
 	b.Helper()
 	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Currency: "USD",
+		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
 		Period: period, CreatedAt: period.End, FinalizedAt: b.now,
 	}, b.now))
 }
 
-// closed is what a period was closed at: its usage, what was told of it, with
+// closed is what a period was closed at: its usage, what was reported of it, with
 // how many decimals, and the charge.
 func (b *biller) closed(period metering.Range) string {
 	b.Helper()
-	var usage, told, charge metering.Decimal
+	var usage, reported, charge metering.Decimal
 	var decimals int
 	require.NoError(b, b.connect().QueryRow(b.Context(), `
 		select t.usage, t.reported, t.reported_scale, t.charge
 		from billing_period_totals t
 		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 		where t.tenant_id = $1
-		  and p.ends_at = $2`, b.tenant, period.End).Scan(&usage, &told, &decimals, &charge))
-	return fmt.Sprintf("%s as %s to %d decimals for %s", usage, told, decimals, charge)
+		  and p.ends_at = $2`, b.tenant, period.End).Scan(&usage, &reported, &decimals, &charge))
+	return fmt.Sprintf("%s as %s to %d decimals for %s", usage, reported, decimals, charge)
 }
 
 func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 	t.Parallel()
 	b, _ := newSubscriber(t, asDelta)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
-	require.Empty(t, b.due())
+	require.Equal(t, []string{"meter_delta 1"}, b.reportEach())
+	require.Empty(t, b.outOfSync())
 	b.decimals(3)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "other decimals")
-	require.Equal(t, []string{"meter_delta 0.234"}, b.tellAll())
-	require.Empty(t, b.due())
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "other decimals")
+	require.Equal(t, []string{"meter_delta 0.234"}, b.reportEach())
+	require.Empty(t, b.outOfSync())
 	b.use("0.0004")
-	require.Equal(t, []string{"meter_delta 0.001"}, b.tellAll()) // 1.2349 is 1.235
+	require.Equal(t, []string{"meter_delta 0.001"}, b.reportEach()) // 1.2349 is 1.235
 	b.decimals(0)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "none again")
-	require.Equal(t, []string{"meter_delta -0.235"}, b.tellAll())
-	require.Empty(t, b.due())
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "none again")
+	require.Equal(t, []string{"meter_delta -0.235"}, b.reportEach())
+	require.Empty(t, b.outOfSync())
 }
 
-func TestUsageRecordsAreToldWholeUnitsWhateverTheMeterSays(t *testing.T) {
+func TestUsageRecordsAreOfWholeUnitsWhateverTheMeterSays(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asRecord)
 	b.decimals(6)
 	b.use("1.6")
-	require.Equal(t, []string{"usage_record 2"}, b.tellAll())
+	require.Equal(t, []string{"usage_record 2"}, b.reportEach())
 	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.6 as 2 to 0 decimals for 200", b.closed(month))
 }
 
-func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
+func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.decimals(3)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
+	require.Equal(t, []string{"meter_delta 1.234"}, b.reportEach())
 	next := billing.CalendarPeriod(month.End, time.UTC)
 	b.now = over(month)
 	b.subscribe(next, asDelta)
@@ -125,45 +122,45 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasToldWith(t *testing.T) {
 	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
 
 	b.decimals(0)
-	require.Empty(t, b.tellAll(), "1.234 is not 1 in hindsight")
+	require.Empty(t, b.reportEach(), "1.234 is not 1 in hindsight")
 	b.useAt("0.0004", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, []string{"invoice_item 0.1"}, b.tellAll()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
+	require.Equal(t, []string{"charge 0.1"}, b.reportEach()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
 
 	b.use("0.6")
-	require.Equal(t, []string{"meter_delta 1"}, b.tellAll())
+	require.Equal(t, []string{"meter_delta 1"}, b.reportEach())
 	b.now = over(next)
 	b.subscribe(billing.CalendarPeriod(next.End, time.UTC), asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
 
 	b.decimals(6)
-	require.Empty(t, b.tellAll(), "1 is not 0.6 in hindsight")
+	require.Empty(t, b.reportEach(), "1 is not 0.6 in hindsight")
 	b.useAt("0.8", next.Start.AddDate(0, 0, 1))
-	require.Empty(t, b.tellAll(), "1.4 are 1")
+	require.Empty(t, b.reportEach(), "1.4 are 1")
 	b.useAt("0.2", next.Start.AddDate(0, 0, 1))
-	require.Equal(t, []string{"invoice_item 100"}, b.tellAll()) // 1.6 are 2, for 200; 100 were billed
+	require.Equal(t, []string{"charge 100"}, b.reportEach()) // 1.6 are 2, for 200; 100 were billed
 }
 
 // What came between the final invoice and the closing is late to a thousandth.
-func TestWhatStripeWasNotToldIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
+func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
 	b.decimals(3)
 	b.use("1.2345")
-	require.Equal(t, []string{"meter_delta 1.234"}, b.tellAll())
+	require.Equal(t, []string{"meter_delta 1.234"}, b.reportEach())
 	b.now = month.End.Add(time.Hour)
 	b.invoiced(month)
 	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
 	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
 	b.decimals(0)
 	b.invoiced(month)
-	require.Empty(t, b.tellAll(), "the invoice is final, with the decimals that it has")
+	require.Empty(t, b.reportEach(), "the invoice is final, with the decimals that it has")
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.4", b.closed(month))
-	require.Equal(t, []string{"invoice_item 0.2"}, b.tellAll()) // 1.2361 is 1.236, for 123.60
+	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 is 1.236, for 123.60
 }
 
-// setDecimals changes nothing of what a webhook is told.
+// setDecimals changes nothing of what a webhook is reported.
 func (m *machine) setDecimals(t *rapid.T) {
 	m.decimals(rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals"))
 }

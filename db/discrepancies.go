@@ -3,9 +3,6 @@ package db
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,15 +60,13 @@ func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day,
 		if err != nil || day.Before(edge) {
 			return err
 		}
-		zones, err := zonesOf(ctx, tx, tenant)
+		meters, err := collectMeters(ctx, tx, `and g.status = 'complete'`, tenant)
 		if err != nil {
 			return err
 		}
-		found := make(map[discrepancyKey]disagreement)
-		for _, zone := range zones {
-			if err := compareDay(ctx, tx, tenant, day, zone, found); err != nil {
-				return err
-			}
+		found, err := compareDay(ctx, tx, tenant, meters, day)
+		if err != nil {
+			return err
 		}
 		remaining = len(found)
 		return keepDiscrepancies(ctx, tx, tenant, day, found, now)
@@ -92,67 +87,34 @@ type disagreement struct {
 	rollupCount, eventsCount int64
 }
 
-func zonesOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]string, error) {
-	rows, err := tx.Query(ctx, `
-		select distinct g.timezone
-		from meters m
-		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
-		where m.tenant_id = $1
-		  and g.status = 'complete'`, tenant)
-	if err != nil {
+// eventCount is what the events come to that a day has.
+const eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
+
+func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
+	suspect, err := discrepancies(ctx, tx, tenant, meters, day, dailyCount)
+	if err != nil || len(suspect) == 0 {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
-// What the rollups are compared with.
-const (
-	dailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`
-	eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
-)
-
-func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone string, found map[discrepancyKey]disagreement) error {
-	suspect, err := discrepancies(ctx, tx, tenant, day, zone, dailyCount)
-	if err != nil || len(suspect) == 0 {
-		return err
-	}
-	certain, err := discrepancies(ctx, tx, tenant, day, zone, eventCount)
-	maps.Copy(found, certain)
-	return err
+	return discrepancies(ctx, tx, tenant, meters, day, eventCount)
 }
 
 // discrepancies compares what whole local hours hold, and raw events where the
 // UTC day cuts one in half, with another count of the same day.
-func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, zone, other string) (map[discrepancyKey]disagreement, error) {
-	span := metering.Split(metering.Range{Start: day, End: day.AddDate(0, 0, 1)}, metering.Location(zone))
-	args := pgx.NamedArgs{"tenant": tenant, "zone": zone, "from": day, "until": day.AddDate(0, 0, 1)}
-	var parts []string
-	part := func(r metering.Range, sql string) {
-		from, until := fmt.Sprintf("from%d", len(parts)), fmt.Sprintf("until%d", len(parts))
-		args[from], args[until] = r.Start, r.End
-		parts = append(parts, fmt.Sprintf(sql, "@"+from, "@"+until))
-	}
-	for _, hours := range append(slices.Clone(span.Hours), span.Months) {
-		part(hours, `
-			select u.customer_id, u.meter_version_id, u.sum + u.late_sum as sum, u.count + u.late_count as count
-			from usage_hourly u where u.tenant_id = @tenant and u.hour >= %s and u.hour < %s`)
-	}
-	for _, edge := range span.Ragged {
-		part(edge, `
-			select unnest(array[e.customer_id, 0]), g.id, e.value, 1
-			from events e join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type
-			where e.tenant_id = @tenant and e.ts >= %s and e.ts < %s`)
-	}
+func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string) (map[discrepancyKey]disagreement, error) {
+	next := day.AddDate(0, 0, 1)
+	statement := newUsageStatementOfAll(tenant, meters)
+	statement.add(0, metering.Range{Start: day, End: next}, true)
+	statement.args["from"], statement.args["until"] = day, next
 	rows, err := tx.Query(ctx, `
 		with used as (
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
 		  from meters m
 		  join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
-		  where m.tenant_id = @tenant and g.status = 'complete' and g.timezone = @zone),
+		  where m.tenant_id = @tenant and g.status = 'complete'),
 		ours as (
-		  select p.customer_id, used.meter_id, sum(p.sum) as sum, sum(p.count)::bigint as count
-		  from (`+strings.Join(parts, " union all ")+`) p
-		  join used on used.meter_version_id = p.meter_version_id
+		  select counted.customer_id, used.meter_id, sum(counted.sum + counted.late_sum) as sum, sum(counted.count + counted.late_count)::bigint as count
+		  from `+statement.rows()+`
+		  join used on used.meter_version_id = counted.meter_version_id
 		  group by 1, 2),
 		other (customer_id, event_type, sum, count) as (`+other+`),
 		theirs as (
@@ -163,7 +125,7 @@ func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day
 		select customer_id, meter_id, coalesce(ours.sum, 0), coalesce(ours.count, 0), coalesce(theirs.sum, 0), coalesce(theirs.count, 0)
 		from ours
 		full join theirs using (customer_id, meter_id)
-		where (coalesce(ours.sum, 0), coalesce(ours.count, 0)) <> (coalesce(theirs.sum, 0), coalesce(theirs.count, 0))`, args)
+		where (coalesce(ours.sum, 0), coalesce(ours.count, 0)) <> (coalesce(theirs.sum, 0), coalesce(theirs.count, 0))`, statement.args)
 	if err != nil {
 		return nil, err
 	}

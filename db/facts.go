@@ -188,14 +188,6 @@ func (r *factReader) addClosedLine(l closedLine) {
 	r.facts.Stored[i].Closed = append(r.facts.Stored[i].Closed, l.ClosedLine)
 }
 
-const selectLateMonths = `
-	select distinct u.month
-	from usage_monthly u
-	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
-	where u.tenant_id = @tenant
-	  and u.customer_id = @customer
-	  and u.late_count > 0`
-
 // scanMonth reads the start of a month as a range that no month outlasts.
 func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	err = row.Scan(&r.Start)
@@ -380,19 +372,6 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
 	planned := billing.UsageRanges(r.facts)
 	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))
-}
-
-// countedEvents is the number of a customer's events in the months that a
-// range touches, and of the late ones of every month, as of the meter versions
-// that billing uses, as SQL.
-func countedEvents(tenant, customer, start, end string) string {
-	return `(
-	select coalesce(sum(case when u.month < ` + end + ` and u.month > ` + start + ` - interval '32 days'
-	  then u.count + u.late_count else u.late_count end), 0)::bigint
-	from usage_monthly u
-	where u.tenant_id = ` + tenant + `
-	  and u.customer_id = ` + customer + `
-	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
 }
 
 func (r *factReader) countEvents() error {

@@ -20,23 +20,23 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 	few.price("0", "0", "1")
 	few.useStripe("acct_1")
 	month := billing.CalendarPeriod(clock.Now(), time.UTC)
-	few.link("acct_1", "sub_1", month, asDelta)
+	few.link("sub_1", month, asDelta)
 	few.use("3")
-	few.tell()
+	few.reportAll()
 
 	many := newBiller(t)
 	many.created(month.Start.AddDate(0, -11, 0))
 	many.now = few.now
 	many.price("0", "0", "1")
 	many.useStripe("acct_1")
-	many.link("acct_1", "sub_1", month, asWindow)
+	many.link("sub_1", month, asWindow)
 	for i := range 49 {
 		dbtest.Meter(t, many.store, many.tenant, fmt.Sprintf("meter-%d", i), fmt.Sprintf("type-%d", i))
 	}
 	for months := range 11 {
 		many.useAt("3", many.now.AddDate(0, -months, 0))
 	}
-	many.tell()
+	many.reportAll()
 
 	statements := func(b *biller) (int, billing.Facts) {
 		n, facts, err := db.StatementsOfAPlan(b.Context(), b.store, b.tenant, b.customer.ID, b.now)
@@ -61,7 +61,7 @@ func TestAnHourOfUsageIsReadOnceWhereverARangeCutsIt(t *testing.T) {
 	b.useStripe("acct_1")
 	start := metering.Instant(clock.Now().AddDate(0, 0, -3)).Truncate(time.Hour).Add(20 * time.Minute)
 	b.created(start)
-	b.link("acct_1", "sub_1", metering.Range{Start: start, End: start.AddDate(0, 1, 0)}, asWindow)
+	b.link("sub_1", metering.Range{Start: start, End: start.AddDate(0, 1, 0)}, asWindow)
 	for i, at := range []time.Duration{0, 39 * time.Minute, 40 * time.Minute, 2 * time.Hour, 26 * time.Hour} {
 		b.useAt(fmt.Sprint(1<<i), start.Add(at))
 	}

@@ -40,7 +40,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		    and p.subscription_start < @end
 		    and p.starts_at < @end
 		    and p.ends_at > @start
-		    and @cycle
+		    and @renewal
 		  order by p.ends_at desc
 		  limit 1)
 		insert into billing_invoices as i
@@ -73,7 +73,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  finalized_at = excluded.finalized_at, read_at = excluded.read_at
 		where i.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "account": in.Account, "invoice": in.ID, "subscription": in.Subscription,
-		"start": in.Period.Start, "end": in.Period.End, "cycle": in.Cycle(), "status": in.Status, "reason": in.Reason,
+		"start": in.Period.Start, "end": in.Period.End, "renewal": in.Renewal, "status": in.Status, "reason": in.Reason,
 		"currency": in.Currency, "total": in.Total, "usage": in.Usage, "created": in.CreatedAt, "finalized": finalized, "read_at": readAt,
 	})
 	if err != nil {

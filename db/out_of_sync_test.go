@@ -13,78 +13,78 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func (b *biller) due() []metering.CustomerID {
+func (b *biller) outOfSync() []metering.CustomerID {
 	b.Helper()
-	page, err := b.store.Ledger.Due(b.Context(), b.tenant, 0, 100, b.now)
+	page, err := b.store.Ledger.OutOfSync(b.Context(), b.tenant, 0, 100, b.now)
 	require.NoError(b, err)
 	require.False(b, page.More)
 	return page.Customers
 }
 
-func TestACustomerIsDueUntilTheProviderKnowsOfEverything(t *testing.T) {
+func TestACustomerIsOutOfSyncUntilTheProviderKnowsOfEverything(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	due := []metering.CustomerID{b.customer.ID}
-	require.Equal(t, due, b.due(), "nothing was ever told")
+	acme := []metering.CustomerID{b.customer.ID}
+	require.Equal(t, acme, b.outOfSync(), "nothing was ever reported")
 	b.use("1")
-	sent := b.prepare(0).Send
-	b.mark(sent)
-	require.Equal(t, due, b.due(), "it is not settled")
-	b.settle(sent.ID, db.Acknowledged)
-	require.Empty(t, b.due())
+	sent := b.next(0)
+	b.lease(sent.ID)
+	require.Equal(t, acme, b.outOfSync(), "its outcome is not known")
+	b.complete(sent.ID, billing.Accepted)
+	require.Empty(t, b.outOfSync())
 
 	b.use("1")
-	require.Equal(t, due, b.due(), "an event")
-	b.acknowledge()
-	require.Empty(t, b.due())
+	require.Equal(t, acme, b.outOfSync(), "an event")
+	b.accept()
+	require.Empty(t, b.outOfSync())
 	b.use("0")
-	require.Equal(t, due, b.due(), "an event of nothing is still an event")
-	b.acknowledge()
+	require.Equal(t, acme, b.outOfSync(), "an event of nothing is still an event")
+	b.accept()
 	b.price("1", "0", "1")
-	require.Equal(t, due, b.due(), "a price")
-	b.acknowledge()
+	require.Equal(t, acme, b.outOfSync(), "a price")
+	b.accept()
 	b.price("2", "0", "2")
-	require.Empty(t, b.due(), "a price for periods to come")
+	require.Empty(t, b.outOfSync(), "a price for periods to come")
 	dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
-	require.Equal(t, due, b.due(), "a meter")
-	b.acknowledge()
+	require.Equal(t, acme, b.outOfSync(), "a meter")
+	b.accept()
 	b.useProvider("https://other.example.com/")
-	require.Equal(t, due, b.due(), "another account")
-	b.acknowledge()
-	require.Empty(t, b.due())
-	refused := b.prepareNew("5")
-	b.settle(refused.ID, db.Rejected)
-	require.Equal(t, due, b.due(), "a refusal")
-	b.acknowledge()
+	require.Equal(t, acme, b.outOfSync(), "another account")
+	b.accept()
+	require.Empty(t, b.outOfSync())
+	refused := b.sendNew("5")
+	b.complete(refused.ID, billing.Rejected)
+	require.Equal(t, acme, b.outOfSync(), "a refusal")
+	b.accept()
 	b.now = billing.CalendarPeriod(b.now, time.UTC).End
-	require.Equal(t, due, b.due(), "another month")
-	b.acknowledgeAll()
-	require.Empty(t, b.due())
+	require.Equal(t, acme, b.outOfSync(), "another month")
+	b.acceptAll()
+	require.Empty(t, b.outOfSync())
 }
 
-func (b *biller) prepareNew(value string) *db.Snapshot {
+func (b *biller) sendNew(value string) db.Report {
 	b.Helper()
 	b.use(value)
-	sent := b.prepare(1 << 62).Send
-	b.mark(sent)
+	sent := b.next(anew)
+	b.lease(sent.ID)
 	return sent
 }
 
-func TestUsageThatArrivesLateMakesItsCustomerDue(t *testing.T) {
+func TestUsageThatArrivesLatePutsItsCustomerOutOfSync(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
-	require.Empty(t, b.due())
+	require.Empty(t, b.outOfSync())
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
-	require.NotEmpty(t, b.due())
-	b.acknowledgeAll()
-	require.Empty(t, b.due())
+	require.NotEmpty(t, b.outOfSync())
+	b.acceptAll()
+	require.Empty(t, b.outOfSync())
 }
 
-func TestDueCustomersComeInPagesAndOfOneTenant(t *testing.T) {
+func TestCustomersOutOfSyncComeInPagesAndOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b, other := newBiller(t), newBiller(t)
 	want := []metering.CustomerID{b.customer.ID}
@@ -92,22 +92,22 @@ func TestDueCustomersComeInPagesAndOfOneTenant(t *testing.T) {
 		want = append(want, dbtest.Customer(t, b.store, b.tenant, fmt.Sprint("customer-", i)).ID)
 	}
 	var got []metering.CustomerID
-	page := db.DuePage{More: true}
+	page := db.CustomerPage{More: true}
 	for page.More {
 		var err error
-		page, err = b.store.Ledger.Due(t.Context(), b.tenant, page.Last, 3, b.now)
+		page, err = b.store.Ledger.OutOfSync(t.Context(), b.tenant, page.Last, 3, b.now)
 		require.NoError(t, err)
 		got = append(got, page.Customers...)
 	}
 	require.Equal(t, want, got)
-	require.Equal(t, []metering.CustomerID{other.customer.ID}, other.due())
+	require.Equal(t, []metering.CustomerID{other.customer.ID}, other.outOfSync())
 }
 
 func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("1")
-	duePeriods := func() db.DuePage {
+	duePeriods := func() db.CustomerPage {
 		page, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant, 0, 10, b.now)
 		require.NoError(t, err)
 		return page
@@ -119,7 +119,7 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	tenants, err := b.store.Ledger.DueTenants(t.Context(), b.now)
 	require.NoError(t, err)
 	require.Contains(t, tenants, b.tenant)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	require.Empty(t, duePeriods().Customers)
 	tenants, err = b.store.Ledger.DueTenants(t.Context(), b.now)
@@ -127,87 +127,124 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NotContains(t, tenants, b.tenant)
 }
 
-func TestACustomerIsDueWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
 	b.use("100")
 	b.now = over(month)
-	b.acknowledgeAll()
+	b.acceptAll()
 	b.closePeriods()
 	b.useAt("100", month.Start.AddDate(0, 0, 20))
-	b.acknowledgeAll()
-	require.Empty(t, b.due())
+	b.acceptAll()
+	require.Empty(t, b.outOfSync())
 	b.exec(`update tenants set late_policy = 'adjust' where id = $1`, b.tenant)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
-	require.Len(t, adjustments(t, b.acknowledge()), 1)
-	require.Empty(t, b.due())
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Len(t, adjustments(t, b.accept()), 1)
+	require.Empty(t, b.outOfSync())
 }
 
 func TestACustomerIsOutOfSyncOnceItIsReadToBeElsewhere(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, asDelta)
+	b.link("sub_1", month, asDelta)
 	b.use("10")
-	b.tell()
-	b.link("acct_1", "sub_1", month, asDelta)
-	require.Empty(t, b.due(), "nothing new was read")
-	b.link("acct_1", "sub_1", month, asRecord)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due(), "whoever has read it may have died before planning")
+	b.reportAll()
+	b.link("sub_1", month, asDelta)
+	require.Empty(t, b.outOfSync(), "nothing new was read")
+	b.link("sub_1", month, asRecord)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "whoever has read it may have died before planning")
 }
 
-func TestACustomerIsDueWhoseNewItemRefusesItsUsage(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseNewItemRefusesItsUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, billing.Destination{Excluded: "no subscription item of the customer has its price"})
+	b.link("sub_1", month, billing.Destination{Excluded: "no subscription item of the customer has its price"})
 	b.use("10")
-	b.tell()
-	require.Empty(t, b.due(), "it can be told nowhere")
-	b.link("acct_1", "sub_1", month, asDelta)
-	sent := b.prepareEntries().Send[0].ID
-	b.markEntry(sent)
-	b.settleEntry(sent, metering.EntryRejected)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
-	require.Equal(t, "10", b.tell().String())
-	require.Empty(t, b.due())
+	b.reportAll()
+	require.Empty(t, b.outOfSync(), "it can be reported nowhere")
+	b.link("sub_1", month, asDelta)
+	sent := b.next(anew).ID
+	b.lease(sent)
+	b.complete(sent, billing.Rejected)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "10", b.reportAll().String())
+	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsDueWhoseFormerEntryTurnsOutToBeTaken(t *testing.T) {
+func TestACustomerIsOutOfSyncWhoseFormerReportTurnsOutToBeRejected(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, asDelta)
+	b.link("sub_1", month, asDelta)
 	b.use("10")
-	unheard := b.prepareEntries().Send[0].ID
-	b.markEntry(unheard)
+	unheard := b.next(anew).ID
+	b.lease(unheard)
 	b.now = b.now.Add(lease)
 	b.useStripe("acct_2")
-	b.link("acct_2", "sub_1", month, asDelta)
-	require.Equal(t, "10", b.tell().String(), "the other account is given up")
-	require.Empty(t, b.due())
-	b.settleEntry(unheard, metering.EntryAcknowledged)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.due())
-	require.Equal(t, "-10", b.tell().String())
-	require.Empty(t, b.due())
+	b.link("sub_1", month, asDelta)
+	b.use("2")
+	require.Equal(t, "2", b.reportAll().String(), "the 10 may have arrived at the other account")
+	require.Empty(t, b.outOfSync(), "nothing is known by sending it elsewhere")
+	b.complete(unheard, billing.Rejected)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "10", b.reportAll().String())
+	require.Empty(t, b.outOfSync())
+	b.complete(unheard, billing.Accepted) // an acceptance that turns up late outweighs the rejection
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "-10", b.reportAll().String())
+	require.Empty(t, b.outOfSync())
 }
 
-func TestACustomerIsNotDueForWhatNobodyLooksForAnyMore(t *testing.T) {
+func TestACustomerIsInSyncOnceAllThatWasPlannedIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []billing.State{billing.Accepted, billing.InDoubt, billing.Rejected} {
+		b, month := newOldBiller(t)
+		b.useStripe("acct_1")
+		b.link("sub_1", month, asWindow)
+		b.use("10")
+		b.now = b.now.Add(time.Hour)
+		b.use("5")
+		planned := b.plan(anew).Send
+		require.Len(t, planned, 2)
+		b.lease(planned[0].ID)
+		b.complete(planned[0].ID, billing.Accepted)
+		require.NotEmpty(t, b.outOfSync(), "the outcome of the other is not known")
+		b.lease(planned[1].ID)
+		b.complete(planned[1].ID, outcome)
+		require.Equal(t, outcome == billing.Accepted, len(b.outOfSync()) == 0, outcome)
+	}
+}
+
+func TestACustomerIsOutOfSyncWhoseReportWasDropped(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
-	b.acknowledge()
 	b.useStripe("acct_1")
-	b.link("acct_1", "sub_1", month, asDelta)
-	b.use("10")
-	sent := b.prepareEntries().Send[0].ID
-	b.markEntry(sent)
-	b.settleEntry(sent, metering.EntryAcknowledged)
-	b.link("acct_1", "sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
-	b.tell()
+	b.link("sub_1", month, asDelta)
+	sent := b.sendAccepted("10")
+	b.saw(billing.Accepted, sent)
+	require.Empty(t, b.outOfSync(), "it may still be counted")
+	b.saw(billing.Rejected, sent)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	require.Equal(t, "10", b.reportAll().String())
+	b.saw(billing.Counted, sent)
+	state, _ := b.state(sent)
+	require.Equal(t, billing.Rejected, state, "only what was accepted is seen counted")
+	require.Empty(t, b.outOfSync())
+}
+
+func TestACustomerIsNotOutOfSyncForWhatNobodyLooksForAnyMore(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.accept()
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.sendAccepted("10")
+	b.link("sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
+	b.reportAll()
 	b.now = b.now.Add(25 * time.Hour)
-	open, err := b.store.Ledger.Unconfirmed(t.Context(), b.tenant, b.customer.ID, b.now)
-	require.NoError(t, err)
-	require.Empty(t, open, "the former subscription's period has ended")
-	require.Empty(t, b.due())
+	require.Empty(t, b.uncounted(b.now), "the former subscription's period has ended")
+	require.Empty(t, b.outOfSync())
 }

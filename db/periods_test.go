@@ -60,15 +60,15 @@ func TestTheChainBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-01-31T23:59:59Z"))
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, []string{"2026-01-01T00..2026-02-01T00"}, b.chain())
 	b.now = at("2026-04-01T00:00:00Z")
-	b.acknowledge()
-	b.acknowledge()
+	b.accept()
+	b.accept()
 	require.Equal(t, []string{
 		"2026-01-01T00..2026-02-01T00", "2026-02-01T00..2026-03-01T00", "2026-03-01T00..2026-04-01T00", "2026-04-01T00..2026-05-01T00",
 	}, b.chain())
-	b.acknowledge()
+	b.accept()
 	require.Len(t, b.chain(), 4)
 }
 
@@ -77,7 +77,7 @@ func TestTheChainReachesBackToAnEventWhoseGraceWasRunning(t *testing.T) {
 	b := newBiller(t)
 	b.created(at("2026-06-02T12:00:00Z")) // within 72 hours of May's end
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
 }
 
@@ -85,20 +85,20 @@ func TestTheChainGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-01T12:00:00Z"))
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
 	b.now = at("2026-06-03T23:59:59Z")
-	b.acknowledge()
-	b.prepare(0)
+	b.accept()
+	b.plan(0)
 	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
 
 	late := newBiller(t)
 	late.created(at("2026-06-01T12:00:00Z"))
-	late.acknowledge()
+	late.accept()
 	late.useAt("1", at("2026-05-31T23:00:00Z"))
 	late.now = at("2026-06-04T00:00:00Z")
-	late.prepare(1)
+	late.plan(1)
 	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, late.chain(), "May's grace is over")
 }
 
@@ -108,7 +108,7 @@ func TestUsageFromBeforeTheChainIsNeverBilled(t *testing.T) {
 	b.created(at("2026-06-20T00:00:00Z"))
 	b.useAt("7", at("2026-05-31T23:00:00Z"))
 	b.useAt("1", at("2026-06-01T00:00:00Z"))
-	require.Equal(t, "1", b.acknowledge().Data.Meters[0].Usage.String())
+	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String())
 	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
 }
 
@@ -118,10 +118,10 @@ func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
 	b.created(at("2026-01-20T00:00:00Z"))
 	b.exec(`update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
 		b.tenant, b.customer.ID, at("2026-03-10T06:00:00Z"))
-	require.Nil(t, b.prepare(0).Send, "nothing is billed before")
+	require.Empty(t, b.plan(0).Send, "nothing is billed before")
 	require.Empty(t, b.chain())
 	b.now = at("2026-04-02T00:00:00Z")
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, []string{"2026-03-10T06..2026-04-01T00", "2026-04-01T00..2026-05-01T00"}, b.chain())
 }
 
@@ -130,11 +130,11 @@ func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
 	b := newBiller(t)
 	b.exec(`update tenants set timezone = 'America/New_York' where id = $1`, b.tenant)
 	b.created(at("2026-03-01T04:59:59Z")) // still February in New York
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.chain())
 	b.now = at("2026-03-20T00:00:00Z")
-	b.acknowledge()
-	b.prepare(0)
+	b.accept()
+	b.plan(0)
 	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05", "2026-03-01T05..2026-04-01T04"}, b.chain(), "across the change of the clocks")
 }
 
@@ -150,7 +150,7 @@ func TestTheCurrentPeriodIsTheOneThatTheChainWouldHave(t *testing.T) {
 	}
 	require.Equal(t, june, current())
 	require.Empty(t, b.chain(), "reading makes nothing")
-	b.prepare(0)
+	b.plan(0)
 	require.Equal(t, june, current())
 	b.now = at("2026-08-20T00:00:00Z")
 	require.Equal(t, metering.Range{Start: at("2026-08-01T00:00:00Z"), End: at("2026-09-01T00:00:00Z")}, current())

@@ -82,13 +82,16 @@ func (w *planWriter) periods(periods []billing.Period) {
 	}
 }
 
-// leaveFormer records what becomes of reports to former connections.
+// leaveFormer records what becomes of reports to former connections. What was
+// never sent was not billed there before, and what may have arrived was: the
+// plan has noted both already.
 func (w *planWriter) leaveFormer(plan billing.Plan) {
+	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
-		w.batch.Queue(completeReports, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider was replaced before it was sent", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider was replaced before it was sent", w.facts.Now)
 	}
 	if len(plan.Doubt) > 0 {
-		w.batch.Queue(completeReports, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)
 	}
 }
 
@@ -257,9 +260,9 @@ func (w *planWriter) series(s billing.Series, meter metering.MeterID) {
 // lines stores what a report says of each meter.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 	for _, l := range r.Lines {
-		component, period := "usage", r.Period
-		if !l.Closed.IsZero() {
-			component, period = "adjustment", l.Closed
+		period := r.Period
+		if l.Component() == billing.AdjustmentComponent {
+			period = l.Closed
 		}
 		w.batch.Queue(`
 			insert into billing_report_lines
@@ -269,7 +272,7 @@ func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "id": id, "meter": l.MeterID, "period": period, "component": component,
+			"tenant": w.tenant, "customer": w.customer, "id": id, "meter": l.MeterID, "period": period, "component": l.Component(),
 			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion,
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})

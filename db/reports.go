@@ -192,9 +192,8 @@ func complete(ctx context.Context, q querier, tenant metering.TenantID, report u
 	return err
 }
 
-// completeReports has somebody look at the customers again, unless all went as
-// their plan has noted it.
-const completeReports = `
+// decided records what came of reports, as SQL.
+const decided = `
 	with former as (
 	  select r.id, r.state
 	  from billing_reports r
@@ -208,15 +207,22 @@ const completeReports = `
 	  where r.tenant_id = $1
 	    and r.id = former.id
 	    and (former.state in ('planned', 'sending', 'in_doubt') or former.state = 'rejected' and $3 = 'accepted')
-	  returning r.customer_id, former.state)
+	  returning r.customer_id, r.series_id, former.state)`
+
+// completeReports has somebody look at the customers again, unless all went as
+// their plan has noted it: a report to the present connection was accepted.
+const completeReports = decided + `
 	update billing_periods p
 	set watermark_configuration = ''
 	from completed c
+	join billing_series s on s.tenant_id = $1 and s.id = c.series_id
+	join billing_destinations d on d.tenant_id = $1 and d.id = s.destination_id
+	join billing_connections k on k.tenant_id = $1 and k.id = d.connection_id
 	where p.tenant_id = $1
 	  and p.customer_id = c.customer_id
 	  and p.closed_at is null
 	  and p.watermark_configuration <> ''
-	  and ($3 <> 'accepted' or c.state = 'rejected')`
+	  and ($3 <> 'accepted' or c.state in ('rejected', 'in_doubt') or k.retired_at is not null)`
 
 // Resolve records what an operator has found out about a report in doubt: it
 // was accepted, or rejected. CodeNotFound where there is no such report,

@@ -382,11 +382,11 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	}
 	b.useAt("200", start.Add(time.Minute))
 	b.now = closed.End.Add(72 * time.Hour)
-	b.acknowledgeAll()
+	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.useAt("100", start.Add(time.Minute)) // both in the hour that the start cuts
 	b.useAt("40", closed.End.Add(-time.Minute))
-	carried := adjustments(t, b.acknowledge())
+	carried := adjustments(t, b.accept())
 	require.Len(t, carried, 1)
 	require.Equal(t, "140", carried[0].Usage.String())
 	require.Equal(t, "0.7", carried[0].Amount.String())
@@ -404,7 +404,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	}
 	retain()
 	require.Equal(t, before, statement())
-	require.Nil(t, b.prepare(1<<62).Send, "nothing has changed")
+	require.Empty(t, b.plan(anew).Send, "nothing has changed")
 
 	groupBy := []string{"model"}
 	_, backfilling, err := store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, metersBy(groupBy))
@@ -412,10 +412,10 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.NoError(t, backfill(t.Context(), store, b.tenant, backfilling.ID))
 	require.Equal(t, before, statement(), "another way of counting looks no further back than the events")
 	b.useAt("5", b.now)
-	require.Equal(t, carried, adjustments(t, b.acknowledge()), "it is said again, and not taken back")
+	require.Equal(t, carried, adjustments(t, b.accept()), "it is said again, and not taken back")
 
 	b.useAt("1000", start.Add(time.Minute)) // without a key, and so accepted
 	require.Equal(t, before, statement(), "it comes too late to be billed")
-	require.Nil(t, b.prepare(1<<62).Send)
+	require.Empty(t, b.plan(anew).Send)
 	retain()
 }

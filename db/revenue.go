@@ -63,24 +63,18 @@ type revenueEstimate struct {
 // customer, so that nobody is counted twice.
 func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, r metering.Range) error {
 	byVersion := make(map[metering.MeterVersionID]metering.Meter)
-	var versions []metering.MeterVersionID
-	var from, until []time.Time
 	for _, m := range meters {
 		byVersion[m.Version.ID] = m
-		zone := metering.Location(m.Version.Timezone)
-		versions = append(versions, m.Version.ID)
-		from = append(from, billing.CalendarPeriod(r.Start, zone).Start)
-		until = append(until, r.End)
 	}
+	statement := newUsageStatementOfAll(tenant, meters)
+	statement.addMonths(0, r)
 	rows, err := tx.Query(ctx, `
-		select u.month, u.customer_id, u.meter_version_id, `+productAt("u.tenant_id", "u.customer_id", "u.month")+`,
-		  sum(u.sum + u.late_sum), sum(u.count + u.late_count)::bigint
-		from unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) v (meter_version_id, from_at, until_at)
-		join usage_monthly u on u.meter_version_id = v.meter_version_id and u.month >= v.from_at and u.month < v.until_at
-		where u.tenant_id = $1
-		  and u.customer_id <> 0
-		group by u.tenant_id, 1, 2, 3
-		order by 1, 2`, tenant, versions, from, until)
+		select start, customer_id, meter_version_id, `+productAt("@tenant", "counted.customer_id", "counted.start")+`,
+		  sum(sum + late_sum), sum(count + late_count)::bigint
+		from `+statement.rows()+`
+		where customer_id <> 0
+		group by 1, 2, 3
+		order by 1, 2`, statement.args)
 	if err != nil {
 		return err
 	}
@@ -109,8 +103,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 			last[key] = customer
 			in.Customers++
 		}
-		usage := m.Version.Aggregation.Usage(sum, count)
-		in.Amount = in.Amount.Add(price.ChargeIn(price.Currency, usage))
+		in.Amount = in.Amount.Add(billing.Estimate(m, price, m.Version.Aggregation.Usage(sum, count)))
 		return nil
 	})
 	return err

@@ -91,5 +91,5 @@ func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	sealed := []string{string(db.ProviderSecret), string(db.ProviderWebhookSecret), string(db.SigningSecret), string(db.OIDCSecret),
 		string(db.EndpointSecret), "webhook_endpoints.former_secret"}
 	hashes := []string{"api_keys.hash", "event_keys.hash", "idempotency_keys.request_hash"}
-	require.ElementsMatch(t, slices.Concat(sealed, hashes, []string{"billing_snapshots.body"}), columns)
+	require.ElementsMatch(t, slices.Concat(sealed, hashes, []string{"billing_reports.body"}), columns)
 }

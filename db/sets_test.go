@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -23,8 +22,9 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),
 		"billing_series kind":                words([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}),
 		"billing_series counting":            words([]billing.Counting{billing.Replaces, billing.Adds, billing.Latest}),
-		"billing_entries status":             words(metering.EntryStatus("").Values()),
-		"billing_snapshots status":           words([]db.SnapshotStatus{db.SnapshotPrepared, db.SnapshotSent, db.Acknowledged, db.Rejected}),
+		"billing_reports state":              words(billing.State("").Values()),
+		"billing_reports mode":               {"live", "shadow"},
+		"billing_report_lines component":     {"usage", "adjustment"},
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
 		"members role":                       words(metering.Role("").Values()),

@@ -315,7 +315,7 @@ func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) 
 
 func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) ([]metering.SyncLine, error) {
 	rows, err := s.pool.Query(ctx, `
-		select s.kind, r.number, r.state, m.id, m.slug, p.starts_at, p.ends_at, l.component, l.usage, l.unit_price,
+		select r.id, s.kind, r.number, r.state, m.id, m.slug, p.starts_at, p.ends_at, l.component, l.usage, l.unit_price,
 		  case l.component when 'adjustment' then l.amount else l.charge end, l.currency,
 		  s.method, s.target, coalesce(s.window_start, t.starts_at), coalesce(s.window_end, t.ends_at), l.quantity, r.quantity, r.response
 		from billing_sync_reports x
@@ -332,7 +332,7 @@ func (s Syncs) lines(ctx context.Context, tenant metering.TenantID, sync uuid.UU
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l metering.SyncLine, err error) {
-		err = row.Scan(&l.Kind, &l.Number, &l.State, &l.MeterID, &l.MeterSlug, &l.Period.Start, &l.Period.End, &l.Component, &l.Usage, &l.UnitPrice,
+		err = row.Scan(&l.ReportID, &l.Kind, &l.Number, &l.State, &l.MeterID, &l.MeterSlug, &l.Period.Start, &l.Period.End, &l.Component, &l.Usage, &l.UnitPrice,
 			&l.Amount, &l.Currency, &l.Method, &l.Target, &l.Window.Start, &l.Window.End, &l.Quantity, &l.Sent, &l.Response)
 		return l, err
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -20,11 +21,11 @@ func (b *biller) request() uuid.UUID {
 	return s.ID
 }
 
-func (b *biller) begin() db.Pass {
+func (b *biller) begin() db.Begun {
 	b.Helper()
-	pass, err := b.store.Syncs.Begin(b.Context(), b.tenant, b.customer.ID, b.now)
+	begun, err := b.store.Syncs.Begin(b.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(b, err)
-	return pass
+	return begun
 }
 
 func (b *biller) finish(a db.Answer) (more bool) {
@@ -46,30 +47,31 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	b := newBiller(t)
 	first, second := b.request(), b.request()
 	require.Equal(t, metering.SyncRequested, b.sync(first).Status)
-	pass := b.begin()
-	require.ElementsMatch(t, []uuid.UUID{first, second}, pass.Syncs)
-	require.Equal(t, pass, b.begin(), "a repeat, and a pass after one that was cut short, take the same")
+	begun := b.begin()
+	require.ElementsMatch(t, []uuid.UUID{first, second}, begun.Syncs)
+	require.Equal(t, begun, b.begin(), "a repeat, and a pass after one that was cut short, take the same")
 	third := b.request()
 	require.Equal(t, metering.SyncRunning, b.sync(first).Status)
 
 	b.use("3")
-	s := b.prepare(pass.After).Send
-	b.mark(s)
-	b.settle(s.ID, db.Acknowledged)
-	answer := db.Answer{Syncs: pass.Syncs, Snapshots: []uuid.UUID{s.ID}, Skipped: []metering.SkippedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
+	s := b.next(begun.After)
+	b.lease(s.ID)
+	b.complete(s.ID, billing.Accepted)
+	answer := db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
 	require.True(t, b.finish(answer), "another request has come")
 	require.True(t, b.finish(answer), "finishing again changes nothing")
 
 	done := b.sync(first)
 	require.Equal(t, metering.SyncSucceeded, done.Status)
 	require.NotNil(t, done.FinishedAt)
-	require.Len(t, done.Entries, 1)
-	require.Equal(t, "3", done.Entries[0].Usage.String())
-	require.Equal(t, "acknowledged", done.Entries[0].Status)
-	require.Equal(t, b.meter.ID, done.Entries[0].MeterID)
-	require.EqualValues(t, 1, done.Entries[0].Sequence)
-	require.Len(t, done.Skipped, 1)
-	require.Equal(t, "api-calls", done.Skipped[0].MeterSlug)
+	require.Len(t, done.Lines, 1)
+	require.Equal(t, "3", done.Lines[0].Usage.String())
+	require.Equal(t, string(billing.Accepted), done.Lines[0].State)
+	require.Equal(t, b.meter.ID, done.Lines[0].MeterID)
+	require.EqualValues(t, 1, done.Lines[0].Number)
+	require.Len(t, done.Excluded, 1)
+	require.Equal(t, "api-calls", done.Excluded[0].MeterSlug)
+	require.Equal(t, "for the test", done.Excluded[0].Reason)
 	require.Equal(t, metering.SyncRequested, b.sync(third).Status)
 	require.Equal(t, []uuid.UUID{third}, b.begin().Syncs)
 }
@@ -78,9 +80,9 @@ func TestAFailedPassSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	id := b.request()
-	b.finish(db.Answer{Syncs: b.begin().Syncs, Problem: "save another URL"})
+	b.finish(db.Answer{Syncs: b.begin().Syncs, Error: "save another URL"})
 	require.Equal(t, metering.SyncFailed, b.sync(id).Status)
-	require.Equal(t, "save another URL", b.sync(id).Problem)
+	require.Equal(t, "save another URL", b.sync(id).Error)
 }
 
 func TestOnlyARequestThatNobodyTookIsWithdrawn(t *testing.T) {
@@ -113,9 +115,9 @@ func TestSyncsOfATenantAreItsOwn(t *testing.T) {
 	_, err := theirs.store.Syncs.Get(t.Context(), theirs.tenant, id)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.NoError(t, theirs.store.Syncs.Withdraw(t.Context(), theirs.tenant, id))
-	pass, err := theirs.store.Syncs.Begin(t.Context(), theirs.tenant, mine.customer.ID, mine.now)
+	begun, err := theirs.store.Syncs.Begin(t.Context(), theirs.tenant, mine.customer.ID, mine.now)
 	require.NoError(t, err)
-	require.Empty(t, pass.Syncs)
+	require.Empty(t, begun.Syncs)
 	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, db.Answer{Syncs: []uuid.UUID{id}}, mine.now)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncRequested, mine.sync(id).Status)
@@ -132,19 +134,4 @@ func TestOpenSyncsAreFoundByAge(t *testing.T) {
 	open, err = b.store.Syncs.Open(t.Context(), b.now.Add(time.Second))
 	require.NoError(t, err)
 	require.Contains(t, open, mine)
-}
-
-func TestAProviderReplacesTheOneBefore(t *testing.T) {
-	t.Parallel()
-	b := newBiller(t)
-	b.useProvider("https://other.example.com/")
-	active, err := b.store.Providers.Active(t.Context(), b.tenant)
-	require.NoError(t, err)
-	require.Equal(t, "https://other.example.com/", active.Account)
-	require.Equal(t, "abcd", active.LastFour)
-	require.NotZero(t, active.ID)
-	var saved int
-	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from audit_log where tenant_id = $1 and action = 'provider.save'`, b.tenant)
-	require.NoError(t, row.Scan(&saved))
-	require.Equal(t, 2, saved)
 }

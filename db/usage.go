@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,7 +89,7 @@ func usageOver(ctx context.Context, q querier, tenant metering.TenantID, custome
 	for no, r := range ranges {
 		s.add(no, r, false)
 	}
-	return s.read(ctx, q, meters, ranges, "timestamptz '0001-01-01'")
+	return readRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
 // usageByHour is usageOver hour by hour. An hour that a range cuts is the part
@@ -100,98 +99,13 @@ func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, custo
 	for no, r := range ranges {
 		s.add(no, r, true)
 	}
-	return s.read(ctx, q, meters, ranges, "parts.start")
+	return readRanges(ctx, q, s, meters, ranges, "start")
 }
 
-// usageStatement reads ranges from the cheapest exact places, all of them in
-// one statement: of each place, the parts of the ranges that are read there.
-type usageStatement struct {
-	args   pgx.NamedArgs
-	zones  map[string][]int64 // the meter versions of each timezone
-	places [3]rangeParts      // months, hours, raw events
-	all    bool               // of the whole tenant
-}
-
-// rangeParts are parts of ranges, in columns.
-type rangeParts struct {
-	numbers     []int32
-	from, until []time.Time
-	versions    []string // arrays of the meter versions that are read there
-}
-
-const (
-	monthly = iota
-	hourly
-	raw
-)
-
-func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
-	s := &usageStatement{args: pgx.NamedArgs{"tenant": tenant, "customer": customer}, zones: make(map[string][]int64), all: customer == metering.WholeTenant}
-	for _, m := range meters {
-		s.zones[m.Version.Timezone] = append(s.zones[m.Version.Timezone], int64(m.Version.ID))
-	}
-	return s
-}
-
-// add has a range read as well, in hours alone or in months where those will do.
-func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
-	for zone, versions := range s.zones {
-		span := metering.Split(r, metering.Location(zone))
-		switch {
-		case byHour:
-			s.part(hourly, no, wholeHours(span), versions)
-		default:
-			s.part(monthly, no, span.Months, versions)
-			for _, hours := range span.Hours {
-				s.part(hourly, no, hours, versions)
-			}
-		}
-		for _, edge := range span.Ragged {
-			s.part(raw, no, edge, versions)
-		}
-	}
-}
-
-func (s *usageStatement) part(place, no int, r metering.Range, versions []int64) {
-	if r.Empty() {
-		return
-	}
-	p := &s.places[place]
-	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
-	p.versions = append(p.versions, strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(versions)))
-}
-
-func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
-	ofCustomer := "and e.customer_id = @customer"
-	if s.all {
-		ofCustomer = ""
-	}
+func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
 	rows, err := q.Query(ctx, `
-		select parts.no, parts.version, `+start+`, sum(parts.sum + parts.late_sum), sum(parts.count + parts.late_count)::bigint,
-		  sum(parts.late_sum), sum(parts.late_count)::bigint
-		from (
-		  select x.no, u.meter_version_id as version, u.month as start, u.sum, u.count, u.late_sum, u.late_count
-		  from `+s.unnest("months", monthly)+`
-		  join usage_monthly u on u.meter_version_id = any(x.versions::bigint[]) and u.month >= x.from_at and u.month < x.until_at
-		  where u.tenant_id = @tenant
-		    and u.customer_id = @customer
-		  union all
-		  select x.no, u.meter_version_id, u.hour, u.sum, u.count, u.late_sum, u.late_count
-		  from `+s.unnest("hours", hourly)+`
-		  join usage_hourly u on u.meter_version_id = any(x.versions::bigint[]) and u.hour >= x.from_at and u.hour < x.until_at
-		  where u.tenant_id = @tenant
-		    and u.customer_id = @customer
-		    and u.hour >= @hours_least
-		    and u.hour < @hours_most
-		  union all
-		  select x.no, g.id, x.from_at, case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int
-		  from `+s.unnest("raw", raw)+`
-		  join events e on e.ts >= x.from_at and e.ts < x.until_at
-		  join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
-		  cross join lateral (select `+isLate+` as late) l
-		  where e.tenant_id = @tenant `+ofCustomer+`
-		    and e.ts >= @raw_least
-		    and e.ts < @raw_most) parts
+		select no, meter_version_id, `+start+`, sum(sum + late_sum), sum(count + late_count)::bigint, sum(late_sum), sum(late_count)::bigint
+		from `+s.rows()+`
 		group by 1, 2, 3`, s.args)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
@@ -220,64 +134,6 @@ func (s *usageStatement) read(ctx context.Context, q querier, meters []metering.
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
 	return usage, nil
-}
-
-// unnest is a place's parts as a table x. What bounds all of them lets the
-// database leave out whole chunks.
-func (s *usageStatement) unnest(name string, place int) string {
-	p := s.places[place]
-	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = p.numbers, p.from, p.until, p.versions
-	var least, most time.Time
-	if len(p.from) > 0 {
-		least, most = slices.MinFunc(p.from, time.Time.Compare), slices.MaxFunc(p.until, time.Time.Compare)
-	}
-	s.args[name+"_least"], s.args[name+"_most"] = least, most
-	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]) x (no, from_at, until_at, versions)", name)
-}
-
-// usageQuery reads rollup rows as they are, for windows and groups.
-type usageQuery struct {
-	args     pgx.NamedArgs
-	branches []string
-}
-
-func newUsageQuery(tenant metering.TenantID, customer metering.CustomerID, versions []int64) *usageQuery {
-	return &usageQuery{args: pgx.NamedArgs{"tenant": tenant, "customer": customer, "versions": versions}}
-}
-
-func (u *usageQuery) run(ctx context.Context, q querier, head, tail string) (pgx.Rows, error) {
-	if len(u.branches) == 0 {
-		u.hours(metering.Range{})
-	}
-	return q.Query(ctx, head+" ("+strings.Join(u.branches, " union all ")+") as parts "+tail, u.args)
-}
-
-func (u *usageQuery) months(r metering.Range) {
-	u.branch(r, `
-		select meter_version_id, group_id, month as start, sum, count, late_sum, late_count from usage_monthly
-		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
-		  and month >= %s and month < %s`)
-}
-
-func (u *usageQuery) hours(r metering.Range) {
-	u.branch(r, `
-		select meter_version_id, group_id, hour as start, sum, count, late_sum, late_count from usage_hourly
-		where tenant_id = @tenant and customer_id = @customer and meter_version_id = any(@versions)
-		  and hour >= %s and hour < %s`)
-}
-
-// ofCustomer restricts raw events e to @customer's; those of the whole tenant are all.
-func ofCustomer(customer metering.CustomerID) string {
-	if customer == metering.WholeTenant {
-		return ""
-	}
-	return "and e.customer_id = @customer"
-}
-
-func (u *usageQuery) branch(r metering.Range, sql string) {
-	from, until := fmt.Sprintf("from%d", len(u.branches)), fmt.Sprintf("until%d", len(u.branches))
-	u.args[from], u.args[until] = r.Start, r.End
-	u.branches = append(u.branches, fmt.Sprintf(sql, "@"+from, "@"+until))
 }
 
 // WindowQuery asks for a customer's usage of one meter.

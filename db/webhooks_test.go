@@ -50,15 +50,15 @@ func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	return e
 }
 
-// happen lets a sync succeed, or fail with that problem.
-func (h *hooked) happen(problem string) {
+// happen lets a sync succeed, or fail with that error.
+func (h *hooked) happen(failure string) {
 	h.Helper()
 	sync, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
 	require.NoError(h, err)
 	_, err = h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
 	require.NoError(h, err)
 	for range 2 { // the second time it is over already
-		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}, Problem: problem}, h.now)
+		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}, Error: failure}, h.now)
 		require.NoError(h, err)
 	}
 }
@@ -144,7 +144,7 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 	c = h.claim()
 	require.Equal(t, metering.BillingSyncFailed, c.Kind)
 	require.NoError(t, json.Unmarshal(c.Data, &data))
-	require.Equal(t, "the key was refused", data["problem"])
+	require.Equal(t, "the key was refused", data["error"])
 	require.Nil(t, h.claim())
 }
 

@@ -93,15 +93,14 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 // loadEdges sums the raw events of the hours that the range cuts in half, by
 // the same rule as ingest.
 func (r *windowRead) loadEdges(ctx context.Context) error {
+	statement := newUsageStatement(r.tenant, r.Customer, nil)
 	for _, edge := range r.span.Ragged {
 		sums := make(map[metering.GroupID]*windowPart)
+		statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
 		rows, err := r.q.Query(ctx, `
 			select e.value, e.properties, `+isLate+`
 			from events e
-			where e.tenant_id = @tenant `+ofCustomer(r.Customer)+` and e.ts >= @from and e.ts < @until and e.event_type = @type`,
-			pgx.NamedArgs{
-				"tenant": r.tenant, "customer": r.Customer, "from": edge.Start, "until": edge.End, "type": r.Meter.EventType,
-			})
+			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type`, statement.args)
 		if err != nil {
 			return err
 		}
@@ -210,24 +209,22 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 }
 
 func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
-	if r.Granularity == metering.Month && !r.span.Months.Empty() {
-		query.months(r.span.Months)
-		for _, hours := range r.span.Hours {
-			query.hours(hours)
-		}
-	} else if hours := wholeHours(r.span); !hours.Empty() {
-		query.hours(hours)
-	}
-	tail := "where " + r.restrict(query.args)
+	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
+	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
+	tail := "where " + r.restrict(statement.args)
 	if r.After != nil {
 		tail += " and (group_id, start) >= (@after_group, @after_start)"
-		query.args["after_group"], query.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
+		statement.args["after_group"], statement.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
 	}
 	// The cursor's own window may come again before the page, and one more
 	// after it tells that there is more.
-	query.args["most"] = (r.Limit + 2) * mostRows(r.Granularity)
-	return query.run(ctx, r.q, "select group_id, start, sum, count, late_sum, late_count from", tail+" order by group_id, start limit @most")
+	statement.args["most"] = (r.Limit + 2) * mostRows(r.Granularity)
+	return r.q.Query(ctx, `
+		select group_id, start, sum, count, late_sum, late_count
+		from `+statement.rowsInOrder()+`
+		`+tail+`
+		order by group_id, start
+		limit @most`, statement.args)
 }
 
 // mostRows is how many rows make up one window, at most: a day, or a month that
@@ -240,27 +237,6 @@ func mostRows(g metering.Granularity) int {
 		return 28 * 31
 	}
 	return 1
-}
-
-// wholeHours joins the months and hours of a span, which follow one another.
-func wholeHours(span metering.Span) metering.Range {
-	var all metering.Range
-	for _, r := range append(span.Hours, span.Months) {
-		if r.Empty() {
-			continue
-		}
-		if all.Empty() {
-			all = r
-			continue
-		}
-		if r.Start.Before(all.Start) {
-			all.Start = r.Start
-		}
-		if r.End.After(all.End) {
-			all.End = r.End
-		}
-	}
-	return all
 }
 
 // restrict limits the rows to the groups that the query asks for.
@@ -278,14 +254,13 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
-	query := newUsageQuery(r.tenant, r.Customer, []int64{int64(r.Meter.Version.ID)})
-	if !r.span.Months.Empty() {
-		query.months(r.span.Months)
-	}
-	for _, hours := range r.span.Hours {
-		query.hours(hours)
-	}
-	rows, err := query.run(ctx, r.q, "select group_id, sum(sum + late_sum), sum(count + late_count)::bigint from", "where "+r.restrict(query.args)+" group by 1")
+	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
+	statement.addWhole(0, r.Range, false)
+	rows, err := r.q.Query(ctx, `
+		select group_id, sum(sum + late_sum), sum(count + late_count)::bigint
+		from `+statement.rows()+`
+		where `+r.restrict(statement.args)+`
+		group by 1`, statement.args)
 	if err != nil {
 		return nil, metering.Decimal{}, err
 	}

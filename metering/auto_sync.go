@@ -18,7 +18,8 @@ type AutoSync struct {
 }
 
 // Schedule is "hourly", "daily" (at midnight) or a cron expression of five
-// fields, in the tenant's zone.
+// fields, in the tenant's zone; or how much time is between two runs, such as
+// "15m", counted from the Unix epoch.
 type Schedule string
 
 const (
@@ -26,7 +27,23 @@ const (
 	Daily  Schedule = "daily"
 )
 
-// Cron is the schedule as a cron expression.
+// The shortest and the longest time between two runs.
+const (
+	shortestEvery = 5 * time.Minute
+	longestEvery  = 24 * time.Hour
+)
+
+// Every is the time between two runs of a schedule that says it; 0: it is a
+// cron expression.
+func (i Schedule) Every() time.Duration {
+	every, err := time.ParseDuration(string(i))
+	if err != nil {
+		return 0
+	}
+	return every
+}
+
+// Cron is a schedule that is no time between two runs, as a cron expression.
 func (i Schedule) Cron() string {
 	switch i {
 	case Hourly:
@@ -46,6 +63,9 @@ func (i Schedule) Jitter() time.Duration {
 	case Daily:
 		return time.Hour
 	}
+	if every := i.Every(); every > 0 {
+		return min(every/10, time.Hour)
+	}
 	return time.Minute
 }
 
@@ -60,8 +80,18 @@ var (
 
 // Validate checks what a client may choose.
 func (i Schedule) Validate(location string) error {
-	wrong := Invalid(location, "must be hourly, daily, or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
-	if len(i) > maxTextBytes || !cronSyntax.MatchString(i.Cron()) {
+	wrong := Invalid(location, "must be hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, "+
+		"or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
+	if len(i) > maxTextBytes {
+		return wrong
+	}
+	if every := i.Every(); every != 0 {
+		if every < shortestEvery || every > longestEvery || every%time.Minute != 0 {
+			return wrong
+		}
+		return nil
+	}
+	if !cronSyntax.MatchString(i.Cron()) {
 		return wrong
 	}
 	if _, err := cronParser.Parse(i.Cron()); err != nil {

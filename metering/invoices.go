@@ -8,7 +8,8 @@ type Invoice struct {
 	Account      string
 	Subscription string
 	Status       string
-	Reason       string
+	Reason       string // why the provider made it, in its own words
+	Renewal      bool   // a period's end made it: it bills the period's usage
 	Currency     string
 	Total        Decimal
 	Usage        Decimal // of it what the customer's meters made
@@ -17,6 +18,3 @@ type Invoice struct {
 	FinalizedAt  time.Time // zero while it is a draft
 }
 
-// Cycle says whether a period's end made the invoice: then it bills the
-// period's usage.
-func (i Invoice) Cycle() bool { return i.Reason == "subscription_cycle" }

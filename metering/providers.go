@@ -5,16 +5,11 @@ import "time"
 // ProviderKind is how usage reaches a billing provider.
 type ProviderKind string
 
-// The kinds that tenants can choose.
+// The kinds that come with the service.
 const (
 	Webhook ProviderKind = "webhook" // signed snapshots to any HTTPS endpoint
 	Stripe  ProviderKind = "stripe"  // usage records and meter events
 )
-
-// Values are all that tenants can choose.
-func (ProviderKind) Values() []ProviderKind {
-	return []ProviderKind{Webhook, Stripe}
-}
 
 // Provider is where a tenant's usage is billed.
 type Provider struct {

@@ -55,6 +55,7 @@ type Sync struct {
 
 // SyncLine is what a report of a sync says of one meter and period.
 type SyncLine struct {
+	ReportID  uuid.UUID
 	Kind      string // of the report
 	Number    int64  // of the report: in the order of the customer's; a statement's sequence
 	State     string // of the report

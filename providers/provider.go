@@ -19,6 +19,9 @@ import (
 type Provider interface {
 	// Describe says what the provider is like.
 	Describe() Description
+	// Validate says whom the credentials belong to, once the provider has taken
+	// them. CodeInvalid names a setting by its Location. No error repeats a secret.
+	Validate(ctx context.Context, settings Settings, secrets Secrets) (Identity, error)
 	// Read says what a customer is there and where the usage of each meter goes.
 	// It makes no call for a customer who has no id there.
 	Read(ctx context.Context, c Credentials, q Question) (billing.Side, error)
@@ -35,10 +38,19 @@ type Provider interface {
 
 // Events are of a provider that says what happens there.
 type Events interface {
+	// Signals says which events are to be sent, and the header that their
+	// signature is in.
+	Signals() Signals
 	// Verify reads an event, if the provider has signed it: CodeUnauthorized
 	// where it has not, CodeInvalid where it is none. There is nothing to do about
 	// one that is not ours.
 	Verify(c Credentials, n Notice) (event metering.ProviderEvent, ours bool, err error)
+}
+
+// Signals are the events of a provider.
+type Signals struct {
+	Types  []string
+	Header string
 }
 
 // Notice is how an event comes.
@@ -59,6 +71,7 @@ type Invoices interface {
 type Description struct {
 	Kind         metering.ProviderKind
 	Name         string        // as people know it
+	Settings     []Setting     // what a tenant saves of it
 	Statements   bool          // it takes the bill of a period in one report; else each meter is reported by itself
 	AtOnce       int           // how many customers may be synced side by side
 	Timeout      time.Duration // how long one call may take: whoever leases a report leases it for longer

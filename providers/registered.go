@@ -2,6 +2,8 @@ package providers
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -27,6 +29,11 @@ func (r Registry) Of(kind metering.ProviderKind) (Provider, error) {
 		return nil, metering.Errorf(metering.CodeInternal, "no billing provider is called %s", kind)
 	}
 	return p, nil
+}
+
+// Kinds are those that tenants can choose, in order.
+func (r Registry) Kinds() []metering.ProviderKind {
+	return slices.Sorted(maps.Keys(r))
 }
 
 // Frame makes the bytes of a report to a provider of the kind.

@@ -84,7 +84,7 @@ func (s *system) trigger() (id string) {
 }
 
 // autoSync runs the schedule once and waits for its end.
-func (s *system) autoSync() (took time.Duration, result workflows.MassResult) {
+func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult) {
 	s.Helper()
 	began := time.Now()
 	require.NoError(s, s.temporal.GetWorkflow(s.Context(), s.trigger(), "").Get(s.Context(), &result))
@@ -98,6 +98,41 @@ func (s *system) runs() int64 {
 	})
 	require.NoError(s, err)
 	return count.GetCount()
+}
+
+// TestAScheduleThatIsADurationRunsThatOften changes a schedule from a cron
+// expression to a duration and back, as Temporal then plans it.
+func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	tenant, err := s.store.Tenants.Get(t.Context(), s.tenant)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		schedule metering.Schedule
+		every    time.Duration
+	}{{"0 0 29 2 *", 0}, {"15m", 15 * time.Minute}, {"1h30m", 90 * time.Minute}, {"hourly", time.Hour}} {
+		dbtest.Eventually(t, 2*time.Minute, func() error {
+			settings := metering.AutoSync{TenantID: s.tenant, Enabled: true, Schedule: c.schedule, UpdatedAt: time.Now()}
+			return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, settings, true)
+		})
+		dbtest.Eventually(t, 2*time.Minute, func() error {
+			state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
+			if err != nil || c.every == 0 {
+				return err
+			}
+			if len(state.Next) < 2 {
+				return fmt.Errorf("%s: %d runs are planned", c.schedule, len(state.Next))
+			}
+			first := state.Next[0].Truncate(c.every)
+			for i, next := range state.Next {
+				late := next.Sub(first.Add(time.Duration(i) * c.every))
+				if late < 0 || late > c.schedule.Jitter() {
+					return fmt.Errorf("%s: run %d is planned for %s", c.schedule, i, next)
+				}
+			}
+			return nil
+		})
+	}
 }
 
 func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
@@ -119,7 +154,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 		s.forget()
 		s.useAll(changed)
 		few, result := s.autoSync()
-		require.Equal(t, workflows.MassResult{Customers: changed, Sent: changed}, result)
+		require.Equal(t, workflows.BulkSyncResult{Customers: changed, Sent: changed}, result)
 		require.Len(t, s.received(), changed)
 		for _, total := range s.billed() {
 			require.Equal(t, strconv.Itoa(round+2), total)

@@ -146,7 +146,7 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 		Slug     string      `json:"meter_slug"`
 		Amount   json.Number `json:"amount"`
 		Currency string      `json:"currency"`
-		Skipped  string
+		Excluded string
 		LateFor  *struct {
 			End time.Time `json:"end"`
 		} `json:"late_for"`
@@ -156,11 +156,11 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 		i := slices.Index(e.slugs[:], item.Slug)
 		if i < 0 {
 			if synced {
-				require.Equal(s, "no subscription item of the customer has the lookup key or the metadata meter_slug="+item.Slug, item.Skipped)
+				require.Equal(s, "no subscription item of the customer has the lookup key or the metadata meter_slug="+item.Slug, item.Excluded)
 			}
 			continue // it is in the other currency
 		}
-		require.Empty(s, item.Skipped)
+		require.Empty(s, item.Excluded)
 		m := slices.IndexFunc(exampleMeters, func(m exampleMeter) bool { return m.slug == item.Slug })
 		require.Equal(s, exampleMeters[m].currency, item.Currency)
 		if item.LateFor == nil {
@@ -178,25 +178,25 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 func (s *exampleSystem) ledger(e example) (now, late [2]string) {
 	s.Helper()
 	var sync struct {
-		Status, Problem string
-		Entries         []struct {
-			Slug      string `json:"meter_slug"`
-			Amount    json.Number
-			Mechanism string
-			Status    string
-			Period    struct{ End time.Time }
+		Status, Error string
+		Lines         []struct {
+			Slug   string `json:"meter_slug"`
+			Amount json.Number
+			Kind   string
+			State  string
+			Period struct{ End time.Time }
 		}
 	}
 	s.read(http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": e.customer}, &sync)
-	require.Equal(s, "succeeded", sync.Status, sync.Problem)
-	for _, entry := range sync.Entries {
-		require.Contains(s, []string{"acknowledged", "confirmed"}, entry.Status)
-		require.True(s, entry.Period.End.Equal(s.end), entry.Slug)
+	require.Equal(s, "succeeded", sync.Status, sync.Error)
+	for _, line := range sync.Lines {
+		require.Contains(s, []string{"accepted", "counted"}, line.State)
+		require.True(s, line.Period.End.Equal(s.end), line.Slug)
 		to := &now
-		if entry.Mechanism == "invoice_item" {
+		if line.Kind == "charge" {
 			to = &late
 		}
-		to[slices.Index(e.slugs[:], entry.Slug)] = entry.Amount.String()
+		to[slices.Index(e.slugs[:], line.Slug)] = line.Amount.String()
 	}
 	return now, late
 }
@@ -254,10 +254,10 @@ func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
 		require.Equal(t, e.owedLate, late, "the preview")
 		var now [2]string
 		now, late = s.ledger(e)
-		require.Equal(t, [2]string{}, now, "nothing more is told of the closed period")
+		require.Equal(t, [2]string{}, now, "nothing more is reported of the closed period")
 		require.Equal(t, e.owedLate, late, "the ledger")
 		_, late = s.preview(e, true)
-		require.Equal(t, e.owedLate, late, "it is owed with this period, told or not")
+		require.Equal(t, e.owedLate, late, "it is owed with this period, reported or not")
 	}
 	s.fake.Advance(32 * 24 * time.Hour)
 	for _, e := range examples {

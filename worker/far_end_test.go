@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-// farEnd is the receiver of the snapshots.
+// farEnd is the receiver of the statements.
 type farEnd struct {
 	t   testing.TB
 	url string

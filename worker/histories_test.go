@@ -62,7 +62,7 @@ func TestHistories(t *testing.T) {
 
 	s.use("5")
 	s.await(s.request())
-	keep("sync_customer_one_snapshot", syncing)
+	keep("sync_customer_one_statement", syncing)
 	s.await(s.request())
 	keep("sync_customer_nothing_to_do", syncing)
 

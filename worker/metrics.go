@@ -22,16 +22,16 @@ const stateTimeout = 5 * time.Second
 var (
 	discrepancies = prometheus.NewDesc("odometer_usage_discrepancies",
 		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
-	openSyncs = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
-	unsettled = prometheus.NewDesc("odometer_billing_messages_unsettled",
-		"Snapshots and entries that the provider has not decided on.", []string{"kind"}, nil)
+	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
+	outstanding = prometheus.NewDesc("odometer_billing_reports_outstanding",
+		"Reports to providers whose outcome is not known yet.", nil, nil)
 	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
 	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, unsettled, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -45,13 +45,12 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 		s.log.Warn("the state of the database cannot be shown", "error", err)
 		return
 	}
-	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
-		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	gauge := func(d *prometheus.Desc, value int64) {
+		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
 	}
 	gauge(discrepancies, found.Discrepancies)
 	gauge(openSyncs, found.OpenSyncs)
-	gauge(unsettled, found.UnsettledSnapshots, "snapshot")
-	gauge(unsettled, found.UnsettledEntries, "entry")
+	gauge(outstanding, found.OutstandingReports)
 	gauge(duePeriods, found.DuePeriods)
 	gauge(pending, found.PendingMessages)
 	if found.KeptFrom != nil {

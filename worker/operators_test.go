@@ -28,8 +28,8 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	first := s.request()
 	s.awaitDeliveries(1)
 
-	require.ErrorContains(t, s.update(run, "skip-meter", map[string]any{"meter_id": 0}), "meter_id must be a meter's number")
-	require.ErrorContains(t, s.update(run, "skip-meter", map[string]any{"meter_id": "storage"}), "unable to decode")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 0}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "storage"}), "unable to decode")
 	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")
 	require.Zero(t, s.events(run, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED), "what is refused leaves no trace")
 
@@ -41,20 +41,20 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "3", "", "")})
 	require.NoError(t, err)
 	second := s.request()
-	require.NoError(t, s.update(run, "skip-meter", map[string]any{"meter_id": storage.ID}))
+	require.NoError(t, s.update(run, "exclude-meter", map[string]any{"meter_id": storage.ID}))
 	s.awaitIdle(run)
 	require.Len(t, s.received(), paused, "whatever comes, nothing is sent")
 
 	require.NoError(t, s.update(run, "resume"))
 	require.Equal(t, metering.SyncSucceeded, s.await(first).Status)
-	skipped := s.await(second)
-	require.Equal(t, metering.SyncSucceeded, skipped.Status)
+	without := s.await(second)
+	require.Equal(t, metering.SyncSucceeded, without.Status)
 	for _, delivery := range s.received() {
 		require.NotContains(t, delivery.Body, `"usage":3`)
 	}
 	require.NoError(t, s.awaitClosed(run))
-	told := s.await(s.request())
-	require.Len(t, told.Entries, 2, "the next run brings the meter")
+	next := s.await(s.request())
+	require.Len(t, next.Lines, 2, "the next run brings the meter")
 	require.Contains(t, s.received()[len(s.received())-1].Body, `"usage":3`)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -64,22 +65,22 @@ func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
 		return err
 	})
 	sync := s.await(s.request())
-	require.Len(t, sync.Entries, 2)
-	require.Equal(t, "2.5", sync.Entries[1].Usage.String())
-	require.Empty(t, sync.Skipped)
+	require.Len(t, sync.Lines, 2)
+	require.Equal(t, "2.5", sync.Lines[1].Usage.String())
+	require.Empty(t, sync.Excluded)
 }
 
-func TestAMeterIsSkippedUntilItsPastIsCounted(t *testing.T) {
+func TestAMeterIsExcludedUntilItsPastIsCounted(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	_, err := s.writer.Ingest(t.Context(), s.tenant,
 		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
 	require.NoError(t, err)
 	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
-	prepared, err := s.store.Ledger.PrepareSnapshot(t.Context(), s.tenant, s.customer.ID, 0, dbtest.Frame, time.Now())
+	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer.ID, db.Pass{Lease: time.Minute}, dbtest.Frame, time.Now())
 	require.NoError(t, err)
-	require.NotContains(t, string(prepared.Send.Body), "storage")
-	require.Equal(t, []metering.SkippedMeter{{
+	require.NotContains(t, string(planned.Leased.Body), "storage")
+	require.Equal(t, []metering.ExcludedMeter{{
 		MeterID: meter.ID, MeterSlug: "storage", Reason: "its past is still being counted; it is billed as soon as that is done",
-	}}, prepared.Skipped)
+	}}, planned.Excluded)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// A customer's usage is what it is at Stripe, wherever it was told before.
-func TestAChangeInMidPeriodTellsTheNewPlaceOnlyTheRest(t *testing.T) {
+// A customer's usage is what it is at Stripe, wherever it was reported before.
+func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")
@@ -40,18 +40,18 @@ func TestAChangeInMidPeriodTellsTheNewPlaceOnlyTheRest(t *testing.T) {
 	s.link("cus_canary")
 	use("4.2")
 	s.synced()
-	require.Equal(t, []string{"10", "11", "14", "11", "4"}, billed(), "another item and mechanism; back at the first customer")
+	require.Equal(t, []string{"10", "11", "14", "11", "4"}, billed(), "another item and reporting method; back at the first customer")
 	s.link("")
 	use("1")
 	sync := s.synced()
-	require.Empty(t, sync.Entries)
-	require.Equal(t, "the customer has no billing_provider_id; set it to the customer's id at Stripe", sync.Skipped[0].Reason)
+	require.Empty(t, sync.Lines)
+	require.Equal(t, "the customer has no billing_provider_id; set it to the customer's id at Stripe", sync.Excluded[0].Reason)
 	s.link("cus_canary")
 	s.synced()
 	require.Equal(t, []string{"10", "11", "15", "11", "5"}, billed())
 }
 
-func TestAnotherAccountInMidPeriodIsToldOnlyTheRest(t *testing.T) {
+func TestOnlyTheRestIsReportedToAnotherAccountInMidPeriod(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	now := time.Now()
@@ -108,7 +108,7 @@ func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
 	now := time.Now()
 	s.useAt("delta", "100", now.Add(-2*time.Hour))
 	s.useAt("delta", "5", now)
-	require.Empty(t, s.synced().Entries)
+	require.Empty(t, s.synced().Lines)
 	require.NoError(t, s.fake.Seed(&stripetest.Seed{
 		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
 		Customers: []stripetest.Customer{{ID: "cus_new"}},
@@ -119,9 +119,9 @@ func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
 	}))
 	s.link("cus_new")
 	sync := s.synced()
-	require.Equal(t, []string{"delta meter_delta 5/5 confirmed"}, entriesOf(sync))
+	require.Equal(t, []string{"delta meter_delta 5/5 counted"}, linesOf(sync))
 	require.Equal(t, "5", s.fake.Quantity("si_new").String())
-	require.True(t, sync.Entries[0].Period.Start.Equal(now.Add(-time.Hour).Truncate(time.Second)))
+	require.True(t, sync.Lines[0].Period.Start.Equal(now.Add(-time.Hour).Truncate(time.Second)))
 }
 
 func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {
@@ -185,7 +185,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	failed, err := s.store.Syncs.List(t.Context(), s.tenant, db.SyncFilter{Status: metering.SyncFailed}, 10)
 	require.NoError(t, err)
 	require.Len(t, failed, 1)
-	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", failed[0].Problem)
+	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", failed[0].Error)
 	for i := range customers {
 		want := fmt.Sprint(i + 1)
 		if i == 3 {

@@ -47,10 +47,10 @@ func (s *stripeSystem) subscribeExactly(slugs ...string) {
 	s.link("cus_exact")
 }
 
-// charged are the sync's entries as "meter quantity/value amount".
+// charged are the sync's lines as "meter sent/quantity amount".
 func charged(sync metering.Sync) (lines []string) {
-	for _, e := range sync.Entries {
-		lines = append(lines, fmt.Sprintf("%s %s/%s %s", e.MeterSlug, e.Quantity, e.Value, e.Amount))
+	for _, l := range sync.Lines {
+		lines = append(lines, fmt.Sprintf("%s %s/%s %s", l.MeterSlug, l.Sent, l.Quantity, l.Amount))
 	}
 	return lines
 }
@@ -97,10 +97,10 @@ func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
 	refused := s.await(s.request())
 	require.Equal(t, metering.SyncFailed, refused.Status)
 	require.Equal(t, "Stripe refused a value with decimals with 400; if it takes whole units of this account, "+
-		"set the meter's usage_scale to 0, else see its log", refused.Problem)
-	require.Equal(t, []string{"record usage_record 1/1 confirmed", "delta meter_delta 1.234/1.234 rejected"}, entriesOf(refused))
+		"set the meter's usage_scale to 0, else see its log", refused.Error)
+	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1.234/1.234 rejected"}, linesOf(refused))
 
 	s.decimals(0, "delta")
-	require.Equal(t, []string{"record usage_record 1/1 confirmed", "delta meter_delta 1/1 confirmed"}, entriesOf(s.synced()))
+	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1/1 counted"}, linesOf(s.synced()))
 	require.Equal(t, "1", s.quantity("delta"))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// inAllWays are the meters of every mechanism that has a total at Stripe.
+// inAllWays are the meters of every reporting method that has a total at Stripe.
 var inAllWays = []string{"record", "delta", "window", "last"}
 
 func (s *stripeSystem) useAll(value string) {
@@ -71,21 +71,21 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 		t.Logf("%+v", b)
 		requireBilled(t, s.fake, billing.Units(want, 0).String())
 	}
-	for _, e := range s.synced().Entries {
-		require.Equal(t, "confirmed", e.Status, e.MeterSlug)
+	for _, l := range s.synced().Lines {
+		require.Equal(t, "counted", l.State, l.MeterSlug)
 	}
 }
 
 // Stripe checks meter events after it has answered, and counts them late.
-func TestWhatStripeDropsLaterIsToldAgainADayLater(t *testing.T) {
+func TestWhatStripeDropsLaterIsReportedAgainADayLater(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta", "window")
 	s.work()
 	aDayPasses := func() {
 		_, err := s.connect().Exec(t.Context(), `
-			with entries as (
-			  update billing_entries set settled_at = settled_at - interval '1 day' where tenant_id = $1 and status = 'acknowledged')
+			with reports as (
+			  update billing_reports set decided_at = decided_at - interval '1 day' where tenant_id = $1 and state = 'accepted')
 			update customers set look_again_at = look_again_at - interval '1 day' where tenant_id = $1`, s.tenant)
 		require.NoError(t, err)
 	}
@@ -97,18 +97,18 @@ func TestWhatStripeDropsLaterIsToldAgainADayLater(t *testing.T) {
 		s.fake.Behave(stripetest.Behaviour{})
 	}
 	due := func() []metering.CustomerID {
-		page, err := s.store.Ledger.Due(t.Context(), s.tenant, 0, 10, time.Now())
+		page, err := s.store.Ledger.OutOfSync(t.Context(), s.tenant, 0, 10, time.Now())
 		require.NoError(t, err)
 		return page.Customers
 	}
 	dropped("5", 2)
 	sync := s.synced()
-	require.Equal(t, []string{"delta meter_delta 5/5 acknowledged", "window meter_window 5/5 acknowledged"}, entriesOf(sync))
-	require.Equal(t, "Stripe has counted 0 of 5 so far", sync.Entries[0].Answer)
+	require.Equal(t, []string{"delta meter_delta 5/5 accepted", "window meter_window 5/5 accepted"}, linesOf(sync))
+	require.Equal(t, "Stripe has counted 0 of 5 so far", sync.Lines[0].Response)
 	require.Empty(t, due())
 	aDayPasses()
 	require.Len(t, due(), 1)
-	require.Equal(t, []string{"delta meter_delta 5/5 confirmed", "window meter_window 5/5 confirmed"}, entriesOf(s.synced()))
+	require.Equal(t, []string{"delta meter_delta 5/5 counted", "window meter_window 5/5 counted"}, linesOf(s.synced()))
 	require.Equal(t, "5", s.quantity("delta"))
 	require.Equal(t, "5", s.quantity("window"))
 
@@ -123,7 +123,7 @@ func TestWhatStripeDropsLaterIsToldAgainADayLater(t *testing.T) {
 	require.Empty(t, due())
 }
 
-// An answer is lost, and the entry is tried again only when Stripe has
+// A response is lost, and the report is tried again only when Stripe has
 // forgotten its identifier.
 func TestWhatIsUncertainForADayIsLookedForBeforeItIsSentAgain(t *testing.T) {
 	t.Parallel()
@@ -131,11 +131,11 @@ func TestWhatIsUncertainForADayIsLookedForBeforeItIsSentAgain(t *testing.T) {
 		taken    bool
 		foreign  bool // something else reports to the same meter
 		quantity string
-		entry    string
+		line     string
 	}{
-		"taken":     {true, false, "5", "delta meter_delta 5/5 confirmed"},
-		"not taken": {false, false, "5", "delta meter_delta 5/5 confirmed"},
-		"unclear":   {true, true, "12", "delta meter_delta 5/5 ambiguous"},
+		"taken":     {true, false, "5", "delta meter_delta 5/5 counted"},
+		"not taken": {false, false, "5", "delta meter_delta 5/5 counted"},
+		"unclear":   {true, true, "12", "delta meter_delta 5/5 in_doubt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,16 +158,16 @@ func TestWhatIsUncertainForADayIsLookedForBeforeItIsSentAgain(t *testing.T) {
 			}
 			s.fake.Advance(25 * time.Hour)
 			_, err := s.connect().Exec(t.Context(), `
-				update billing_entries set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
+				update billing_reports set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
 			require.NoError(t, err)
 			s.work()
-			require.Equal(t, []string{c.entry}, entriesOf(s.await(id)))
+			require.Equal(t, []string{c.line}, linesOf(s.await(id)))
 			require.Equal(t, c.quantity, s.quantity("delta"))
 		})
 	}
 }
 
-// report tells the fake's meter of usage that is not ours.
+// report reports usage to the fake's meter that is not ours.
 func (s *stripeSystem) report(value string) error {
 	form := url.Values{"event_name": {"delta"}, "payload[stripe_customer_id]": {"cus_canary"}, "payload[value]": {value}}
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.stripeBase+"/v1/billing/meter_events", bytes.NewBufferString(form.Encode()))
@@ -253,7 +253,7 @@ func TestACallThatLandsAfterItsSuccessorsChangesNothing(t *testing.T) {
 	require.Equal(t, "8", s.quantity("delta"))
 }
 
-func TestSyncsAndAutoSyncAtOnceTellStripeOnce(t *testing.T) {
+func TestSyncsAndAutoSyncAtOnceReportToStripeOnce(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters(inAllWays...)
@@ -313,20 +313,22 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 			return func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }
 		}
 	}
-	// settling holds up whoever acknowledges an entry, by a trigger of the test's own.
-	settling := func(t *testing.T) func() {
-		conn := connect(t, database)
-		ctx := context.WithoutCancel(t.Context())
-		_, err := conn.Exec(ctx, `
-			select pg_advisory_lock(7, 7);
-			create function wait_for_test() returns trigger language plpgsql as
-			$$ begin perform pg_advisory_xact_lock(7, 7); return new; end $$;
-			create trigger wait_for_test before update on billing_entries for each row
-			when (new.status = 'acknowledged') execute function wait_for_test()`)
-		require.NoError(t, err)
-		return func() {
-			_, err := conn.Exec(ctx, `select pg_advisory_unlock(7, 7); drop function wait_for_test cascade`)
+	// marking holds up whoever gives a report the state, by a trigger of the test's own.
+	marking := func(state billing.State) func(t *testing.T) func() {
+		return func(t *testing.T) func() {
+			conn := connect(t, database)
+			ctx := context.WithoutCancel(t.Context())
+			_, err := conn.Exec(ctx, fmt.Sprintf(`
+				select pg_advisory_lock(7, 7);
+				create function wait_for_test() returns trigger language plpgsql as
+				$$ begin perform pg_advisory_xact_lock(7, 7); return new; end $$;
+				create trigger wait_for_test before update on billing_reports for each row
+				when (new.state = '%s') execute function wait_for_test()`, state))
 			require.NoError(t, err)
+			return func() {
+				_, err := conn.Exec(ctx, `select pg_advisory_unlock(7, 7); drop function wait_for_test cascade`)
+				require.NoError(t, err)
+			}
 		}
 	}
 	failing := func(b stripetest.Behaviour) func(t *testing.T) func() {
@@ -343,14 +345,14 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 		{"BeforeItTakesTheRequests", locked(`lock table billing_syncs in exclusive mode`)},
 		{"WhileItReadsTheItems", failing(stripetest.Behaviour{Mode: stripetest.Hang, Path: "/v1/subscriptions"})},
 		{"BeforeItKeepsTheItems", locked(`lock table billing_links in exclusive mode`)},
-		{"BeforeItWritesTheEntries", locked(`select from customers for update`)},
-		{"BeforeItMarksAnEntrySent", locked(`lock table billing_entries in exclusive mode`)},
+		{"BeforeItWritesTheReports", locked(`select from customers for update`)},
+		{"BeforeItMarksAReportAsBeingSent", marking(billing.Sending)},
 		{"BeforeARecordIsTaken", failing(stripetest.Behaviour{Mode: stripetest.Hang, Path: "/v1/subscription_items"})},
 		{"AfterARecordIsTaken", failing(stripetest.Behaviour{Mode: stripetest.Hang, Done: true, Path: "/v1/subscription_items"})},
 		{"BeforeAnEventIsTaken", failing(stripetest.Behaviour{Mode: stripetest.Hang, Path: "/v1/billing/meter_events"})},
 		{"AfterAnEventIsTaken", failing(stripetest.Behaviour{Mode: stripetest.Hang, Done: true, Path: "/v1/billing/meter_events"})},
-		{"BeforeItSettlesAnEntry", settling},
-		{"BeforeItAnswers", locked(`lock table billing_sync_entries in exclusive mode`)},
+		{"BeforeItRecordsThatAReportIsAccepted", marking(billing.Accepted)},
+		{"BeforeItAnswers", locked(`lock table billing_sync_reports in exclusive mode`)},
 	} {
 		t.Run(place.name, func(t *testing.T) {
 			use()

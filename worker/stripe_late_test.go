@@ -58,16 +58,16 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	s.synced()
 	s.awaitEnd(end)
 	s.useAt("record", "1", end.Add(-time.Second))
-	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last will be late usage", skippedOf(s.synced())["record"])
+	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last will be late usage", excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	return s, end, stop
 }
 
-func skippedOf(sync metering.Sync) map[string]string {
+func excludedOf(sync metering.Sync) map[string]string {
 	reasons := make(map[string]string)
-	for _, m := range sync.Skipped {
+	for _, m := range sync.Excluded {
 		reasons[m.MeterSlug] = m.Reason
 	}
 	return reasons
@@ -140,7 +140,7 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 		s.fake.Behave(stripetest.Behaviour{})
 		s.fake.Advance(25 * time.Hour) // Stripe has forgotten the key
 		_, err := s.connect().Exec(t.Context(), `
-			update billing_entries set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
+			update billing_reports set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
 		require.NoError(t, err)
 		stop = s.work()
 		require.Equal(t, metering.SyncSucceeded, s.await(id).Status)
@@ -180,7 +180,7 @@ func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
 	run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-close", TaskQueue: workflows.TaskQueue},
 		workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: s.tenant})
 	require.NoError(t, err)
-	var closed workflows.MassResult
+	var closed workflows.BulkSyncResult
 	require.NoError(t, run.Get(t.Context(), &closed))
 	require.Equal(t, 1, closed.Closed)
 	s.synced()

@@ -37,7 +37,7 @@ func newStripe(t testing.TB) *stripeSystem {
 	return s
 }
 
-// seededStripe subscribes its customers to one price per mechanism, each named
+// seededStripe subscribes its customers to one price per reporting method, each named
 // for the meter of ours that goes there.
 func seededStripe(t testing.TB) *stripetest.Fake {
 	t.Helper()
@@ -108,19 +108,19 @@ func (s *stripeSystem) quantity(item string) string {
 func (s *stripeSystem) synced() metering.Sync {
 	s.Helper()
 	sync := s.await(s.request())
-	require.Equal(s, metering.SyncSucceeded, sync.Status, sync.Problem)
+	require.Equal(s, metering.SyncSucceeded, sync.Status, sync.Error)
 	return sync
 }
 
-// entries are the sync's as "meter mechanism quantity/value status".
-func entriesOf(sync metering.Sync) (lines []string) {
-	for _, e := range sync.Entries {
-		lines = append(lines, fmt.Sprintf("%s %s %s/%s %s", e.MeterSlug, e.Mechanism, e.Quantity, e.Value, e.Status))
+// linesOf are the sync's as "meter method sent/quantity state".
+func linesOf(sync metering.Sync) (lines []string) {
+	for _, l := range sync.Lines {
+		lines = append(lines, fmt.Sprintf("%s %s %s/%s %s", l.MeterSlug, l.Method, l.Sent, l.Quantity, l.State))
 	}
 	return lines
 }
 
-func TestASyncTellsStripeEachMeterInItsOwnWay(t *testing.T) {
+func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta", "window", "last", "count")
@@ -130,30 +130,30 @@ func TestASyncTellsStripeEachMeterInItsOwnWay(t *testing.T) {
 	}
 	sync := s.synced()
 	require.Equal(t, []string{
-		"record usage_record 40/40 confirmed", "delta meter_delta 40/40 confirmed",
-		"window meter_window 40/40 confirmed", "last meter_last 40/40 confirmed",
-	}, entriesOf(sync))
+		"record usage_record 40/40 counted", "delta meter_delta 40/40 counted",
+		"window meter_window 40/40 counted", "last meter_last 40/40 counted",
+	}, linesOf(sync))
 	require.Equal(t, map[string]string{
 		"api-calls": "no subscription item of the customer has the lookup key or the metadata meter_slug=api-calls",
 		"count":     "Stripe's meter mtr_count counts events, so no total can be sent to it; use one with formula sum",
-	}, skippedOf(sync))
+	}, excludedOf(sync))
 
 	for _, meter := range []string{"record", "delta", "window", "last"} {
 		s.useOf(meter, "0.2") // 40.6 are 41
 	}
 	require.Equal(t, []string{
-		"record usage_record 41/41 confirmed", "delta meter_delta 1/41 confirmed",
-		"window meter_window 41/41 confirmed", "last meter_last 41/41 confirmed",
-	}, entriesOf(s.synced()))
+		"record usage_record 41/41 counted", "delta meter_delta 1/41 counted",
+		"window meter_window 41/41 counted", "last meter_last 41/41 counted",
+	}, linesOf(s.synced()))
 	for _, item := range []string{"record", "delta", "window", "last"} {
 		require.Equal(t, "41", s.quantity(item), item)
 	}
 	calls := len(s.writes())
-	require.Len(t, s.synced().Entries, 4)
+	require.Len(t, s.synced().Lines, 4)
 	require.Len(t, s.writes(), calls, "nothing has changed, so nothing is sent")
 }
 
-// writes are the calls that told the fake something.
+// writes are the calls that have changed something at the fake.
 func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	for _, r := range s.fake.State().Requests {
 		if r.Method == http.MethodPost {
@@ -205,8 +205,8 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	s.work()
 	s.useOf("delta", "12.25")
 	sync := s.synced()
-	require.Equal(t, []string{"delta meter_delta 12/12 confirmed"}, entriesOf(sync))
-	require.True(t, sync.Entries[0].Period.End.Equal(end), "the period is the subscription's")
+	require.Equal(t, []string{"delta meter_delta 12/12 counted"}, linesOf(sync))
+	require.True(t, sync.Lines[0].Period.End.Equal(end), "the period is the subscription's")
 
 	s.awaitEnd(end)
 	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
@@ -223,7 +223,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	require.Equal(t, "it is about no customer of ours", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
 }
 
-// TestHistoriesAtStripe runs every branch of what is told meter by meter.
+// TestHistoriesAtStripe runs every branch of what is reported meter by meter.
 func TestHistoriesAtStripe(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -238,17 +238,17 @@ func TestHistoriesAtStripe(t *testing.T) {
 	s.useOf("record", "5")
 	s.useOf("delta", "5")
 	s.await(s.request())
-	keep("sync_customer_entries", syncing)
+	keep("sync_customer_quantities", syncing)
 	s.useOf("record", "5")
 	s.useOf("delta", "5")
 	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: "/v1/billing/meter_events"})
-	require.Equal(t, "the API key lacks a permission at Stripe; save the key again with one that has it", s.await(s.request()).Problem)
-	keep("sync_customer_entry_refused", syncing)
+	require.Equal(t, "the API key lacks a permission at Stripe; save the key again with one that has it", s.await(s.request()).Error)
+	keep("sync_customer_quantity_refused", syncing)
 	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1})
 	s.await(s.request())
-	keep("sync_customer_entries_after_an_outage", syncing)
+	keep("sync_customer_quantities_after_an_outage", syncing)
 	s.link("cus_canary_nobody")
-	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", s.await(s.request()).Problem)
+	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", s.await(s.request()).Error)
 	keep("sync_customer_unknown_at_the_provider", syncing)
 	s.link("cus_canary")
 
@@ -290,7 +290,7 @@ func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
 	})
 }
 
-func TestAutoSyncTellsStripeAndPeriodsAreClosedOnceConfirmed(t *testing.T) {
+func TestAutoSyncReportsToStripeAndPeriodsAreClosedOnceCounted(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("record", "delta")
@@ -298,7 +298,7 @@ func TestAutoSyncTellsStripeAndPeriodsAreClosedOnceConfirmed(t *testing.T) {
 	s.useOf("record", "2")
 	s.useOf("delta", "3")
 	due := func() []metering.CustomerID {
-		page, err := s.store.Ledger.Due(t.Context(), s.tenant, 0, 10, time.Now())
+		page, err := s.store.Ledger.OutOfSync(t.Context(), s.tenant, 0, 10, time.Now())
 		require.NoError(t, err)
 		return page.Customers
 	}

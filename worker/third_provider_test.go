@@ -35,22 +35,22 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 
 	s.use("1.2504")
 	unnamed := s.await(s.request())
-	require.Equal(t, map[string]string{s.meter.Slug: "the customer has no account at Tally"}, skippedOf(unnamed))
+	require.Equal(t, map[string]string{s.meter.Slug: "the customer has no account at Tally"}, excludedOf(unnamed))
 
 	named := "acme at Tally"
 	far.Sign(named, metering.Range{Start: time.Now().AddDate(0, 0, -10).UTC().Truncate(time.Second), End: time.Now().AddDate(0, 0, 20).UTC().Truncate(time.Second)})
 	_, _, err = s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator,
 		metering.Customer{ExternalID: s.customer.ExternalID, BillingProviderID: &named}, time.Now())
 	require.NoError(t, err)
-	require.Equal(t, []string{"api-calls sum 1.25/1.25 confirmed"}, entriesOf(s.await(s.request())))
+	require.Equal(t, []string{"api-calls sum 1.25/1.25 counted"}, linesOf(s.await(s.request())))
 	require.Equal(t, "1.25", far.Total(named, s.meter.Slug).String())
 
 	far.Lose(1)
 	s.use("0.0004")
-	require.Equal(t, []string{"api-calls sum 0.001/1.251 confirmed"}, entriesOf(s.await(s.request())), "1.2508 are 1.251")
+	require.Equal(t, []string{"api-calls sum 0.001/1.251 counted"}, linesOf(s.await(s.request())), "1.2508 are 1.251")
 	require.Equal(t, "1.251", far.Total(named, s.meter.Slug).String(), "it was sent twice and counted once")
 	require.Equal(t, 2, far.Reports())
 
-	require.Len(t, s.await(s.request()).Entries, 1)
+	require.Len(t, s.await(s.request()).Lines, 1)
 	require.Equal(t, 2, far.Reports(), "nothing has changed, so nothing is sent")
 }

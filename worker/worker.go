@@ -68,7 +68,7 @@ func Run(ctx context.Context, config Config) error {
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
-	for _, call := range []any{do.DeliverSnapshot, do.SyncChunk, do.ReadItems, do.ReadInvoice, do.SendEntry, do.ConfirmEntries, do.SendMessages} {
+	for _, call := range []any{do.ReadProvider, do.SendReport, do.SyncBatch, do.ReadInvoice, do.SendMessages} {
 		calls.RegisterActivity(call)
 	}
 

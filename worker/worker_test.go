@@ -179,7 +179,7 @@ func (s *system) awaitClosed(workflowID string) error {
 	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }
 
-func TestASyncTellsTheReceiverTheTotal(t *testing.T) {
+func TestASyncReportsTheTotalToTheReceiver(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()
@@ -187,16 +187,16 @@ func TestASyncTellsTheReceiverTheTotal(t *testing.T) {
 	s.use("0.25")
 	sync := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, sync.Status)
-	require.Len(t, sync.Entries, 1)
-	require.Equal(t, "41.75", sync.Entries[0].Usage.String())
-	require.Equal(t, "acknowledged", sync.Entries[0].Status)
-	require.Equal(t, "api-calls", sync.Entries[0].MeterSlug)
+	require.Len(t, sync.Lines, 1)
+	require.Equal(t, "41.75", sync.Lines[0].Usage.String())
+	require.Equal(t, "accepted", sync.Lines[0].State)
+	require.Equal(t, "api-calls", sync.Lines[0].MeterSlug)
 	require.Equal(t, "41.75", s.billed()[s.customer.ExternalID])
 	require.NoError(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)))
 
 	again := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, again.Status)
-	require.Equal(t, sync.Entries, again.Entries, "nothing has changed: nothing is sent, and the entries are those that hold")
+	require.Equal(t, sync.Lines, again.Lines, "nothing has changed: nothing is sent, and the lines are those that hold")
 	require.Len(t, s.received(), 1)
 }
 
@@ -220,14 +220,14 @@ func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
 	s.behave(`{"status":404,"times":1}`)
 	sync := s.await(s.request())
 	require.Equal(t, metering.SyncFailed, sync.Status)
-	require.Equal(t, "the webhook answered 404; check that its URL takes POST requests", sync.Problem)
-	require.Len(t, sync.Entries, 1)
-	require.Equal(t, "rejected", sync.Entries[0].Status)
+	require.Equal(t, "the webhook answered 404; check that its URL takes POST requests", sync.Error)
+	require.Len(t, sync.Lines, 1)
+	require.Equal(t, "rejected", sync.Lines[0].State)
 	require.ErrorContains(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)), "check that its URL takes POST requests")
 
 	again := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, again.Status)
-	require.EqualValues(t, 2, again.Entries[0].Sequence)
+	require.EqualValues(t, 2, again.Lines[0].Number)
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 

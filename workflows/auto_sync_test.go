@@ -18,11 +18,11 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// fleet is a tenant with many customers who are due.
+// fleet is a tenant with many customers who are out of sync.
 type fleet struct {
 	*testsuite.TestWorkflowEnvironment
-	mu              sync.Mutex // chunks run side by side
-	due             []metering.CustomerID
+	mu              sync.Mutex // batches run side by side
+	outOfSync       []metering.CustomerID
 	failing         map[metering.CustomerID]bool
 	synced          []metering.CustomerID
 	customersClosed []metering.CustomerID
@@ -31,7 +31,7 @@ type fleet struct {
 	sync            func() error // how the provider answers
 	open            int          // how often a closing has to wait
 	closing         func() error
-	periods         func(context.Context, activities.DuePageInput) (activities.DuePageResult, error)
+	periods         func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error)
 }
 
 func newFleet(t *testing.T, customers int) *fleet {
@@ -42,19 +42,19 @@ func newFleet(t *testing.T, customers int) *fleet {
 	f.SetTestTimeout(time.Minute)
 	f.sync = func() error { return nil }
 	for i := range customers {
-		f.due = append(f.due, metering.CustomerID(i+1))
+		f.outOfSync = append(f.outOfSync, metering.CustomerID(i+1))
 	}
 	for _, w := range workflows.All() {
 		f.RegisterWorkflow(w)
 	}
 	f.RegisterActivity(do)
-	f.OnActivity(do.DueCustomers, mock.Anything, mock.Anything).Return(f.page).Maybe()
+	f.OnActivity(do.FindOutOfSync, mock.Anything, mock.Anything).Return(f.page).Maybe()
 	f.periods, f.closing = f.page, func() error { return nil }
-	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.DuePageInput) (activities.DuePageResult, error) {
+	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 		return f.periods(ctx, in)
 	}).Maybe()
-	f.OnActivity(do.SyncChunk, mock.Anything, mock.Anything).Return(f.syncChunk).Maybe()
-	f.OnActivity(do.CloseChunk, mock.Anything, mock.Anything).Return(f.closeChunk).Maybe()
+	f.OnActivity(do.SyncBatch, mock.Anything, mock.Anything).Return(f.syncBatch).Maybe()
+	f.OnActivity(do.CloseBatch, mock.Anything, mock.Anything).Return(f.closeBatch).Maybe()
 	f.OnWorkflow(workflows.SyncCustomer, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
 		f.children = append(f.children, workflow.GetInfo(ctx).WorkflowExecution.ID)
 		return workflows.SyncCustomerResult{}, nil
@@ -64,15 +64,15 @@ func newFleet(t *testing.T, customers int) *fleet {
 
 // closeElsewhere counts the runs that would close periods.
 func (f *fleet) closeElsewhere() {
-	f.OnWorkflow(workflows.ClosePeriod, mock.Anything, mock.Anything).Return(func(workflow.Context, workflows.ClosePeriodInput) (workflows.MassResult, error) {
+	f.OnWorkflow(workflows.ClosePeriod, mock.Anything, mock.Anything).Return(func(workflow.Context, workflows.ClosePeriodInput) (workflows.BulkSyncResult, error) {
 		f.closed++
-		return workflows.MassResult{}, nil
+		return workflows.BulkSyncResult{}, nil
 	}).Maybe()
 }
 
-func (f *fleet) page(_ context.Context, in activities.DuePageInput) (activities.DuePageResult, error) {
-	var page activities.DuePageResult
-	for _, c := range f.due {
+func (f *fleet) page(_ context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
+	var page activities.CustomerPageResult
+	for _, c := range f.outOfSync {
 		if c > in.After && len(page.Customers) < in.Limit {
 			page.Customers = append(page.Customers, c)
 			page.Last, page.More = c, true
@@ -81,13 +81,13 @@ func (f *fleet) page(_ context.Context, in activities.DuePageInput) (activities.
 	return page, nil
 }
 
-func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (activities.SyncChunkResult, error) {
+func (f *fleet) syncBatch(_ context.Context, in activities.BatchInput) (activities.SyncBatchResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.sync(); err != nil {
-		return activities.SyncChunkResult{}, activities.Failure(err)
+		return activities.SyncBatchResult{}, activities.Failure(err)
 	}
-	var result activities.SyncChunkResult
+	var result activities.SyncBatchResult
 	for _, c := range in.Customers {
 		f.synced = append(f.synced, c)
 		result.Customers++
@@ -100,21 +100,21 @@ func (f *fleet) syncChunk(_ context.Context, in activities.SyncChunkInput) (acti
 	return result, nil
 }
 
-func (f *fleet) closeChunk(_ context.Context, in activities.SyncChunkInput) (activities.CloseChunkResult, error) {
+func (f *fleet) closeBatch(_ context.Context, in activities.BatchInput) (activities.CloseBatchResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.closing(); err != nil {
-		return activities.CloseChunkResult{}, err
+		return activities.CloseBatchResult{}, err
 	}
 	if f.open > 0 {
 		f.open--
-		return activities.CloseChunkResult{Closed: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
+		return activities.CloseBatchResult{Closed: len(in.Customers) - 1, Open: in.Customers[:1]}, nil
 	}
 	f.customersClosed = append(f.customersClosed, in.Customers...)
-	return activities.CloseChunkResult{Closed: len(in.Customers)}, nil
+	return activities.CloseBatchResult{Closed: len(in.Customers)}, nil
 }
 
-func (f *fleet) autoSync(t *testing.T) (result workflows.MassResult, err error) {
+func (f *fleet) autoSync(t *testing.T) (result workflows.BulkSyncResult, err error) {
 	t.Helper()
 	f.closeElsewhere()
 	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1})
@@ -130,9 +130,9 @@ func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testi
 	f.failing[7], f.failing[1030] = true, true
 	result, err := f.autoSync(t)
 	require.NoError(t, err)
-	require.Equal(t, workflows.MassResult{Customers: 1030, Sent: 1028, Failed: 2}, result)
+	require.Equal(t, workflows.BulkSyncResult{Customers: 1030, Sent: 1028, Failed: 2}, result)
 	slices.Sort(f.synced)
-	require.Equal(t, f.due, f.synced)
+	require.Equal(t, f.outOfSync, f.synced)
 	require.ElementsMatch(t, []string{"sync-customer/1/7", "sync-customer/1/1030"}, f.children)
 	require.Equal(t, 1, f.closed, "periods that are due are closed by a run of their own")
 }
@@ -209,7 +209,7 @@ func TestOperatorsPauseResumeAndHurryAutoSync(t *testing.T) {
 
 // A run that is paused for long must not outgrow its history, and is paused
 // after it has been continued as new, until it is resumed.
-func TestAPauseOfAMassSurvivesContinueAsNew(t *testing.T) {
+func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 	for name, run := range map[string]struct {
 		workflow any
 		input    func(paused bool, after metering.CustomerID) any
@@ -269,9 +269,9 @@ func TestClosePeriodSyncsAndThenCloses(t *testing.T) {
 	f.open = 1
 	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
 	require.NoError(t, f.GetWorkflowError())
-	var result workflows.MassResult
+	var result workflows.BulkSyncResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, workflows.MassResult{Customers: 71, Sent: 71, Closed: 70}, result, "what usage has overtaken is synced again")
+	require.Equal(t, workflows.BulkSyncResult{Customers: 71, Sent: 71, Closed: 70}, result, "what usage has overtaken is synced again")
 	require.Len(t, f.synced, 71)
 }
 
@@ -281,7 +281,7 @@ func TestClosePeriodLeavesWhatCannotBeClosedAndNeedsNoProvider(t *testing.T) {
 	f.sync = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
 	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
 	require.NoError(t, f.GetWorkflowError())
-	var result workflows.MassResult
+	var result workflows.BulkSyncResult
 	require.NoError(t, f.GetWorkflowResult(&result))
 	require.Equal(t, 1, result.Open)
 }

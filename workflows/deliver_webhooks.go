@@ -87,7 +87,7 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	in := activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}
 	d.atOnce = false
 	err = workflow.ExecuteActivity(sending(ctx, "deliver what is due"), do.SendMessages, in).Get(ctx, &sent)
-	if code, _, ok := problemOf(err); ok && code == string(metering.CodeNotFound) {
+	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNotFound) {
 		return activities.SendMessagesResult{}, nil // deleted meanwhile
 	}
 	d.Result.Delivered += sent.Delivered

@@ -30,7 +30,7 @@ type HandleProviderEventResult struct {
 func HandleProviderEvent(ctx workflow.Context, in HandleProviderEventInput) (HandleProviderEventResult, error) {
 	h := handleProviderEvent{in: in, row: activities.ProviderEventInput{TenantID: in.TenantID, RowID: in.RowID}}
 	outcome, err := h.run(ctx)
-	if _, message, refused := problemOf(err); refused {
+	if _, message, refused := failureOf(err); refused {
 		outcome, err = message, nil
 	}
 	if err != nil {
@@ -68,9 +68,9 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case !invoice.Final:
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
-	var closed activities.CloseChunkResult
-	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseChunk,
-		activities.SyncChunkInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
+	var closed activities.CloseBatchResult
+	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseBatch,
+		activities.BatchInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
 	if closed.Closed == 0 {
 		return "the invoice was kept; its period is not closed yet", err
 	}
@@ -93,14 +93,14 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	}
 	switch sync.Status {
 	case metering.SyncFailed:
-		outcome = undone + ": " + sync.Problem
+		outcome = undone + ": " + sync.Error
 	case metering.SyncSucceeded:
 		outcome = done
 	default:
 		outcome = undone + " in time; the sync goes on"
 	}
-	if sync.Skipped > 0 {
-		outcome += fmt.Sprintf("; meters left out: %d", sync.Skipped)
+	if sync.Excluded > 0 {
+		outcome += fmt.Sprintf("; meters left out: %d", sync.Excluded)
 	}
 	if h.in.Unindexed {
 		return outcome, nil

@@ -28,7 +28,7 @@ type happening struct {
 	invoice func() (activities.ReadInvoiceResult, error)
 	sync    func(ctx workflow.Context) error // what the customer's run does
 	answer  activities.ReadSyncResult
-	closed  activities.CloseChunkResult
+	closed  activities.CloseBatchResult
 
 	unindexed bool
 
@@ -74,8 +74,8 @@ func newHappening(t *testing.T) *happening {
 		h.looks++
 		return h.answer, nil
 	}).Maybe()
-	h.OnActivity(do.CloseChunk, mock.Anything, activities.SyncChunkInput{TenantID: 1, Customers: []metering.CustomerID{2}}).Return(
-		func(context.Context, activities.SyncChunkInput) (activities.CloseChunkResult, error) {
+	h.OnActivity(do.CloseBatch, mock.Anything, activities.BatchInput{TenantID: 1, Customers: []metering.CustomerID{2}}).Return(
+		func(context.Context, activities.BatchInput) (activities.CloseBatchResult, error) {
 			return h.closed, nil
 		}).Maybe()
 	h.OnActivity(do.FinishEvent, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.FinishEventInput) error {
@@ -137,8 +137,8 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 		indexed string
 	}{
 		{activities.ReadSyncResult{Status: metering.SyncSucceeded}, "the period's last usage was sent", "succeeded"},
-		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Skipped: 2}, "the period's last usage was sent; meters left out: 2", "succeeded"},
-		{activities.ReadSyncResult{Status: metering.SyncFailed, Problem: "save the key again"}, "the period's last usage was not sent: save the key again", "failed"},
+		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Excluded: 2}, "the period's last usage was sent; meters left out: 2", "succeeded"},
+		{activities.ReadSyncResult{Status: metering.SyncFailed, Error: "save the key again"}, "the period's last usage was not sent: save the key again", "failed"},
 	} {
 		h := newHappening(t)
 		h.sync = func(ctx workflow.Context) error {

@@ -64,8 +64,8 @@ func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 }
 
 func TestWhatStopsAMassIsItsOwnFailure(t *testing.T) {
-	refuse := func(context.Context, activities.DuePageInput) (activities.DuePageResult, error) {
-		return activities.DuePageResult{}, errForPeople
+	refuse := func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error) {
+		return activities.CustomerPageResult{}, errForPeople
 	}
 	autoSync := func(f *fleet) { f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1}) }
 	closePeriod := func(f *fleet) { f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1}) }
@@ -151,6 +151,6 @@ func TestARunThatCannotBeIndexedIsNot(t *testing.T) {
 	w.request(0)
 	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: true})
 	require.NoError(t, w.GetWorkflowError())
-	require.Equal(t, 5, w.told)
+	require.Equal(t, 5, w.reported)
 	w.AssertNotCalled(t, "workflow.UpsertTypedSearchAttributes", mock.Anything)
 }

@@ -11,18 +11,18 @@ import (
 
 // Updates with which operators steer a run that is open.
 const (
-	pauseUpdate     = "pause"      // start nothing more; what waits for the provider stops waiting
-	resumeUpdate    = "resume"     // go on
-	retryNowUpdate  = "retry-now"  // do not wait any longer for the provider: try again at once
-	skipMeterUpdate = "skip-meter" // SyncCustomer: leave the meter as the provider knows it
+	pauseUpdate        = "pause"         // start nothing more; what waits for the provider stops waiting
+	resumeUpdate       = "resume"        // go on
+	retryNowUpdate     = "retry-now"     // do not wait any longer for the provider: try again at once
+	excludeMeterUpdate = "exclude-meter" // SyncCustomer: leave the meter as it was reported
 )
 
 // operators is what operators have asked of a run.
 type operators struct {
-	paused  bool
-	atOnce  bool // DeliverWebhooks: not to wait for what is not due
-	skipped []metering.MeterID
-	asked   workflow.Channel // gets something whenever they ask
+	paused   bool
+	atOnce   bool // DeliverWebhooks: not to wait for what is not due
+	excluded []metering.MeterID
+	asked    workflow.Channel // gets something whenever they ask
 }
 
 // heed makes the run listen.
@@ -42,20 +42,20 @@ func (o *operators) heed(ctx workflow.Context) error {
 	)
 }
 
-// SkipMeterInput names a meter as the API shows it: its id without "mtr_".
-type SkipMeterInput struct {
+// ExcludeMeterInput names a meter as the API shows it: its id without "mtr_".
+type ExcludeMeterInput struct {
 	MeterID metering.MeterID `json:"meter_id"`
 }
 
-// heedSkips lets operators name meters that the run leaves as they are.
-func (o *operators) heedSkips(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, skipMeterUpdate, func(_ workflow.Context, in SkipMeterInput) error {
-		if !slices.Contains(o.skipped, in.MeterID) {
-			o.skipped = append(o.skipped, in.MeterID)
+// heedExclusions lets operators name meters that the run leaves as they are.
+func (o *operators) heedExclusions(ctx workflow.Context) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, excludeMeterUpdate, func(_ workflow.Context, in ExcludeMeterInput) error {
+		if !slices.Contains(o.excluded, in.MeterID) {
+			o.excluded = append(o.excluded, in.MeterID)
 		}
 		o.asked.SendAsync(nil)
 		return nil
-	}, workflow.UpdateHandlerOptions{Validator: func(in SkipMeterInput) error {
+	}, workflow.UpdateHandlerOptions{Validator: func(in ExcludeMeterInput) error {
 		if in.MeterID <= 0 {
 			return errors.New("meter_id must be a meter's number")
 		}

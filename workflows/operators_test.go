@@ -30,31 +30,29 @@ func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
 	require.WithinDuration(t, began.Add(5*time.Minute), w.Now(), time.Minute)
 }
 
-func TestAnOperatorPausesSyncCustomerAndSkipsAMeter(t *testing.T) {
+func TestAnOperatorPausesSyncCustomerAndExcludesAMeter(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
+	asked := false
 	w.deliver = func(int) error {
-		if w.held == nil {
-			return down()
+		if asked {
+			return nil
 		}
-		return nil
+		return down()
 	}
 	began := w.Now()
 	w.request(0)
 	w.ask(t, time.Minute, "pause")
-	w.RegisterDelayedCallback(func() {
-		w.unsettled = nil
-		w.ours = 0
-	}, 30*time.Minute)
-	w.ask(t, 40*time.Minute, "skip-meter", workflows.SkipMeterInput{MeterID: 9})
+	w.ask(t, 40*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9})
 	w.request(50 * time.Minute)
-	w.prepare = func() error { return nil }
-	w.RegisterDelayedCallback(func() { w.held = []metering.MeterID{9} }, 59*time.Minute)
+	w.RegisterDelayedCallback(func() { asked = true }, 59*time.Minute)
 	w.ask(t, time.Hour, "resume")
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, w.Now().Sub(began), time.Hour)
-	require.Equal(t, []metering.MeterID{9}, w.held, "from the next snapshot on")
+	require.Equal(t, 5, w.reported)
+	require.Empty(t, w.planned[0].Excluded)
+	require.Equal(t, []metering.MeterID{9}, w.excluded(), "from the next plan on")
 }
 
 // Paused runs take signals too; their histories must not grow without end.
@@ -64,7 +62,7 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	w.deliver = func(int) error { return down() }
 	w.request(0)
 	w.ask(t, time.Minute, "pause")
-	w.ask(t, 2*time.Minute, "skip-meter", workflows.SkipMeterInput{MeterID: 9})
+	w.ask(t, 2*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9})
 	w.RegisterDelayedCallback(func() {
 		require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "paused by an operator")
 		w.SetContinueAsNewSuggested(true)
@@ -75,7 +73,7 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	var input workflows.SyncCustomerInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
-	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Paused: true, Hold: []metering.MeterID{9}}, input)
+	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Paused: true, Excluded: []metering.MeterID{9}}, input)
 	require.Empty(t, w.finished, "the requests stay with the next run")
 
 	w = newWorld(t)
@@ -89,22 +87,22 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	w.ask(t, 3*time.Hour, "resume")
 	w.ExecuteWorkflow(workflows.SyncCustomer, input)
 	require.NoError(t, w.GetWorkflowError())
-	require.Equal(t, 5, w.told)
+	require.Equal(t, 5, w.reported)
 	require.GreaterOrEqual(t, w.Now().Sub(began), 3*time.Hour)
 }
 
-func TestAMeterThatIsNoneIsNotSkipped(t *testing.T) {
+func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.request(0)
 	rejected := ""
 	w.RegisterDelayedCallback(func() {
-		w.UpdateWorkflow("skip-meter", "skip", &testsuite.TestUpdateCallback{
+		w.UpdateWorkflow("exclude-meter", "exclude", &testsuite.TestUpdateCallback{
 			OnReject: func(err error) { rejected = err.Error() },
-		}, workflows.SkipMeterInput{})
+		}, workflows.ExcludeMeterInput{})
 	}, 0)
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, "meter_id must be a meter's number", rejected)
-	require.Empty(t, w.held)
+	require.Empty(t, w.excluded())
 }

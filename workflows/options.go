@@ -71,9 +71,9 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 	})
 }
 
-// chunking is for a chunk of deliveries: while the provider fails, it is tried
+// batching is for a batch of customers: while the provider fails, it is tried
 // again, visibly, without an end.
-func chunking(ctx workflow.Context, summary string) workflow.Context {
+func batching(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilAnswered, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
 }
 
@@ -92,9 +92,9 @@ func step(ctx workflow.Context, again temporal.RetryPolicy, options workflow.Act
 	return workflow.WithActivityOptions(ctx, options)
 }
 
-// problemOf is what an activity that is not tried again says should be done.
+// failureOf is what an activity that is not tried again says should be done.
 // ok is false where the failure says nothing of that kind.
-func problemOf(err error) (code, message string, ok bool) {
+func failureOf(err error) (code, message string, ok bool) {
 	var failure *temporal.ApplicationError
 	if errors.As(err, &failure) && failure.NonRetryable() {
 		return failure.Type(), failure.Message(), true

@@ -34,12 +34,17 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 		return nil
 	}
 	return ensureSchedule(ctx, c, autoSyncStart(tenant.ID), client.ScheduleOptions{
-		Spec: client.ScheduleSpec{
-			CronExpressions: []string{settings.Schedule.Cron()}, TimeZoneName: tenant.Timezone, Jitter: settings.Schedule.Jitter(),
-		},
+		Spec:   specOf(settings.Schedule, tenant.Timezone),
 		Paused: settings.Paused,
 		Note:   "as the tenant decided at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
 	}, setPaused)
+}
+
+func specOf(schedule metering.Schedule, timezone string) client.ScheduleSpec {
+	if every := schedule.Every(); every > 0 {
+		return client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}, Jitter: schedule.Jitter()}
+	}
+	return client.ScheduleSpec{CronExpressions: []string{schedule.Cron()}, TimeZoneName: timezone, Jitter: schedule.Jitter()}
 }
 
 // EnsureSchedules makes the schedules of the service itself.

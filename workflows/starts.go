@@ -44,7 +44,7 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		input:    SyncCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
-		details: fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored snapshot at a time. "+
+		details: fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored report at a time. "+
 			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,42 +27,28 @@ type SyncCustomerInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
 	Unindexed  bool                `json:"unindexed"`
-	Hold       []metering.MeterID  `json:"hold,omitempty"` // what operators have asked an earlier part of the run to skip
+	Excluded   []metering.MeterID  `json:"excluded,omitempty"` // what operators have asked an earlier part of the run to leave out
 	Paused     bool                `json:"paused,omitempty"`
 }
 
 // SyncCustomerResult is what a run did.
 type SyncCustomerResult struct {
 	Passes int `json:"passes"`
-	Sent   int `json:"sent"` // snapshots or entries
+	Sent   int `json:"sent"` // reports
 }
 
 // SyncCustomer brings a customer's usage to the billing provider, once for all
-// requests that are open, and again for those that come while it reads.
+// requests that are open, and again for those that come meanwhile.
 //
 // A request is a committed row before it is a signal. A pass takes all rows
-// first and reads the totals after that, so that every answer comes from a
-// pass that began after its request; the run ends only when no row and no
-// signal is left.
+// first and plans after that, so that every answer comes from a pass that began
+// after its request; the run ends only when no row and no signal is left.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
-	s.skipped, s.paused = in.Hold, in.Paused
-	if err := errors.Join(s.heed(ctx), s.heedSkips(ctx)); err != nil {
+	s.excluded, s.paused = in.Excluded, in.Paused
+	if err := errors.Join(s.heed(ctx), s.heedExclusions(ctx)); err != nil {
 		return s.result, err
 	}
-	return s.run(ctx)
-}
-
-type syncCustomer struct {
-	SyncCustomerInput
-	operators
-	requests workflow.ReceiveChannel
-	result   SyncCustomerResult
-	problem  string   // of the last pass
-	progress []string // rows of the table that operators see
-}
-
-func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 	for {
 		drain(s.requests) // the pass takes every request row
 		more, err := s.pass(ctx)
@@ -72,139 +60,177 @@ func (s *syncCustomer) run(ctx workflow.Context) (SyncCustomerResult, error) {
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
 			drain(s.requests)
-			s.Hold, s.Paused = s.skipped, s.paused
+			s.Excluded, s.Paused = s.excluded, s.paused
 			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 		}
 	}
 }
 
-func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
-	if s.problem == "" {
-		return s.result, s.index(ctx, outcomeAttribute.ValueSet(succeeded))
-	}
-	if err := s.index(ctx, outcomeAttribute.ValueSet(failed)); err != nil {
-		return s.result, err
-	}
-	return s.result, temporal.NewNonRetryableApplicationError(s.problem, "sync_failed", nil)
+type syncCustomer struct {
+	SyncCustomerInput
+	operators
+	requests workflow.ReceiveChannel
+	result   SyncCustomerResult
+	failure  string   // of the last pass
+	progress []string // rows of the table that operators see
 }
 
-// pass answers the open requests. More says that others have come since.
+// pass takes the open requests, brings the customer's usage to the provider
+// and answers them. more says that others have come since.
 func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
+	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync,
-		activities.BeginSyncInput{TenantID: s.TenantID, CustomerID: s.CustomerID}).Get(ctx, &begun)
+	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync, customer).Get(ctx, &begun)
 	if err != nil || len(begun.Syncs) == 0 {
 		return false, err
 	}
 	s.result.Passes++
-	answer, interrupted := s.bring(ctx, begun)
+	passed, interrupted := activities.Pass(&syncSteps{syncCustomer: s, ctx: ctx, customer: customer, begun: begun}, begun.Reads)
+	s.result.Sent += passed.Sent
 	if errors.Is(interrupted, errLongHistory) {
 		return true, interrupted // the requests stay with the next run
 	}
-	if interrupted != nil {
-		answer.Problem = "the sync was interrupted; sync again"
+	if s.failure = passed.Failure; interrupted != nil {
+		s.failure = "the sync was interrupted; sync again"
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
-	s.problem = answer.Problem
-	answer.TenantID, answer.CustomerID, answer.Syncs = s.TenantID, s.CustomerID, begun.Syncs
 	var finished activities.FinishSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "answer the requests"), do.FinishSync, answer).Get(ctx, &finished)
+	err = workflow.ExecuteActivity(storing(ctx, "answer the requests"), do.FinishSync, activities.FinishSyncInput{
+		CustomerInput: customer, Syncs: begun.Syncs, Error: s.failure, Reports: passed.Reports,
+	}).Get(ctx, &finished)
 	if interrupted != nil {
 		err = interrupted
 	}
 	return finished.More, err
 }
 
-// bring tells the provider what it has not been told.
-func (s *syncCustomer) bring(ctx workflow.Context, begun activities.BeginSyncResult) (activities.FinishSyncInput, error) {
-	if begun.Statements {
-		return s.send(ctx, begun.After)
+func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
+	if s.failure == "" {
+		return s.result, s.index(ctx, outcomeAttribute.ValueSet(succeeded))
 	}
-	return s.tell(ctx, begun)
+	if err := s.index(ctx, outcomeAttribute.ValueSet(failed)); err != nil {
+		return s.result, err
+	}
+	return s.result, temporal.NewNonRetryableApplicationError(s.failure, "sync_failed", nil)
 }
 
-// send tells the provider what it has not been told, one snapshot at a time.
-// What is refused for one period does not hold back the others. Its error is
-// one that no answer to the requests can explain.
-func (s *syncCustomer) send(ctx workflow.Context, after int64) (answer activities.FinishSyncInput, err error) {
-	for {
-		if err := s.hold(ctx, func(state string) { s.show(ctx, "| run | |", state) }); err != nil {
-			return answer, err
-		}
-		var prepared activities.PrepareSnapshotResult
-		err := workflow.ExecuteActivity(storing(ctx, "read totals, write the next snapshot"), do.PrepareSnapshot,
-			activities.PrepareSnapshotInput{TenantID: s.TenantID, CustomerID: s.CustomerID, After: after, Hold: s.skipped}).Get(ctx, &prepared)
-		if _, message, ok := problemOf(err); ok {
-			answer.Problem = message
-			return answer, nil
-		}
-		if err != nil {
-			return answer, err
-		}
-		if prepared.Send == nil {
-			answer.Snapshots = append(answer.Snapshots, prepared.UpToDate...)
-			answer.Skipped = prepared.Skipped
-			return answer, nil
-		}
-		end, err := s.deliver(ctx, *prepared.Send)
-		if err != nil {
-			return answer, err
-		}
-		if end.problem != "" {
-			answer.Problem = end.problem
-			answer.Snapshots = append(answer.Snapshots, prepared.Send.ID)
-		}
-		if end.unsettled {
-			return answer, nil
-		}
-	}
+// syncSteps are those of a pass over the customer, each an activity.
+type syncSteps struct {
+	*syncCustomer
+	ctx      workflow.Context
+	customer activities.CustomerInput
+	begun    activities.BeginSyncResult
+	readAt   time.Time // when the provider's side was read; zero: it was not
 }
 
-// ending is what came of a snapshot. The problem says what an operator has to do.
-type ending struct {
-	problem   string
-	unsettled bool // it stays the next one to send
+const (
+	// readFor is how long what the customer is at the provider is taken for known.
+	readFor = 5 * time.Minute
+	// readingLimit is how long an outage is waited out before there is a period to go by.
+	readingLimit = 72 * time.Hour
+)
+
+// Read reads what the customer is at the provider, and where its usage goes.
+func (s *syncSteps) Read(again bool) (failure string, err error) {
+	const row = "| provider | |"
+	now := workflow.Now(s.ctx)
+	if !again && !s.readAt.IsZero() && now.Sub(s.readAt) < readFor {
+		return "", nil
+	}
+	s.show(s.ctx, row, "reading")
+	err = s.await(s.ctx, now.Add(readingLimit), "read the provider's side", do.ReadProvider,
+		activities.ReadProviderInput{CustomerInput: s.customer}, nil, func(state string) { s.show(s.ctx, row, state) })
+	if _, message, refused := failureOf(err); refused {
+		s.show(s.ctx, row, message)
+		return message, nil
+	}
+	if temporal.IsCanceledError(err) || errors.Is(err, errLongHistory) {
+		return "", err
+	}
+	if err != nil {
+		return "the provider did not answer; sync again once it does", nil //nolint:nilerr // the requests are answered with it
+	}
+	s.readAt = now
+	s.show(s.ctx, row, "read")
+	return "", nil
 }
 
-// deliver sends one snapshot until the provider has decided on it, and records
-// the decision.
-func (s *syncCustomer) deliver(ctx workflow.Context, snapshot activities.Snapshot) (ending, error) {
-	if err := s.index(ctx, periodAttribute.ValueSet(snapshot.PeriodStart.Format(time.DateOnly))); err != nil {
-		return ending{}, err
+// Plan has the next reports written down.
+func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, err error) {
+	if err := s.wait(s.ctx, func(state string) { s.show(s.ctx, "| run | |", state) }); err != nil {
+		return plan, "", err
 	}
-	s.report(ctx, snapshot, "sending")
-	name := fmt.Sprintf("snapshot %d, period from %s", snapshot.Sequence, snapshot.PeriodStart.Format(time.DateOnly))
-	var answer activities.DeliverSnapshotResult
-	err := s.await(ctx, snapshot.Deadline, "send "+name, do.DeliverSnapshot,
-		activities.DeliverSnapshotInput{TenantID: s.TenantID, SnapshotID: snapshot.ID}, &answer,
-		func(state string) { s.report(ctx, snapshot, state) })
-	code, refusal, refused := problemOf(err)
+	err = workflow.ExecuteActivity(storing(s.ctx, "plan the next reports"), do.PlanReports, activities.PlanReportsInput{
+		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, Syncs: s.begun.Syncs,
+	}).Get(s.ctx, &plan)
+	if _, message, refused := failureOf(err); refused {
+		return plan, message, nil
+	}
+	return plan, "", err
+}
+
+// Send sends one report until the provider has decided on it.
+func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
+	if slices.Contains(s.excluded, r.MeterID) {
+		return activities.Ending{Left: true}, nil
+	}
+	if err := s.index(s.ctx, periodAttribute.ValueSet(r.PeriodStart.Format(time.DateOnly))); err != nil {
+		return activities.Ending{}, err
+	}
+	name := nameOf(r)
+	show := func(state string) {
+		s.show(s.ctx, fmt.Sprintf("| %s | %s to %s |", name, r.PeriodStart.Format(time.DateOnly), r.PeriodEnd.Format(time.DateOnly)), state)
+	}
+	show("sending")
+	var sent activities.SendReportResult
+	err := s.await(s.ctx, r.Deadline, "send "+name, do.SendReport,
+		activities.SendReportInput{TenantID: s.TenantID, ReportID: r.ID}, &sent, show)
+	code, message, refused := failureOf(err)
 	switch {
 	case refused && code == string(metering.CodeConflict):
-		s.report(ctx, snapshot, "overtaken: "+refusal)
-		return ending{}, nil // it was settled or its account replaced meanwhile: preparing again finds what is left
-	case refused && code != string(metering.CodeProviderRefuse):
-		s.report(ctx, snapshot, refusal)
-		return ending{refusal, true}, nil
+		show("overtaken: " + message)
+		return activities.Ending{Refused: true}, nil // it was decided on or its connection replaced meanwhile: another plan finds what is left
+	case refused:
+		show(message)
+		return activities.Ending{Failure: message}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
-		return ending{}, err
-	case err != nil && !refused: // what is tried again ends only when its time is over
-		s.report(ctx, snapshot, "no answer until the deadline")
-		return ending{"the provider did not answer until the period's deadline; sync again once it does", true}, nil
+		return activities.Ending{}, err
+	case err != nil: // what is tried again ends only when its time is over
+		show("no answer until the deadline")
+		return activities.Ending{Failure: "the provider did not answer until the period's deadline; sync again once it does", Stop: true}, nil
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "settle "+name), do.SettleSnapshot, activities.SettleSnapshotInput{
-		TenantID: s.TenantID, SnapshotID: snapshot.ID, Answer: answer.Answer, Refusal: refusal,
-	}).Get(ctx, nil)
-	if err != nil {
-		return ending{}, err
+	show(fmt.Sprintf("%s: %s", sent.State, sent.Response))
+	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.Refused}
+	if sent.Refused || sent.State == billing.InDoubt {
+		ending.Failure = sent.Response
 	}
-	if refused {
-		s.report(ctx, snapshot, "refused: "+refusal)
-		return ending{problem: refusal}, nil
+	return ending, nil
+}
+
+// nameOf is what operators see of a report.
+func nameOf(r activities.Report) string {
+	switch r.Kind {
+	case billing.StatementReport:
+		return fmt.Sprintf("statement %d", r.Number)
+	case billing.ChargeReport:
+		return fmt.Sprintf("charge %d of %s for %s", r.Number, r.Quantity, r.MeterID)
 	}
-	s.result.Sent++
-	s.report(ctx, snapshot, "acknowledged: "+answer.Answer)
-	return ending{}, nil
+	return fmt.Sprintf("quantity %d: %s by %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
+}
+
+// Count looks for what was accepted in what the provider has counted. What it
+// does not find now, a later pass will.
+func (s *syncSteps) Count() error {
+	var read activities.ReadProviderResult
+	err := workflow.ExecuteActivity(looking(s.ctx, "read what the provider has counted"), do.ReadProvider,
+		activities.ReadProviderInput{CustomerInput: s.customer, Counts: true}).Get(s.ctx, &read)
+	if temporal.IsCanceledError(err) {
+		return err
+	}
+	if err == nil && read.Counted+read.Behind > 0 {
+		s.show(s.ctx, "| summaries | |", fmt.Sprintf("%d counted, %d behind", read.Counted, read.Behind))
+	}
+	return nil
 }
 
 // silence is how long a provider may take before a new request makes the run
@@ -216,7 +242,7 @@ const silence = 30 * time.Second
 // for the pause to end.
 func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
-		if err := s.hold(ctx, show); err != nil {
+		if err := s.wait(ctx, show); err != nil {
 			return err
 		}
 		s.forget()
@@ -250,8 +276,8 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 	}
 }
 
-// hold is awaitResume, visibly.
-func (s *syncCustomer) hold(ctx workflow.Context, show func(state string)) error {
+// wait is awaitResume, visibly.
+func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error {
 	if !s.paused {
 		return nil
 	}
@@ -261,12 +287,6 @@ func (s *syncCustomer) hold(ctx workflow.Context, show func(state string)) error
 		show("resumed by an operator")
 	}
 	return err
-}
-
-// report shows operators where a snapshot stands.
-func (s *syncCustomer) report(ctx workflow.Context, snapshot activities.Snapshot, state string) {
-	s.show(ctx, fmt.Sprintf("| %d | %s to %s |", snapshot.Sequence,
-		snapshot.PeriodStart.Format(time.DateOnly), snapshot.PeriodEnd.Format(time.DateOnly)), state)
 }
 
 // show keeps the run's latest steps before the operators' eyes.

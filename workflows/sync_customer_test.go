@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -32,28 +34,38 @@ var (
 // with a total, a provider, and requests. Its clock skips what is waited for.
 type world struct {
 	*testsuite.TestWorkflowEnvironment
-	requests   []uuid.UUID // open
-	total      int         // what was used
-	told       int         // what the provider acknowledged
-	sequence   int64
-	deadline   time.Time
-	quantities bool // the provider takes them, else snapshots
+	requests []uuid.UUID // open
+	total    int         // what was used
+	reported int         // what the provider accepted
+	number   int64
+	deadline time.Time
+	reads    bool // the provider's side has to be read, else it takes statements
 
-	older     int   // further periods whose snapshots come first
-	ours      int64 // the sequence that carried the total last
-	refused   bool
-	unsettled *activities.Snapshot
-	carries   int // by the unsettled snapshot
-	settled   []activities.SettleSnapshotInput
-	finished  []activities.FinishSyncInput
-	attempts  int
+	older       int   // further periods whose statements come first
+	ours        int64 // the number of the report that carried the total last
+	refused     bool
+	outstanding *activities.Report
+	carries     int // by the outstanding report
+	completed   []activities.SendReportResult
+	planned     []activities.PlanReportsInput
+	finished    []activities.FinishSyncInput
+	attempts    int
+	names       []string // of the activities that were started, in their order
 
 	deliver func(attempt int) error // how the provider answers
-	held    []metering.MeterID
-	prepare func() error
+	plan    func() error
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := emptyWorld(t)
+	w.OnActivity(do.PlanReports, mock.Anything, mock.Anything).Return(w.planReports).Maybe()
+	w.OnActivity(do.SendReport, mock.Anything, mock.Anything).Return(w.sendReport).Maybe()
+	return w
+}
+
+// emptyWorld is one in which nobody plans or sends.
+func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet)
@@ -62,61 +74,73 @@ func newWorld(t *testing.T) *world {
 	w.SetTestTimeout(time.Minute)
 	w.deadline = w.Now().Add(72 * time.Hour)
 	w.deliver = func(int) error { return nil }
-	w.prepare = func() error { return nil }
+	w.plan = func() error { return nil }
 	w.RegisterWorkflow(workflows.SyncCustomer)
 	w.RegisterActivity(do)
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		w.names = append(w.names, info.ActivityType.Name)
+	})
 	w.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Maybe()
-	w.OnActivity(do.BeginSync, mock.Anything, mock.Anything).Return(w.beginSync).Maybe()
-	w.OnActivity(do.PrepareSnapshot, mock.Anything, mock.Anything).Return(w.prepareSnapshot).Maybe()
-	w.OnActivity(do.DeliverSnapshot, mock.Anything, mock.Anything).Return(w.deliverSnapshot).Maybe()
-	w.OnActivity(do.SettleSnapshot, mock.Anything, mock.Anything).Return(w.settleSnapshot).Maybe()
+	w.OnActivity(do.BeginSync, mock.Anything, activities.CustomerInput{TenantID: 1, CustomerID: 2}).Return(w.beginSync).Maybe()
 	w.OnActivity(do.FinishSync, mock.Anything, mock.Anything).Return(w.finishSync).Maybe()
 	return w
 }
 
-func (w *world) beginSync(context.Context, activities.BeginSyncInput) (activities.BeginSyncResult, error) {
+func (w *world) beginSync(context.Context, activities.CustomerInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
 	w.requests, w.refused = nil, false
-	return activities.BeginSyncResult{Syncs: taken, After: w.sequence, Statements: !w.quantities}, nil
+	return activities.BeginSyncResult{Syncs: taken, After: w.number, Reads: w.reads}, nil
 }
 
-func (w *world) prepareSnapshot(_ context.Context, in activities.PrepareSnapshotInput) (activities.PrepareSnapshotResult, error) {
-	w.held = in.Hold
-	if err := w.prepare(); err != nil {
-		return activities.PrepareSnapshotResult{}, activities.Failure(err)
+// planReports plans one statement at a time, as where each period waits for
+// the one before it.
+func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
+	w.planned = append(w.planned, in)
+	if err := w.plan(); err != nil {
+		return activities.PlanReportsResult{}, activities.Failure(err)
 	}
-	if w.unsettled == nil && (w.told == w.total || w.refused || w.older == 0 && w.ours > in.After) {
-		return activities.PrepareSnapshotResult{UpToDate: []uuid.UUID{{1}}, Skipped: []activities.Skipped{{MeterID: 9, Reason: "because"}}}, nil
+	if w.outstanding == nil && (w.reported == w.total || w.refused || w.older == 0 && w.ours > in.After) {
+		return activities.PlanReportsResult{UpToDate: []uuid.UUID{{1}}}, nil
 	}
-	if w.unsettled == nil {
-		w.sequence++
+	more := w.outstanding != nil || w.older > 0
+	if w.outstanding == nil {
+		w.number++
 		w.carries = w.total
-		w.ours = w.sequence
+		w.ours = w.number
 		if w.older > 0 {
 			w.older--
-			w.carries, w.ours = w.told, 0
+			w.carries, w.ours = w.reported, 0
 		}
-		w.unsettled = &activities.Snapshot{ID: uuid.New(), Sequence: w.sequence, Deadline: w.deadline}
+		w.outstanding = &activities.Report{ID: uuid.New(), Number: w.number, Kind: billing.StatementReport, Deadline: w.deadline}
 	}
-	return activities.PrepareSnapshotResult{Send: w.unsettled}, nil
+	return activities.PlanReportsResult{Send: []activities.Report{*w.outstanding}, More: more}, nil
 }
 
-func (w *world) deliverSnapshot(context.Context, activities.DeliverSnapshotInput) (activities.DeliverSnapshotResult, error) {
+// excluded are the meters that the last plan has left as they were reported.
+func (w *world) excluded() []metering.MeterID { return w.planned[len(w.planned)-1].Excluded }
+
+func (w *world) sendReport(context.Context, activities.SendReportInput) (activities.SendReportResult, error) {
 	w.attempts++
-	if err := w.deliver(w.attempts); err != nil {
-		return activities.DeliverSnapshotResult{}, activities.Failure(err)
+	result, err := answerOf(w.deliver(w.attempts))
+	if err != nil {
+		return result, activities.Failure(err)
 	}
-	return activities.DeliverSnapshotResult{Answer: "the webhook answered 204"}, nil
+	w.completed = append(w.completed, result)
+	w.refused = result.Refused && w.older == 0 && w.carries == w.total
+	if !result.Refused {
+		w.reported = w.carries
+	}
+	w.outstanding = nil
+	return result, nil
 }
 
-func (w *world) settleSnapshot(_ context.Context, in activities.SettleSnapshotInput) error {
-	w.settled = append(w.settled, in)
-	w.refused = in.Refusal != "" && w.older == 0 && w.carries == w.total
-	if in.Refusal == "" {
-		w.told = w.carries
+// answerOf is what SendReport makes of a provider's answer.
+func answerOf(err error) (activities.SendReportResult, error) {
+	var refusal *metering.Error
+	if metering.CodeOf(err) == metering.CodeProviderRefuse && errors.As(err, &refusal) {
+		return activities.SendReportResult{State: billing.Rejected, Response: refusal.Message, Refused: true}, nil
 	}
-	w.unsettled = nil
-	return nil
+	return activities.SendReportResult{State: billing.Accepted, Response: "the webhook answered 204"}, err
 }
 
 func (w *world) finishSync(_ context.Context, in activities.FinishSyncInput) (activities.FinishSyncResult, error) {
@@ -161,10 +185,11 @@ func TestSyncCustomerWithNothingToSendFindsWhatHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 1}, result)
 	require.Len(t, w.finished, 1)
-	require.Empty(t, w.finished[0].Problem)
+	require.Empty(t, w.finished[0].Error)
 	require.Len(t, w.finished[0].Syncs, 1)
-	require.Len(t, w.finished[0].Snapshots, 1)
-	require.Equal(t, []activities.Skipped{{MeterID: 9, Reason: "because"}}, w.finished[0].Skipped)
+	require.Equal(t, []uuid.UUID{{1}}, w.finished[0].Reports)
+	require.Equal(t, w.finished[0].Syncs, w.planned[0].Syncs, "which meters are left out is noted for them")
+	require.Equal(t, []string{"BeginSync", "PlanReports", "FinishSync"}, w.names)
 	require.Zero(t, w.attempts)
 }
 
@@ -185,9 +210,15 @@ func TestSyncCustomerSendsWhatIsNew(t *testing.T) {
 	result, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Sent)
-	require.Equal(t, 5, w.told)
-	require.Len(t, w.settled, 1)
-	require.Equal(t, "the webhook answered 204", w.settled[0].Answer)
+	require.Equal(t, 5, w.reported)
+	require.Len(t, w.completed, 1)
+	require.Len(t, w.finished, 1)
+	require.Len(t, w.finished[0].Syncs, 2)
+	require.Len(t, w.finished[0].Reports, 1)
+	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, w.names)
+	details := detailsOf(t, w.TestWorkflowEnvironment)
+	require.Contains(t, details, "| statement 1 |")
+	require.Contains(t, details, "accepted: the webhook answered 204 |")
 }
 
 func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {
@@ -204,23 +235,23 @@ func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {
 	result, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Sent)
-	require.Equal(t, 5, w.told)
+	require.Equal(t, 5, w.reported)
 	require.Equal(t, 10, w.attempts, "after 2, 4, 8 … 256 and 300 seconds")
-	require.Empty(t, w.finished[0].Problem)
+	require.Empty(t, w.finished[0].Error)
 }
 
 // The test environment tries ten times where the server tries until the time
 // is over; the time itself is asserted below.
-func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheSnapshot(t *testing.T) {
+func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(int) error { return down() }
 	w.request(0)
 	_, err := w.run(t)
 	require.ErrorContains(t, err, "did not answer until the period's deadline")
-	require.Contains(t, w.finished[0].Problem, "sync again once it does")
-	require.Empty(t, w.settled, "nobody knows whether it arrived")
-	require.Len(t, w.finished[0].Snapshots, 1)
+	require.Contains(t, w.finished[0].Error, "sync again once it does")
+	require.Empty(t, w.completed, "nobody knows whether it arrived")
+	require.Len(t, w.finished[0].Reports, 1)
 }
 
 func TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast(t *testing.T) {
@@ -232,7 +263,7 @@ func TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast(t *testing.T) {
 		w.deadline = w.Now().Add(left)
 		var tried time.Duration
 		w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
-			if info.ActivityType.Name == "DeliverSnapshot" {
+			if info.ActivityType.Name == "SendReport" {
 				tried = info.ScheduleToCloseTimeout
 			}
 		})
@@ -251,21 +282,22 @@ func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
 	_, err := w.run(t)
 	require.ErrorContains(t, err, "save another URL")
 	require.Equal(t, 1, w.attempts)
-	require.Equal(t, "save another URL", w.settled[0].Refusal)
-	require.Equal(t, "save another URL", w.finished[0].Problem)
-	require.Zero(t, w.told)
+	require.Equal(t, activities.SendReportResult{State: billing.Rejected, Response: "save another URL", Refused: true}, w.completed[0])
+	require.Len(t, w.finished[0].Reports, 2, "the refused one and what is up to date")
+	require.Equal(t, "save another URL", w.finished[0].Error)
+	require.Zero(t, w.reported)
 }
 
-// What is no decision of the provider's leaves the snapshot as it is.
-func TestSyncCustomerSettlesOnlyWhatTheProviderHasDecided(t *testing.T) {
+// What is no decision of the provider's leaves the report as it is.
+func TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
-	w.deliver = func(int) error { return metering.Errorf(metering.CodeNotFound, "there is no such snapshot") }
+	w.deliver = func(int) error { return metering.Errorf(metering.CodeNotFound, "there is no such report") }
 	w.request(0)
 	_, err := w.run(t)
-	require.ErrorContains(t, err, "there is no such snapshot")
-	require.Empty(t, w.settled)
-	require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "there is no such snapshot |")
+	require.ErrorContains(t, err, "there is no such report")
+	require.Empty(t, w.completed)
+	require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "there is no such report |")
 }
 
 func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
@@ -280,9 +312,10 @@ func TestSyncCustomerSendsTheOtherPeriodsWhereOneIsRefused(t *testing.T) {
 	w.request(0)
 	_, err := w.run(t)
 	require.ErrorContains(t, err, "that month is closed")
-	require.Equal(t, 5, w.told)
-	require.Equal(t, "that month is closed", w.finished[0].Problem)
-	require.Len(t, w.finished[0].Snapshots, 2, "the refused one and what holds")
+	require.Equal(t, 5, w.reported)
+	require.Equal(t, "that month is closed", w.finished[0].Error)
+	require.Len(t, w.finished[0].Reports, 2, "the refused one and what was accepted")
+	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "PlanReports", "SendReport", "FinishSync"}, w.names)
 }
 
 func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
@@ -300,7 +333,7 @@ func TestSyncCustomerReadsAgainForARequestThatComesMidPass(t *testing.T) {
 	result, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 2, Sent: 2}, result)
-	require.Equal(t, 8, w.told)
+	require.Equal(t, 8, w.reported)
 	require.Len(t, w.finished, 2)
 }
 
@@ -347,23 +380,23 @@ func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {
 	result, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Passes)
-	require.Equal(t, "save another URL", w.finished[0].Problem)
-	require.Empty(t, w.finished[1].Problem)
+	require.Equal(t, "save another URL", w.finished[0].Error)
+	require.Empty(t, w.finished[1].Error)
 }
 
-func TestSyncCustomerPreparesAgainWhereASnapshotWasOvertaken(t *testing.T) {
+func TestSyncCustomerPlansAgainWhereAReportWasOvertaken(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	w.deliver = func(attempt int) error {
 		if attempt == 1 {
-			w.unsettled = nil
+			w.outstanding = nil
 			return metering.Errorf(metering.CodeConflict, "the billing provider was replaced")
 		}
 		return nil
 	}
 	w.request(0)
-	w.prepare = func() error {
-		if w.attempts == 1 && w.unsettled == nil {
+	w.plan = func() error {
+		if w.attempts == 1 && w.outstanding == nil {
 			w.ours = 0 // what was given up does not count as this pass's
 		}
 		return nil
@@ -371,23 +404,23 @@ func TestSyncCustomerPreparesAgainWhereASnapshotWasOvertaken(t *testing.T) {
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, 2, w.attempts)
-	require.Equal(t, 5, w.told)
+	require.Equal(t, 5, w.reported)
 }
 
-func TestSyncCustomerFailsTheRequestsWhereNothingCanBePrepared(t *testing.T) {
+func TestSyncCustomerFailsTheRequestsWhereNothingCanBePlanned(t *testing.T) {
 	w := newWorld(t)
-	w.prepare = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
+	w.plan = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
 	w.request(0)
 	_, err := w.run(t)
 	require.ErrorContains(t, err, "no billing provider is configured")
-	require.Equal(t, "no billing provider is configured", w.finished[0].Problem)
+	require.Equal(t, "no billing provider is configured", w.finished[0].Error)
 }
 
 func TestSyncCustomerOutlastsAFailingDatabase(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
 	failures := 9
-	w.prepare = func() error {
+	w.plan = func() error {
 		if failures--; failures > 0 {
 			return metering.Errorf(metering.CodeUnavailable, "the database is not available")
 		}
@@ -396,7 +429,7 @@ func TestSyncCustomerOutlastsAFailingDatabase(t *testing.T) {
 	w.request(0)
 	_, err := w.run(t)
 	require.NoError(t, err)
-	require.Equal(t, 5, w.told)
+	require.Equal(t, 5, w.reported)
 }
 
 func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
@@ -407,14 +440,14 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
 	_, err := w.run(t)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
-	require.Contains(t, w.finished[0].Problem, "interrupted")
-	require.NotNil(t, w.unsettled)
+	require.Contains(t, w.finished[0].Error, "interrupted")
+	require.NotNil(t, w.outstanding)
 }
 
 func TestSyncCustomerContinuesAsNewWhereRequestsKeepComing(t *testing.T) {
 	w := newWorld(t)
 	w.deliver = func(int) error { return nil }
-	w.prepare = func() error {
+	w.plan = func() error {
 		w.total++
 		w.SignalWorkflow("sync-requested", nil)
 		w.requests = append(w.requests[:0], uuid.New())

@@ -690,7 +690,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/provider-webhooks/stripe/{tenant_id}": {
+    "/v1/provider-webhooks/{kind}/{tenant_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -699,8 +699,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Receive an event from Stripe */
-        post: operations["receive-stripe-event"];
+        /** Receive an event from a billing provider */
+        post: operations["receive-provider-event"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1099,7 +1099,7 @@ export interface components {
             next_runs: string[];
             /** @description Also by an operator, in the Temporal UI */
             paused: boolean;
-            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            /** @description hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone */
             schedule: string;
         };
         AutoSyncRun: {
@@ -1724,7 +1724,7 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description base_price + max(0, usage - included_units) * overage_rate, exact; of a late item, what the closed period's charge grows by
+             * @description base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by
              */
             amount: string;
             /** @example USD */
@@ -1812,7 +1812,7 @@ export interface components {
         };
         Provider: {
             /**
-             * @description Of Stripe: the account that the key belongs to
+             * @description The account that the secret belongs to; none where the provider is a URL
              * @example acct_1PQ2
              */
             account?: string;
@@ -1820,29 +1820,32 @@ export interface components {
             created_at: string;
             /** @example prv_3 */
             id: string;
-            /** @description Of Stripe: meter slugs to the prices that their usage goes to */
+            /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description The signing secret, this once, if it was made here */
+            /** @description The secret, this once, if it was made here */
             secret?: string;
-            /** @description All of the secret, or of Stripe's API key, that is ever shown again */
+            /** @description All of the secret that is ever shown again */
             secret_last_four: string;
             /** @enum {string} */
-            type: "webhook" | "stripe";
-            /** @description Of a webhook */
+            type: "stripe" | "webhook";
+            /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
             url?: string;
             /**
              * Format: date-time
-             * @description When a signed ping was answered with 2xx, or Stripe accepted the key
+             * @description When the provider took the settings
              */
             validated_at: string;
-            /** @description Of Stripe: the events to send to webhook_url */
+            /** @description Of a provider that sends events: those to send to webhook_url */
             webhook_events?: string[];
-            /** @description Of Stripe: all of the endpoint's signing secret that is ever shown again */
+            /** @description Of a provider that sends events: all of the endpoint's signing secret that is ever shown again */
             webhook_secret_last_four?: string;
-            /** @description Of Stripe: add it there as an endpoint for webhook_events */
+            /** @description Of a provider that sends events: add it there as an endpoint for webhook_events */
             webhook_url?: string;
+        };
+        ProviderEvent: {
+            received: boolean;
         };
         Readiness: {
             /** @enum {string} */
@@ -1874,7 +1877,7 @@ export interface components {
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
-            /** @description hourly, daily, or a cron expression in the tenant's time zone */
+            /** @description hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone */
             schedule: string;
         };
         SaveOIDC: {
@@ -1896,7 +1899,7 @@ export interface components {
             /** @description Of Stripe: a secret or restricted API key */
             secret_key?: string;
             /** @enum {string} */
-            type: "webhook" | "stripe";
+            type: "stripe" | "webhook";
             /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
@@ -2011,9 +2014,6 @@ export interface components {
             meter_id: string;
             meter_slug: string;
             reason: string;
-        };
-        StripeEvent: {
-            received: boolean;
         };
         SummaryItem: {
             meter_id: string;
@@ -4001,13 +4001,16 @@ export interface operations {
             };
         };
     };
-    "receive-stripe-event": {
+    "receive-provider-event": {
         parameters: {
             query?: never;
             header?: {
+                /** @description The signature, of a provider of type stripe */
                 "Stripe-Signature"?: string;
             };
             path: {
+                /** @description The type of the provider */
+                kind: string;
                 tenant_id: string;
             };
             cookie?: never;
@@ -4024,7 +4027,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StripeEvent"];
+                    "application/json": components["schemas"]["ProviderEvent"];
                 };
             };
             /** @description Bad Request */

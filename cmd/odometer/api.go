@@ -19,8 +19,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
-	"github.com/odometer-metering/odometer/providers/stripe"
-	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 const (
@@ -73,7 +71,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
-		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Webhook: webhook.New(guard), Stripe: stripe.New(stripeBase), Providers: registry.New(guard, stripeBase),
+		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Providers: registry.New(guard, stripeBase),
 		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
 )
 
 func printDocument(out io.Writer, args []string) error {
@@ -13,7 +15,7 @@ func printDocument(out io.Writer, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	v31, v30, err := api.Documents()
+	v31, v30, err := api.Documents(registry.New(providers.Guard{}, ""))
 	if err != nil {
 		return err
 	}

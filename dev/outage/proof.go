@@ -61,7 +61,7 @@ func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 		return nil, last.err
 	}
 	if last.run.Status != "succeeded" {
-		return nil, fmt.Errorf("the last sync of %s is %s: %s", c.ExternalId, last.run.Status, last.run.Problem)
+		return nil, fmt.Errorf("the last sync of %s is %s: %s", c.ExternalId, last.run.Status, last.run.Error)
 	}
 	state, err := o.state(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 	}
 	var lines []line
 	for _, item := range itemsOf(state, *c.BillingProviderId) {
-		l := line{customer: c.ExternalId, meter: meterOf(last.run.Entries, item), billed: item.Quantity}
+		l := line{customer: c.ExternalId, meter: meterOf(last.run.Lines, item), billed: item.Quantity}
 		if l.usage, err = o.usage(ctx, l, item); err != nil {
 			return nil, err
 		}
@@ -106,10 +106,10 @@ func itemsOf(state stripetest.State, customer string) (items []stripetest.ItemSt
 	return items
 }
 
-// meterOf is the slug of our meter that the item is told of.
-func meterOf(entries []client.SyncEntry, item stripetest.ItemState) string {
-	for _, e := range entries {
-		if e.Item != nil && (*e.Item == item.Item || *e.Item == item.Meter) {
+// meterOf is the slug of our meter whose usage the item is reported.
+func meterOf(lines []client.SyncLine, item stripetest.ItemState) string {
+	for _, e := range lines {
+		if e.Target != nil && (*e.Target == item.Item || *e.Target == item.Meter) {
 			return e.MeterSlug
 		}
 	}

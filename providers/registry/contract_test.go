@@ -92,6 +92,78 @@ func TestADescriptionIsWhole(t *testing.T) {
 	})
 }
 
+// TestSettingsCanBeTakenAndKept: of each use there is one place to keep it, and
+// a name is one thing in the API, whoever has it.
+func TestSettingsCanBeTakenAndKept(t *testing.T) {
+	t.Parallel()
+	taken := map[string]providers.Setting{"id": {}, "type": {}, "account": {}, "secret_last_four": {}, "validated_at": {}, "created_at": {},
+		"webhook_url": {}, "webhook_events": {}, "webhook_secret_last_four": {}}
+	each(t, nobody, func(t *testing.T, p providers.Provider, _ providers.Credentials) {
+		uses := map[providers.Use]bool{}
+		for _, s := range p.Describe().Settings {
+			require.Regexp(t, `^[a-z]+(_[a-z]+)*$`, s.Name)
+			require.NotEmpty(t, s.Doc)
+			require.Positive(t, s.MaxLength)
+			require.Contains(t, []providers.Use{providers.Address, providers.CallSecret, providers.EventSecret, providers.Mapping}, s.Use)
+			require.False(t, uses[s.Use], "%s is another of its use", s.Name)
+			uses[s.Use] = true
+			require.True(t, s.Make == nil || s.Use == providers.CallSecret)
+			if other, known := taken[s.Name]; known {
+				require.Equal(t, [2]any{other.Use, other.MaxLength}, [2]any{s.Use, s.MaxLength}, "%s is something else at another provider", s.Name)
+			}
+			taken[s.Name] = s
+		}
+		require.True(t, uses[providers.CallSecret])
+		events, sends := p.(providers.Events)
+		require.Equal(t, sends, uses[providers.EventSecret])
+		if sends {
+			require.NotEmpty(t, events.Signals().Header)
+			require.NotEmpty(t, events.Signals().Types)
+		}
+	})
+}
+
+// secrets are those that a provider takes for its own, where any will not do.
+var secrets = map[metering.ProviderKind]providers.Secrets{
+	metering.Stripe: {Call: "sk_test_" + said, Event: "whsec_" + said + said},
+}
+
+func TestWhatCannotBeValidatedSaysWhy(t *testing.T) {
+	t.Parallel()
+	for status, code := range map[int]metering.Code{
+		http.StatusOK: "", http.StatusUnauthorized: metering.CodeProviderRefuse, http.StatusTooManyRequests: metering.CodeProviderDown,
+		http.StatusBadGateway: metering.CodeProviderDown, 0: metering.CodeProviderDown, // the connection breaks
+	} {
+		far := func(w http.ResponseWriter, _ *http.Request) {
+			if status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(`{"id":"acct_1","error":{"message":"` + said + `","code":"` + said + `!"}}`))
+		}
+		each(t, far, func(t *testing.T, p providers.Provider, c providers.Credentials) {
+			with, has := secrets[p.Describe().Kind]
+			if !has {
+				with.Call = c.Secret
+			}
+			identity, err := p.Validate(t.Context(), providers.Settings{Address: c.Account, Now: began}, with)
+			require.Equal(t, code, metering.CodeOf(err), "%d: %v", status, err)
+			if err != nil {
+				require.Empty(t, identity)
+				require.NotContains(t, err.Error(), said)
+				require.NotContains(t, err.Error(), c.Secret)
+				return
+			}
+			want := "acct_1"
+			if _, has := p.Describe().Setting(providers.Address); has {
+				want = c.Account
+			}
+			require.Equal(t, want, identity.Account)
+			require.Contains(t, []providers.Mode{"", providers.Live, providers.Test}, identity.Mode)
+		})
+	}
+}
+
 func TestFramingDependsOnNothingElse(t *testing.T) {
 	t.Parallel()
 	calls := func(http.ResponseWriter, *http.Request) { t.Error("a call was made") }

@@ -9,6 +9,7 @@ import (
 	"github.com/stripe/stripe-go/v76/webhook"
 
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // The events that say something about a customer's periods.
@@ -101,4 +102,31 @@ func parseEvent(payload []byte) (Event, error) {
 		event.Subscription = &Subscription{object.ID, string(object.Customer), object.Status, object.items()}
 	}
 	return event, nil
+}
+
+// Signals says which events a tenant has Stripe send.
+func (Provider) Signals() providers.Signals {
+	return providers.Signals{Types: []string{SubscriptionUpdated, InvoiceCreated, InvoiceFinalized}, Header: "Stripe-Signature"}
+}
+
+// Verify reads an event. There is nothing to do about one of another type, of
+// an account connected to the tenant's, or of the mode that the tenant's key
+// does not see.
+func (Provider) Verify(c providers.Credentials, n providers.Notice) (event metering.ProviderEvent, ours bool, err error) {
+	e, err := VerifyEvent(n.Body, n.Signature, n.Secret, n.Now)
+	if err != nil {
+		return event, false, err
+	}
+	event = metering.ProviderEvent{Account: c.Account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
+	switch {
+	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):
+		return event, false, nil
+	case e.Invoice != nil:
+		event.ObjectID, event.Customer, event.Invoice = e.Invoice.ID, e.Invoice.CustomerID, true
+	case e.Subscription != nil:
+		event.ObjectID, event.Customer = e.Subscription.ID, e.Subscription.CustomerID
+	default:
+		return event, false, nil
+	}
+	return event, true, nil
 }

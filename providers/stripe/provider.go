@@ -25,7 +25,7 @@ const certain = 23 * time.Hour
 // Describe says what Stripe is like. It bounds an account's calls, and takes
 // many for each customer.
 func (Provider) Describe() providers.Description {
-	return providers.Description{Kind: metering.Stripe, Name: "Stripe", AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
+	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
 }
 
 // Read reads what the customer is subscribed to. The customer's periods are
@@ -240,6 +240,9 @@ func (p Provider) Count(ctx context.Context, c providers.Credentials, at provide
 	return counted, advised(err)
 }
 
+// renewal is the reason of an invoice that a period's end made.
+const renewal = "subscription_cycle"
+
 // Invoice reads an invoice, and what of it the items of the destinations have made.
 func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id string, destinations []billing.Destination) (metering.Invoice, error) {
 	in, err := p.client.Invoice(ctx, c.Secret, id)
@@ -251,7 +254,7 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id strin
 		ours[d.Address[itemKey]] = d.Address[itemKey] != ""
 	}
 	out := metering.Invoice{
-		ID: in.ID, Account: c.Account, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Currency: in.Currency, Total: in.Total,
+		ID: in.ID, Account: c.Account, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Renewal: in.BillingReason == renewal, Currency: in.Currency, Total: in.Total,
 		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
 	}
 	for _, line := range in.Lines {
@@ -260,26 +263,4 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id strin
 		}
 	}
 	return out, nil
-}
-
-// Verify reads an event. There is nothing to do about one of another type, of
-// an account connected to the tenant's, or of the mode that the tenant's key
-// does not see.
-func (Provider) Verify(c providers.Credentials, n providers.Notice) (event metering.ProviderEvent, ours bool, err error) {
-	e, err := VerifyEvent(n.Body, n.Signature, n.Secret, n.Now)
-	if err != nil {
-		return event, false, err
-	}
-	event = metering.ProviderEvent{Account: c.Account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
-	switch {
-	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):
-		return event, false, nil
-	case e.Invoice != nil:
-		event.ObjectID, event.Customer, event.Invoice = e.Invoice.ID, e.Invoice.CustomerID, true
-	case e.Subscription != nil:
-		event.ObjectID, event.Customer = e.Subscription.ID, e.Subscription.CustomerID
-	default:
-		return event, false, nil
-	}
-	return event, true, nil
 }

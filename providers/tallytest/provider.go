@@ -2,6 +2,7 @@ package tallytest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,10 +31,24 @@ func New(base string) Provider { return Provider{base} }
 
 // Describe says what it is like.
 func (Provider) Describe() providers.Description {
-	return providers.Description{Kind: Kind, Name: "Tally", AtOnce: 2, Timeout: timeout, Remembers: 24 * time.Hour, CountsWithin: time.Minute}
+	return providers.Description{Kind: Kind, Name: "Tally", Settings: settings, AtOnce: 2, Timeout: timeout, Remembers: 24 * time.Hour, CountsWithin: time.Minute}
 }
 
-// Read sends every meter to where its slug is added up.
+var settings = []providers.Setting{
+	{Name: "tally_token", Use: providers.CallSecret, MaxLength: 64, Doc: "Of Tally: the token of an account"},
+	{Name: "tally_meters", Use: providers.Mapping, MaxLength: 10, Doc: "Of Tally: meter slugs to names there"},
+}
+
+// Validate asks whose the token is.
+func (p Provider) Validate(ctx context.Context, _ providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
+	var known account
+	if _, err := p.call(ctx, providers.Credentials{Secret: secrets.Call}, http.MethodGet, "/account", nil, &known); err != nil {
+		return providers.Identity{}, providers.Unreached(err, "Tally did not answer")
+	}
+	return providers.Identity{Account: known.ID, Mode: providers.Test}, nil
+}
+
+// Read sends every meter to where its slug, or what it is mapped to, is added up.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	side := billing.Side{Customer: q.Customer}
 	reason := "the customer has no account at Tally"
@@ -51,7 +66,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	for _, m := range q.Meters {
 		d := billing.Destination{MeterID: m.ID, Excluded: reason}
 		if reason == "" {
-			d.Target, d.Method, d.Counting = m.Slug, Sum, billing.Adds
+			d.Target, d.Method, d.Counting = cmp.Or(q.Mapping[m.Slug], m.Slug), Sum, billing.Adds
 		}
 		side.Destinations = append(side.Destinations, d)
 	}

@@ -6,6 +6,7 @@ package tallytest
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,9 +18,14 @@ import (
 type Server struct {
 	mux      *http.ServeMux
 	lock     sync.Mutex
+	tokens   map[string]account
 	accounts map[string]contract
 	reports  map[string]usage // by id
 	lose     int              // answers
+}
+
+type account struct {
+	ID string `json:"id"`
 }
 
 type contract struct {
@@ -35,7 +41,11 @@ type usage struct {
 
 // NewServer returns a far end that knows nobody.
 func NewServer() *Server {
-	s := &Server{mux: http.NewServeMux(), accounts: map[string]contract{}, reports: map[string]usage{}}
+	s := &Server{mux: http.NewServeMux(), tokens: map[string]account{}, accounts: map[string]contract{}, reports: map[string]usage{}}
+	s.mux.HandleFunc("GET /account", func(w http.ResponseWriter, r *http.Request) {
+		a, known := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+		answer(w, known, a)
+	})
 	s.mux.HandleFunc("GET /contracts/{customer}", func(w http.ResponseWriter, r *http.Request) {
 		c, known := s.accounts[r.PathValue("customer")]
 		answer(w, known, c)
@@ -81,6 +91,13 @@ func answer(w http.ResponseWriter, known bool, body any) {
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// Issue makes an account's token.
+func (s *Server) Issue(token, id string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.tokens[token] = account{id}
 }
 
 // Sign gives a customer a contract.

@@ -27,7 +27,23 @@ func NewProvider(client Deliverer) Provider { return Provider{client} }
 
 // Describe says what a webhook is like.
 func (Provider) Describe() providers.Description {
-	return providers.Description{Kind: metering.Webhook, Name: "the webhook", Statements: true, AtOnce: 5, Timeout: Timeout}
+	return providers.Description{Kind: metering.Webhook, Name: "the webhook", Settings: settings, Statements: true, AtOnce: 5, Timeout: Timeout}
+}
+
+var settings = []providers.Setting{
+	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Of a webhook: gets signed usage snapshots (Standard Webhooks)"},
+	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent"},
+}
+
+// Validate delivers a signed ping. A webhook is whoever takes messages at its URL.
+func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
+	if err := CheckSecret("body.secret", secrets.Call); err != nil {
+		return providers.Identity{}, err
+	}
+	if err := ping(ctx, p.client, in.Address, secrets.Call, in.Now); err != nil {
+		return providers.Identity{}, providers.Unreached(err, "it must answer a signed ping with 2xx")
+	}
+	return providers.Identity{Account: in.Address}, nil
 }
 
 // Read has nothing to read.

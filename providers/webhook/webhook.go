@@ -6,6 +6,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -65,9 +66,16 @@ func CheckSecret(location, secret string) error {
 	return nil
 }
 
-// Ping says whether url takes messages signed with secret: a signed "ping"
+// NewSecret makes a signing secret.
+func NewSecret() string {
+	random := make([]byte, 32)
+	rand.Read(random) // never fails, or ends the program
+	return secretPrefix + base64.StdEncoding.EncodeToString(random)
+}
+
+// ping says whether url takes messages signed with secret: a signed "ping"
 // must be answered with 2xx.
-func (c *Client) Ping(ctx context.Context, url, secret string, now time.Time) error {
+func ping(ctx context.Context, client Deliverer, url, secret string, now time.Time) error {
 	body, err := json.Marshal(struct {
 		Type      string    `json:"type"`
 		Timestamp time.Time `json:"timestamp"`
@@ -76,7 +84,7 @@ func (c *Client) Ping(ctx context.Context, url, secret string, now time.Time) er
 	if err != nil {
 		return fmt.Errorf("make ping: %w", err)
 	}
-	_, err = c.Deliver(ctx, url, []string{secret}, uuid.NewString(), now, body)
+	_, err = client.Deliver(ctx, url, []string{secret}, uuid.NewString(), now, body)
 	return err
 }
 

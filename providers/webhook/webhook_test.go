@@ -68,16 +68,18 @@ func TestWhileOneSecretReplacesAnotherBothSign(t *testing.T) {
 func TestAPingIsSignedAndMustBeAnsweredWith2xx(t *testing.T) {
 	t.Parallel()
 	url := serve(t, receiver.New(secret))
-	client := webhook.New(development)
+	provider := webhook.NewProvider(webhook.New(development))
 	now := time.Now()
-	require.NoError(t, client.Ping(t.Context(), url, secret, now))
+	identity, err := provider.Validate(t.Context(), providers.Settings{Address: url, Now: now}, providers.Secrets{Call: secret})
+	require.NoError(t, err)
+	require.Equal(t, providers.Identity{Account: url}, identity)
 	deliveries := received(t, url)
 	require.Len(t, deliveries, 1)
 	require.True(t, deliveries[0].SignatureValid)
 	require.JSONEq(t, fmt.Sprintf(`{"type":"ping","timestamp":%q,"data":{}}`,
 		metering.Instant(now).Format(time.RFC3339Nano)), deliveries[0].Body)
 
-	err := client.Ping(t.Context(), url, strings.Replace(secret, "MDEy", "MDEz", 1), now)
+	_, err = provider.Validate(t.Context(), providers.Settings{Address: url, Now: now}, providers.Secrets{Call: strings.Replace(secret, "MDEy", "MDEz", 1)})
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "check that it verifies with the secret")
 }

@@ -13,41 +13,41 @@ import (
 )
 
 const (
-	customersPerChunk = 50
-	// customersPerPage are synced at once, in chunks side by side.
-	customersPerPage = 4 * customersPerChunk
+	customersPerBatch = 50
+	// customersPerPage are synced at once, in batches side by side.
+	customersPerPage = 4 * customersPerBatch
 	// pagesPerRun bounds a run's history.
 	pagesPerRun = 100
 )
 
-// MassResult is what a run over many customers did.
-type MassResult struct {
+// BulkSyncResult is what a run over many customers did.
+type BulkSyncResult struct {
 	Customers int `json:"customers"`
-	Sent      int `json:"sent"`   // snapshots
+	Sent      int `json:"sent"`   // reports
 	Busy      int `json:"busy"`   // customers that somebody else was syncing
 	Failed    int `json:"failed"` // customers that have a run of their own now
 	Closed    int `json:"closed"` // periods
 	Open      int `json:"open"`   // customers with a due period that has to wait
 }
 
-// mass syncs many customers of one tenant. The customers who fail on their own
-// get runs of their own; where the provider fails, the mass waits.
-type mass struct {
+// bulkSync syncs many customers of one tenant. The customers who fail on their own
+// get runs of their own; where the provider fails, all of it waits.
+type bulkSync struct {
 	operators
 	tenant    metering.TenantID
 	unindexed bool
 	after     metering.CustomerID // the last one of the pages that are done
-	result    MassResult
+	result    BulkSyncResult
 }
 
 // pages has act work on one page of customers after the other, as find lists
 // them. more says that the run has to be continued as new.
-func (m *mass) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
-	if err := m.heed(ctx); err != nil {
+func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
+	if err := b.heed(ctx); err != nil {
 		return false, err
 	}
 	for pages := 0; pages < pagesPerRun && !longHistory(ctx); pages++ {
-		page, err := m.page(ctx, find, summary)
+		page, err := b.page(ctx, find, summary)
 		if err == nil {
 			err = act(ctx, page.Customers)
 		}
@@ -59,49 +59,49 @@ func (m *mass) pages(ctx workflow.Context, find any, summary string, act func(wo
 		case !page.More:
 			return false, nil
 		}
-		m.after = page.Last
+		b.after = page.Last
 	}
 	return true, nil
 }
 
 // page is the next one, once the run is not paused.
-func (m *mass) page(ctx workflow.Context, find any, summary string) (page activities.DuePageResult, err error) {
-	if err := m.hold(ctx); err != nil {
+func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page activities.CustomerPageResult, err error) {
+	if err := b.hold(ctx); err != nil {
 		return page, err
 	}
 	err = workflow.ExecuteActivity(storing(ctx, summary), find,
-		activities.DuePageInput{TenantID: m.tenant, After: m.after, Limit: customersPerPage}).Get(ctx, &page)
+		activities.CustomerPageInput{TenantID: b.tenant, After: b.after, Limit: customersPerPage}).Get(ctx, &page)
 	return page, err
 }
 
 // forOperators makes what somebody has to act on the run's own failure.
 func forOperators(err error) error {
-	if code, message, ok := problemOf(err); ok {
+	if code, message, ok := failureOf(err); ok {
 		return temporal.NewNonRetryableApplicationError(message, code, nil)
 	}
 	return err
 }
 
 // hold is awaitResume, visibly.
-func (m *mass) hold(ctx workflow.Context) error {
-	if !m.paused {
+func (b *bulkSync) hold(ctx workflow.Context) error {
+	if !b.paused {
 		return nil
 	}
-	m.report(ctx)
-	err := m.awaitResume(ctx)
-	m.report(ctx)
+	b.report(ctx)
+	err := b.awaitResume(ctx)
+	b.report(ctx)
 	return err
 }
 
 // sync brings a page of customers up to date. Its error says what an operator
 // has to do before anybody can be synced.
-func (m *mass) sync(ctx workflow.Context, customers []metering.CustomerID) error {
-	left := slices.Collect(slices.Chunk(customers, customersPerChunk))
+func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) error {
+	left := slices.Collect(slices.Chunk(customers, customersPerBatch))
 	for len(left) > 0 {
-		if err := m.hold(ctx); err != nil {
+		if err := b.hold(ctx); err != nil {
 			return err
 		}
-		undone, err := m.try(ctx, left)
+		undone, err := b.try(ctx, left)
 		if err != nil {
 			return err
 		}
@@ -110,22 +110,22 @@ func (m *mass) sync(ctx workflow.Context, customers []metering.CustomerID) error
 	return nil
 }
 
-// try syncs chunks side by side until all are done or an operator asks for
+// try syncs batches side by side until all are done or an operator asks for
 // something; then it returns those that are not.
-func (m *mass) try(ctx workflow.Context, chunks [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
-	m.forget()
+func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
+	b.forget()
 	trying, stop := workflow.WithCancel(ctx)
 	defer stop()
-	futures := make([]workflow.Future, len(chunks))
+	futures := make([]workflow.Future, len(batches))
 	asked := false
-	waiting := workflow.NewSelector(ctx).AddReceive(m.asked, func(c workflow.ReceiveChannel, _ bool) {
+	waiting := workflow.NewSelector(ctx).AddReceive(b.asked, func(c workflow.ReceiveChannel, _ bool) {
 		c.Receive(ctx, nil)
 		asked = true
 	})
-	for i, customers := range chunks {
+	for i, customers := range batches {
 		summary := fmt.Sprintf("sync %s to %s", customers[0], customers[len(customers)-1])
-		futures[i] = workflow.ExecuteActivity(chunking(trying, summary), do.SyncChunk,
-			activities.SyncChunkInput{TenantID: m.tenant, Customers: customers})
+		futures[i] = workflow.ExecuteActivity(batching(trying, summary), do.SyncBatch,
+			activities.BatchInput{TenantID: b.tenant, Customers: customers})
 		waiting.AddFuture(futures[i], func(workflow.Future) {})
 	}
 	done := func(f workflow.Future) bool { return f.IsReady() }
@@ -134,14 +134,14 @@ func (m *mass) try(ctx workflow.Context, chunks [][]metering.CustomerID) (undone
 	}
 	for i, f := range futures {
 		if !f.IsReady() {
-			undone = append(undone, chunks[i])
+			undone = append(undone, batches[i])
 			continue
 		}
-		var chunk activities.SyncChunkResult
-		if err := f.Get(ctx, &chunk); err != nil {
+		var batch activities.SyncBatchResult
+		if err := f.Get(ctx, &batch); err != nil {
 			return nil, err
 		}
-		if err := m.add(ctx, chunk); err != nil {
+		if err := b.add(ctx, batch); err != nil {
 			return nil, err
 		}
 	}
@@ -156,32 +156,32 @@ func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
 	return func(f workflow.Future) bool { return f.IsReady() && f.Get(ctx, nil) != nil }
 }
 
-// add counts what a chunk did, and gives each customer that failed a run of
+// add counts what a batch did, and gives each customer that failed a run of
 // its own, where operators see what is wrong.
-func (m *mass) add(ctx workflow.Context, chunk activities.SyncChunkResult) error {
-	m.result.Customers += chunk.Customers
-	m.result.Sent += chunk.Sent
-	m.result.Busy += chunk.Busy
-	m.result.Failed += len(chunk.Failed)
-	for _, customer := range chunk.Failed {
-		if err := m.startSync(ctx, customer); err != nil {
+func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) error {
+	b.result.Customers += batch.Customers
+	b.result.Sent += batch.Sent
+	b.result.Busy += batch.Busy
+	b.result.Failed += len(batch.Failed)
+	for _, customer := range batch.Failed {
+		if err := b.startSync(ctx, customer); err != nil {
 			return err
 		}
 	}
-	m.report(ctx)
+	b.report(ctx)
 	return nil
 }
 
-func (m *mass) startSync(ctx workflow.Context, customer metering.CustomerID) error {
-	return syncCustomerStart(m.tenant, customer, metering.Scheduled).withoutAttributes(m.unindexed).apart(ctx)
+func (b *bulkSync) startSync(ctx workflow.Context, customer metering.CustomerID) error {
+	return syncCustomerStart(b.tenant, customer, metering.Scheduled).withoutAttributes(b.unindexed).apart(ctx)
 }
 
-func (m *mass) report(ctx workflow.Context) {
-	r := m.result
+func (b *bulkSync) report(ctx workflow.Context) {
+	r := b.result
 	state := ""
-	if m.paused {
+	if b.paused {
 		state = "Paused.\n\n"
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | snapshots sent | busy elsewhere | failed | periods closed | still open |\n"+
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | reports sent | busy elsewhere | failed | periods closed | still open |\n"+
 		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Closed, r.Open))
 }

@@ -1,0 +1,203 @@
+package activities_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/activities"
+)
+
+// script is what the steps of a pass answer, in their order; the last plan
+// comes again and again. It notes what is called.
+type script struct {
+	calls   []string
+	reads   []string // failures
+	plans   []activities.PlanReportsResult
+	planned string // the failure of every plan
+	endings map[byte]activities.Ending
+	failing string // the call that fails with errGone
+}
+
+var errGone = errors.New("gone")
+
+func (s *script) note(call string) error {
+	s.calls = append(s.calls, call)
+	if call == s.failing {
+		return errGone
+	}
+	return nil
+}
+
+func (s *script) Read(again bool) (failure string, err error) {
+	call := "read"
+	if again {
+		call = "read again"
+	}
+	if len(s.reads) > 0 {
+		failure, s.reads = s.reads[0], s.reads[1:]
+	}
+	return failure, s.note(call)
+}
+
+func (s *script) Plan() (plan activities.PlanReportsResult, failure string, err error) {
+	plan = s.plans[0]
+	if len(s.plans) > 1 {
+		s.plans = s.plans[1:]
+	}
+	return plan, s.planned, s.note("plan")
+}
+
+func (s *script) Send(r activities.Report) (activities.Ending, error) {
+	end, ok := s.endings[r.ID[0]]
+	if !ok {
+		end = activities.Ending{Accepted: true}
+	}
+	return end, s.note(fmt.Sprint("send ", r.ID[0]))
+}
+
+func (s *script) Count() error { return s.note("count") }
+
+// reports are plain ones, each named by a number.
+func reports(names ...byte) (all []activities.Report) {
+	for _, name := range names {
+		all = append(all, activities.Report{ID: id(name)})
+	}
+	return all
+}
+
+func id(name byte) uuid.UUID { return uuid.UUID{name} }
+
+func ids(names ...byte) (all []uuid.UUID) {
+	for _, name := range names {
+		all = append(all, id(name))
+	}
+	return all
+}
+
+func sends(names ...byte) activities.PlanReportsResult {
+	return activities.PlanReportsResult{Send: reports(names...)}
+}
+
+func more(plan activities.PlanReportsResult) activities.PlanReportsResult {
+	plan.More = true
+	return plan
+}
+
+func upToDate(plan activities.PlanReportsResult, names ...byte) activities.PlanReportsResult {
+	plan.UpToDate = ids(names...)
+	return plan
+}
+
+func TestAPassTakesItsSteps(t *testing.T) {
+	t.Parallel()
+	readFirst := activities.PlanReportsResult{ReadFirst: true}
+	for name, c := range map[string]struct {
+		script
+		reads  bool
+		calls  []string
+		passed activities.Passed
+	}{
+		"nothing new where the side is read": {
+			script: script{plans: []activities.PlanReportsResult{upToDate(sends(), 9)}}, reads: true,
+			calls: []string{"read", "plan"}, passed: activities.Passed{Reports: ids(9)},
+		},
+		"three reports where the side is read": {
+			script: script{plans: []activities.PlanReportsResult{sends(1, 2, 3)}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "send 2", "send 3", "count"}, passed: activities.Passed{Reports: ids(1, 2, 3), Sent: 3},
+		},
+		"statements are neither read nor counted": {
+			script: script{plans: []activities.PlanReportsResult{upToDate(sends(1), 9)}},
+			calls:  []string{"plan", "send 1"}, passed: activities.Passed{Reports: ids(1, 9), Sent: 1},
+		},
+		"a plan that has more is made again": {
+			script: script{plans: []activities.PlanReportsResult{more(sends(1)), sends(2)}},
+			calls:  []string{"plan", "send 1", "plan", "send 2"}, passed: activities.Passed{Reports: ids(1, 2), Sent: 2},
+		},
+		"what is up to date is so at the end": {
+			script: script{plans: []activities.PlanReportsResult{more(upToDate(sends(1), 8)), upToDate(sends(), 9)}},
+			calls:  []string{"plan", "send 1", "plan"}, passed: activities.Passed{Reports: ids(1, 9), Sent: 1},
+		},
+		"each report is tried once": {
+			script: script{plans: []activities.PlanReportsResult{more(sends(1, 2)), more(sends(2, 3, 1)), more(sends(3, 2, 1))}},
+			calls:  []string{"plan", "send 1", "send 2", "plan", "send 3", "plan"}, passed: activities.Passed{Reports: ids(1, 2, 3), Sent: 3},
+		},
+		"a refusal holds no other back and has the side read and planned again": {
+			script: script{plans: []activities.PlanReportsResult{sends(1, 2), sends(3)}, endings: map[byte]activities.Ending{1: {Refused: true, Failure: "correct it"}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "send 2", "read again", "plan", "send 3", "count"}, passed: activities.Passed{Reports: ids(1, 2, 3), Sent: 2, Failure: "correct it"},
+		},
+		"a refusal that nothing comes after": {
+			script: script{plans: []activities.PlanReportsResult{sends(1), sends(1)}, endings: map[byte]activities.Ending{1: {Refused: true, Failure: "correct it"}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "read again", "plan"}, passed: activities.Passed{Reports: ids(1), Failure: "correct it"},
+		},
+		"the side is read again once for each refusal": {
+			script: script{plans: []activities.PlanReportsResult{sends(1), more(sends(2)), sends(3)}, endings: map[byte]activities.Ending{1: {Refused: true}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "read again", "plan", "send 2", "read", "plan", "send 3", "count"}, passed: activities.Passed{Reports: ids(1, 2, 3), Sent: 2},
+		},
+		"a provider that does not answer stops it": {
+			script: script{plans: []activities.PlanReportsResult{upToDate(more(sends(1, 2, 3)), 9)}, endings: map[byte]activities.Ending{2: {Stop: true, Failure: "away"}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "send 2"}, passed: activities.Passed{Reports: ids(1, 2), Sent: 1, Failure: "away"},
+		},
+		"what is left out is none of its reports": {
+			script: script{plans: []activities.PlanReportsResult{sends(1, 2)}, endings: map[byte]activities.Ending{1: {Left: true}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "send 2", "count"}, passed: activities.Passed{Reports: ids(2), Sent: 1},
+		},
+		"what is in doubt is reported and does not count as sent": {
+			script: script{plans: []activities.PlanReportsResult{sends(1)}, endings: map[byte]activities.Ending{1: {Failure: "look at Stripe"}}}, reads: true,
+			calls: []string{"read", "plan", "send 1"}, passed: activities.Passed{Reports: ids(1), Failure: "look at Stripe"},
+		},
+		"a later success forgives no failure": {
+			script: script{plans: []activities.PlanReportsResult{sends(1, 2, 3)}, endings: map[byte]activities.Ending{1: {Failure: "first"}, 2: {Failure: "second"}}},
+			calls:  []string{"plan", "send 1", "send 2", "send 3"}, passed: activities.Passed{Reports: ids(1, 2, 3), Sent: 1, Failure: "second"},
+		},
+		"a side that cannot be read": {
+			script: script{plans: []activities.PlanReportsResult{sends(1)}, reads: []string{"correct the customer"}}, reads: true,
+			calls: []string{"read"}, passed: activities.Passed{Failure: "correct the customer"},
+		},
+		"a side that cannot be read again": {
+			script: script{plans: []activities.PlanReportsResult{sends(1, 2)}, reads: []string{"", "correct the customer"}, endings: map[byte]activities.Ending{1: {Refused: true, Failure: "correct it"}}}, reads: true,
+			calls: []string{"read", "plan", "send 1", "send 2", "read again"}, passed: activities.Passed{Reports: ids(1, 2), Sent: 1, Failure: "correct the customer"},
+		},
+		"no plan": {
+			script: script{plans: []activities.PlanReportsResult{{}}, planned: "no billing provider is configured"},
+			calls:  []string{"plan"}, passed: activities.Passed{Failure: "no billing provider is configured"},
+		},
+		"a side that has to be read first": {
+			script: script{plans: []activities.PlanReportsResult{readFirst, sends(1)}}, reads: true,
+			calls: []string{"read", "plan", "read again", "plan", "send 1", "count"}, passed: activities.Passed{Reports: ids(1), Sent: 1},
+		},
+		"a provider of another kind since it began": {
+			script: script{plans: []activities.PlanReportsResult{readFirst, sends(1)}},
+			calls:  []string{"plan", "read again", "plan", "send 1", "count"}, passed: activities.Passed{Reports: ids(1), Sent: 1},
+		},
+		"a side that changes for ever": {
+			script: script{plans: []activities.PlanReportsResult{readFirst}}, reads: true,
+			calls:  []string{"read", "plan", "read again", "plan", "read again", "plan", "read again", "plan"},
+			passed: activities.Passed{Failure: "what the customer is at the provider keeps changing; sync again"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			passed, err := activities.Pass(&c.script, c.reads)
+			require.NoError(t, err)
+			require.Equal(t, c.calls, c.script.calls)
+			require.Equal(t, c.passed, passed)
+		})
+	}
+}
+
+// An error ends the pass; what was sent before it stays known.
+func TestAnErrorEndsAPassWhereverItComes(t *testing.T) {
+	t.Parallel()
+	for failing, reports := range map[string][]uuid.UUID{"read": nil, "plan": nil, "send 1": nil, "send 2": ids(1), "count": ids(1, 2)} {
+		s := &script{plans: []activities.PlanReportsResult{sends(1, 2)}, failing: failing}
+		passed, err := activities.Pass(s, true)
+		require.ErrorIs(t, err, errGone)
+		require.Equal(t, reports, passed.Reports, failing)
+		require.Len(t, reports, passed.Sent)
+		require.Equal(t, failing, s.calls[len(s.calls)-1], "nothing comes after it")
+	}
+}

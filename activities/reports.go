@@ -1,0 +1,233 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// SendReportInput names the report to send.
+type SendReportInput struct {
+	TenantID metering.TenantID `json:"tenant_id"`
+	ReportID uuid.UUID         `json:"report_id"`
+}
+
+// SendReportResult is what came of it.
+type SendReportResult struct {
+	State    billing.State `json:"state"` // accepted, in_doubt or rejected
+	Response string        `json:"response"`
+	Refused  bool          `json:"refused,omitempty"` // somebody has to act; else what is rejected came too late
+}
+
+// SendReport sends a report as it was written down, and records what came of
+// it. That it may have been sent is committed first.
+func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendReportResult, error) {
+	defer alive(ctx)()
+	leased, err := a.store.Ledger.Lease(ctx, in.TenantID, in.ReportID, a.now(), a.lease())
+	if err != nil {
+		return SendReportResult{}, err
+	}
+	result, newKey, err := a.send(ctx, in.TenantID, leased)
+	if metering.CodeOf(err) == metering.CodeProviderRefuse {
+		result, err = SendReportResult{State: billing.Rejected, Response: failureText(err), Refused: true}, nil
+	}
+	if err != nil {
+		return SendReportResult{}, a.release(ctx, in.TenantID, leased, newKey, err)
+	}
+	return result, a.complete(ctx, in.TenantID, leased, result)
+}
+
+func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l db.Leased, r SendReportResult) error {
+	err := a.store.Ledger.Complete(context.WithoutCancel(ctx), tenant, l.ReportID, r.State, r.Response, a.now())
+	return a.metrics.reported(l.Kind, r.State, err)
+}
+
+// release ends the lease of an attempt that has failed with an error.
+func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l db.Leased, newKey bool, err error) error {
+	released := a.store.Ledger.Release(context.WithoutCancel(ctx), tenant, l.ReportID, l.Attempt, failureText(err), newKey)
+	return errors.Join(err, released)
+}
+
+// send makes an attempt at a report that is leased to the caller, or finds that
+// it was taken: what may have arrived longer ago than the provider remembers is
+// looked for first. After an error it is to be tried again, under a new key
+// where the provider would repeat its answer to this one.
+func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Leased) (result SendReportResult, newKey bool, err error) {
+	now := a.now()
+	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
+	defer cancel()
+	p, err := a.open(tenant, l.Provider)
+	if err != nil {
+		return result, false, err
+	}
+	if l.Invoiced && l.Kind == billing.QuantityReport && l.Attempt == 1 {
+		return SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}, false, nil
+	}
+	sending := providers.Sending{
+		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
+	}
+	if l.Counting == billing.Adds && now.Sub(l.FirstSentAt) > p.Remembers {
+		found, err := a.find(ctx, tenant, p, sending)
+		if err != nil || found.State != "" {
+			return found, false, err
+		}
+	}
+	outcome, _ := measured(a.metrics, p.Kind, func() (providers.Outcome, error) {
+		outcome := p.Send(ctx, p.credentials, sending)
+		return outcome, outcome.Err
+	})
+	if outcome.Err == nil {
+		return SendReportResult{State: outcome.State, Response: outcome.Answer}, false, nil
+	}
+	if !outcome.Look {
+		return result, outcome.NewKey, outcome.Err
+	}
+	found, unread := a.find(ctx, tenant, p, sending)
+	if unread == nil && found.State == billing.Accepted {
+		return found, false, nil
+	}
+	return result, outcome.NewKey && unread == nil, outcome.Err
+}
+
+// find asks the provider whether it has taken a report. Where it cannot tell,
+// the report is in doubt; "" says that it has not.
+func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending) (SendReportResult, error) {
+	var before db.Counted
+	if s.Kind == billing.QuantityReport {
+		var err error
+		if before, err = a.store.Ledger.CountedBefore(ctx, tenant, s.ReportID); err != nil {
+			return SendReportResult{}, err
+		}
+	}
+	found, err := measured(a.metrics, p.Kind, func() (providers.Found, error) {
+		return p.Find(ctx, p.credentials, s, placeOf(before), before.Total)
+	})
+	return SendReportResult{State: found.State, Response: found.Answer}, err
+}
+
+func placeOf(c db.Counted) providers.Place {
+	return providers.Place{Method: c.Method, Target: c.Target, Customer: c.Customer, Range: c.Range}
+}
+
+// ReadProviderInput names the customer.
+type ReadProviderInput struct {
+	CustomerInput
+	Counts bool `json:"counts,omitempty"` // only what it has counted is read
+}
+
+// ReadProviderResult says what the provider was seen to have counted.
+type ReadProviderResult struct {
+	Counted int `json:"counted"` // places
+	Behind  int `json:"behind"`  // places where the provider's summaries say something else, as yet
+	Dropped int `json:"dropped"` // places where it took something and did not count it, which is to be reported again
+}
+
+// ReadProvider reads what the customer is at the provider, keeps where the
+// usage of each meter goes, and looks for what was accepted in what the provider
+// has counted, which may be behind. What is lacking once it should be there, the
+// provider took and dropped: some check what they are reported only after they
+// have answered. There is nothing to read of who takes statements.
+func (a *Activities) ReadProvider(ctx context.Context, in ReadProviderInput) (ReadProviderResult, error) {
+	defer alive(ctx)()
+	return a.readProvider(ctx, in)
+}
+
+func (a *Activities) readProvider(ctx context.Context, in ReadProviderInput) (result ReadProviderResult, err error) {
+	if !in.Counts {
+		if err := a.readSide(ctx, in.CustomerInput); err != nil {
+			return result, err
+		}
+	}
+	return a.count(ctx, in.CustomerInput)
+}
+
+func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
+	readAt := a.now()
+	wanted, err := a.store.Links.Wanted(ctx, in.TenantID, in.CustomerID)
+	if err != nil || wanted.Provider.Statements {
+		return err
+	}
+	side, err := a.side(ctx, in.TenantID, wanted)
+	if err != nil {
+		return err
+	}
+	return a.store.Links.Save(ctx, in.TenantID, in.CustomerID, wanted.Provider.ID, side, readAt)
+}
+
+func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wanted) (billing.Side, error) {
+	question := providers.Question{Customer: w.Customer, Shared: w.Shared, Meters: w.Meters, Mapping: w.Provider.Mapping}
+	if w.Customer == "" { // no call is made
+		p, err := a.providers.Of(w.Provider.Kind)
+		if err != nil {
+			return billing.Side{}, err
+		}
+		return p.Read(ctx, providers.Credentials{}, question)
+	}
+	p, err := a.open(tenant, w.Provider)
+	if err != nil {
+		return billing.Side{}, err
+	}
+	return measured(a.metrics, p.Kind, func() (billing.Side, error) { return p.Read(ctx, p.credentials, question) })
+}
+
+func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadProviderResult, err error) {
+	active, err := a.store.Providers.Active(ctx, in.TenantID)
+	if err != nil {
+		return result, err
+	}
+	provider, err := a.providers.Of(active.Kind)
+	if err != nil {
+		return result, err
+	}
+	within := provider.Describe().CountsWithin
+	if within == 0 {
+		return result, nil
+	}
+	open, err := a.store.Ledger.Uncounted(ctx, in.TenantID, in.CustomerID, a.now().Add(-within))
+	if err != nil || len(open) == 0 {
+		return result, err
+	}
+	p, err := a.open(in.TenantID, active)
+	if err != nil {
+		return result, err
+	}
+	for _, place := range open {
+		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
+		if err != nil {
+			return result, err
+		}
+		if err := a.saw(ctx, in.TenantID, p.Name, place, counted, &result); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// saw draws its conclusions from what the provider has counted in a place.
+// What is new may be in it or not; equal sums may be taken for each other.
+func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, who string, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
+	withoutOld := counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old))
+	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("seen in what %s has counted", who)
+	switch {
+	case counted.Equal(place.Total):
+		result.Counted++
+	case len(place.OldReports) > 0 && counted.Equal(place.Seen.Add(place.Old)):
+		reports = place.OldReports
+		result.Counted++
+	case len(place.OldReports) > 0 && withoutOld:
+		reports, state, response = place.OldReports, billing.Rejected, fmt.Sprintf("%s took it and did not count it: its dashboard lists the meter's errors", who)
+		result.Dropped++
+	default:
+		state, response = billing.Accepted, fmt.Sprintf("%s has counted %s of %s so far", who, counted, place.Total)
+		result.Behind++
+	}
+	return a.store.Ledger.Saw(ctx, tenant, reports, state, response)
+}

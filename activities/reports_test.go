@@ -1,0 +1,214 @@
+package activities_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+func TestAFailedAttemptGivesItsLeaseBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	b.far.err = metering.Errorf(metering.CodeProviderDown, "the webhook answered 503")
+	b.far.answer = webhook.Answer{Status: 503, RetryAfter: time.Minute}
+	for range 2 {
+		_, err := b.ExecuteActivity(b.do.SendReport, send)
+		require.ErrorContains(t, err, "the webhook answered 503")
+	}
+	require.Len(t, b.far.bodies, 2)
+	b.far.err = nil
+	require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+	require.Equal(t, b.far.bodies[0], b.far.bodies[2])
+}
+
+func TestAReceiversWishIsPassedOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	b.far.err = metering.Errorf(metering.CodeProviderDown, "the webhook answered 429")
+	b.far.answer = webhook.Answer{Status: 429, RetryAfter: time.Minute}
+	_, err := b.do.SendReport(t.Context(), send)
+	require.Equal(t, time.Minute, nextRetry(t, activities.Failure(err)))
+}
+
+func nextRetry(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var failure *temporal.ApplicationError
+	require.ErrorAs(t, err, &failure)
+	return failure.NextRetryDelay()
+}
+
+func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
+	require.NoError(t, err)
+	do := activities.New(b.store, other, b.far, b.far.registry(), 0, activities.NewMetrics(nil), clock.Now)
+	result, err := do.SendReport(t.Context(), b.planned(t))
+	require.NoError(t, err)
+	require.True(t, result.Refused)
+	require.Equal(t, billing.Rejected, result.State)
+	require.Contains(t, result.Response, "save the provider again")
+	require.Empty(t, b.far.bodies)
+}
+
+func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	b.far.err = metering.Errorf(metering.CodeProviderRefuse, "save another URL")
+	refused := run[activities.SendReportResult](t, b, b.do.SendReport, send)
+	require.Equal(t, activities.SendReportResult{State: billing.Rejected, Response: "save another URL", Refused: true}, refused)
+	require.Empty(t, b.plan(t, 0).Send, "this pass was refused")
+	again := b.plan(t, 1)
+	require.Len(t, again.Send, 1)
+	require.NotEqual(t, send.ReportID, again.Send[0].ID)
+	require.EqualValues(t, 2, again.Send[0].Number)
+}
+
+// Of two who send one report at once, the second is told to come back when the
+// lease of the first has ended.
+func TestOnlyOneSendsAReportAtATime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	b.far.onDeliver = func() {
+		_, err := b.do.SendReport(t.Context(), send)
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+		require.ErrorContains(t, err, "the report is being sent")
+		var busy db.Busy
+		require.ErrorAs(t, err, &busy)
+		require.Positive(t, busy.Wait)
+		require.Equal(t, busy.Wait, nextRetry(t, activities.Failure(err)))
+	}
+	require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+	require.Len(t, b.far.bodies, 1)
+}
+
+// dying are activities whose database is gone once the provider has answered,
+// as where the worker is killed in between.
+func (b *bench) dying(t *testing.T) *activities.Activities {
+	t.Helper()
+	store, err := db.Open(context.WithoutCancel(t.Context()), dbtest.URL(t))
+	require.NoError(t, err)
+	b.far.onDeliver = store.Close
+	return activities.New(store, b.ring, b.far, b.far.registry(), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
+}
+
+func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	_, err := b.dying(t).SendReport(t.Context(), send)
+	require.ErrorContains(t, err, "complete report")
+	b.far.onDeliver = nil
+	_, err = b.ExecuteActivity(b.do.SendReport, send)
+	require.ErrorContains(t, err, "the report is being sent", "the lease lasts: nobody knows whether the worker is dead")
+	plan := b.plan(t, 0)
+	require.Len(t, plan.Send, 1)
+	require.Equal(t, send.ReportID, plan.Send[0].ID, "nothing else is planned meanwhile")
+
+	b.now = b.now.Add(time.Minute)
+	require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+	require.Len(t, b.far.bodies, 2)
+	require.Equal(t, b.far.bodies[0], b.far.bodies[1])
+	require.Equal(t, b.far.ids[0], b.far.ids[1])
+}
+
+// The same at a provider that adds up: it knows the report again by its key.
+func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	for _, meter := range inAllWays {
+		t.Run(meter, func(t *testing.T) {
+			t.Parallel()
+			s := newRegular(t)
+			s.ingest(meter, "5")
+			s.read()
+			report := s.planned(true)[0]
+			require.True(t, s.dies(report))
+			require.Equal(t, "5", s.fake.Quantity("si_"+meter).String())
+			_, err := s.ExecuteActivity(s.do.SendReport, activities.SendReportInput{TenantID: s.tenant, ReportID: report})
+			require.ErrorContains(t, err, "the report is being sent")
+
+			s.ingest(meter, "2")
+			s.fake.Advance(time.Minute)
+			require.True(t, s.sent(report))
+			require.Equal(t, "5", s.fake.Quantity("si_"+meter).String())
+			require.Equal(t, 1, s.report())
+			require.Equal(t, "7", s.fake.Quantity("si_"+meter).String())
+		})
+	}
+}
+
+// Fault 5: what is not seen counted for a day waits until it is seen or said to be dropped, so that Stripe bills 5.
+func TestWhatStripeShowsADayLateIsReportedAgainAndBilledTwice(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("delta", "5")
+	s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Stale, Times: 1000})
+	require.Equal(t, 1, s.report())
+
+	_, err := s.conn.Exec(t.Context(), `update billing_reports set decided_at = decided_at - interval '1 day' where tenant_id = $1 and state = 'accepted'`, s.tenant)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.report())
+	require.Equal(t, "10", s.fake.Quantity("si_delta").String())
+}
+
+// What was reported is looked for without reading what the customer is.
+func TestCountsAloneAreRead(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("delta", "5")
+	require.Equal(t, 1, s.report())
+	before := len(s.fake.State().Requests)
+	value, err := s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
+	require.NoError(t, err)
+	var read activities.ReadProviderResult
+	require.NoError(t, value.Get(&read))
+	require.Equal(t, activities.ReadProviderResult{Counted: 1}, read)
+	for _, request := range s.fake.State().Requests[before:] {
+		require.Contains(t, request.Path, "summaries")
+	}
+}
+
+// newRegular is a subscriber who uses one meter only, without interleavings.
+func newRegular(t *testing.T) *subscriber {
+	t.Helper()
+	store := dbtest.Open(t)
+	writer := db.NewWriter(store, db.WriterOptions{})
+	t.Cleanup(writer.Close)
+	s, stop := newSubscriber(t, store, writer, dbtest.Conn(t))
+	t.Cleanup(stop)
+	return s
+}
+
+func (s *subscriber) ingest(meter, value string) {
+	s.Helper()
+	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, "acme", metering.Instant(s.fake.Now().Add(-time.Minute)), value, "", "")})
+	require.NoError(s, err)
+}
+
+// report is one pass that meets no trouble. It returns how many reports went out.
+func (s *subscriber) report() (sent int) {
+	s.read()
+	for _, report := range s.planned(true) {
+		require.True(s, s.sent(report))
+		sent++
+	}
+	return sent
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// providerType is the field that says which provider is saved.
+const providerType = "type"
+
+// settingsBody is the body of an operation that saves a provider.
+func (s *server) settingsBody(op huma.Operation) huma.Operation {
+	schema := &huma.Schema{
+		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
+		Properties: map[string]*huma.Schema{providerType: s.kindSchema()},
+	}
+	s.eachSetting(func(setting providers.Setting) {
+		if shared, is := schema.Properties[setting.Name]; is {
+			shared.Description += ". " + setting.Doc
+			return
+		}
+		schema.Properties[setting.Name] = settingSchema(setting)
+	})
+	schema.PrecomputeMessages()
+	s.api.OpenAPI().Components.Schemas.Map()["SaveProvider"] = schema
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/SaveProvider"}},
+	}}
+	return op
+}
+
+// describeProvider adds to the schema of a provider what is shown of the
+// settings: secrets only where they were made here.
+func (s *server) describeProvider() {
+	shown := s.api.OpenAPI().Components.Schemas.Map()["Provider"].Properties
+	shown[providerType] = s.kindSchema()
+	s.eachSetting(func(setting providers.Setting) {
+		if setting.Make != nil {
+			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, this once, if it was made here"}
+		}
+		if setting.Use == providers.Address || setting.Use == providers.Mapping {
+			schema := settingSchema(setting)
+			schema.MaxLength, schema.MaxProperties = nil, nil
+			shown[setting.Name] = schema
+		}
+	})
+}
+
+func (s *server) eachSetting(do func(providers.Setting)) {
+	for _, kind := range s.Providers.Kinds() {
+		for _, setting := range s.Providers[kind].Describe().Settings {
+			do(setting)
+		}
+	}
+}
+
+func (s *server) kindSchema() *huma.Schema {
+	schema := &huma.Schema{Type: huma.TypeString}
+	for _, kind := range s.Providers.Kinds() {
+		schema.Enum = append(schema.Enum, string(kind))
+	}
+	return schema
+}
+
+func settingSchema(setting providers.Setting) *huma.Schema {
+	if setting.Use == providers.Mapping {
+		return &huma.Schema{
+			Type: huma.TypeObject, Description: setting.Doc, MaxProperties: &setting.MaxLength,
+			AdditionalProperties: &huma.Schema{Type: huma.TypeString},
+		}
+	}
+	return &huma.Schema{Type: huma.TypeString, Description: setting.Doc, MaxLength: &setting.MaxLength}
+}
+
+// joined is the JSON of an object and of more of its fields.
+func joined(object any, more map[string]any) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil || len(more) == 0 {
+		return text, err
+	}
+	rest, err := json.Marshal(more)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(text[:len(text)-1], ','), rest[1:]...), nil
+}

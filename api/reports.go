@@ -1,0 +1,28 @@
+package api
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type resolveReportInput struct {
+	ID   string `path:"id" doc:"As in the lines of a sync"`
+	Body struct {
+		State resolvedState `json:"state" doc:"What you have found out at the provider: accepted where it has the report, else rejected"`
+	}
+}
+
+// resolveReport decides on a report whose outcome the provider cannot tell, or
+// that went to a former connection.
+func (s *server) resolveReport(ctx context.Context, in *resolveReportInput) (*struct{}, error) {
+	id, err := uuid.Parse(in.ID)
+	if err != nil {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such report")
+	}
+	who := principalOf(ctx)
+	return nil, s.Store.Ledger.Resolve(ctx, who.Tenant.ID, who.Actor, id, billing.State(in.Body.State), s.Now())
+}

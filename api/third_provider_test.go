@@ -1,0 +1,118 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/registry"
+	"github.com/odometer-metering/odometer/providers/tallytest"
+)
+
+const tallyToken = "tally-CANARY-token"
+
+// tallied is a server that also knows the provider at base.
+func (b *bundle) tallied(t testing.TB, base string) *bundle {
+	t.Helper()
+	all := registry.New(guard, "")
+	all[tallytest.Kind] = tallytest.New(base)
+	r := b.replica(t, func(d *api.Deps) { d.Providers = all })
+	r.contract = contractOf(all)
+	return r
+}
+
+// TestAThirdProviderIsSavedAndShown saves a provider that nothing but this
+// test has heard of.
+func TestAThirdProviderIsSavedAndShown(t *testing.T) {
+	t.Parallel()
+	far := tallytest.NewServer()
+	far.Issue(tallyToken, "tally-1")
+	server := httptest.NewServer(far)
+	t.Cleanup(server.Close)
+	b := setup(t)
+	r := b.tallied(t, server.URL)
+
+	saved := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`","tally_meters":{"calls":"count-of-calls"}}`)
+	require.Equal(t, 200, saved.status, saved.body)
+	got := r.send(t, "GET", "/v1/billing/provider", "")
+	require.Equal(t, saved.body, got.body)
+	require.NotContains(t, got.body, "CANARY")
+	var shown map[string]any
+	require.NoError(t, json.Unmarshal([]byte(got.body), &shown))
+	for _, when := range []string{"id", "validated_at", "created_at"} {
+		require.NotEmpty(t, shown[when])
+		delete(shown, when)
+	}
+	require.Equal(t, map[string]any{
+		"type": "tally", "account": "tally-1", "secret_last_four": "oken", "tally_meters": map[string]any{"calls": "count-of-calls"},
+	}, shown)
+
+	kept, err := b.store.Providers.Active(t.Context(), b.tenant.ID)
+	require.NoError(t, err)
+	require.False(t, kept.Statements)
+	require.Empty(t, kept.SealedWebhookSecret)
+	opened, err := b.deps.Keyring.Open(b.tenant.ID, db.ProviderSecret, kept.SealedSecret)
+	require.NoError(t, err)
+	require.Equal(t, tallyToken, string(opened))
+
+	for body, want := range map[string][2]string{
+		`{"type":"tally","tally_token":"CANARY-other"}`: {"provider_refused", "Tally refused"},
+		`{"type":"tally"}`: {"provider_refused", "Tally refused"},
+		`{"type":"tally","tally_token":"CANARY","url":"https://example.com"}`:                   {"invalid", "body.url is of a provider of type webhook"},
+		`{"type":"tally","tally_token":"CANARY","mapping":{}}`:                                  {"invalid", "body.mapping is of a provider of type stripe"},
+		`{"type":"webhook","url":"https://example.com","tally_token":"CANARY"}`:                 {"invalid", "body.tally_token is of a provider of type tally"},
+		`{"type":"tally","tally_token":"` + strings.Repeat("CANARY", 11) + `"}`:                 {"invalid", "body.tally_token"},
+		`{"type":"tally","tally_token":"` + tallyToken + `","tally_meters":{"calls":"\u0000"}}`: {"invalid", "body.tally_meters must be UTF-8 without NUL"},
+		`{"type":"tally","tally_token":"` + tallyToken + `","tally_meters":{"calls":1}}`:        {"invalid", "body.tally_meters.calls"},
+		`{"type":"tally","tally_token":"` + tallyToken + `","token":"CANARY"}`:                  {"invalid", "body.token"},
+	} {
+		refused := r.send(t, "PUT", "/v1/billing/provider", body)
+		refused.problem(t, 422, want[0])
+		require.Contains(t, refused.body, want[1], body)
+		require.NotContains(t, refused.body, "CANARY")
+	}
+	require.Equal(t, got.body, r.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
+	b.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`).problem(t, 422, "invalid")
+}
+
+func TestAThirdProviderIsNotSavedWhileItIsDown(t *testing.T) {
+	t.Parallel()
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	t.Cleanup(down.Close)
+	r := setup(t).tallied(t, down.URL)
+	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`)
+	refused.problem(t, 422, "provider_refused")
+	require.Contains(t, refused.body, "the provider could not be validated: Tally did not answer")
+	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+}
+
+func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
+	t.Parallel()
+	far := tallytest.NewServer()
+	far.Issue(tallyToken, "tally-1")
+	server := httptest.NewServer(far)
+	t.Cleanup(server.Close)
+	b := setup(t)
+	r := b.tallied(t, server.URL)
+	_, sends := any(tallytest.New("")).(providers.Events)
+	require.False(t, sends)
+	payload := delivery("evt_1", subscriptionUpdated, "")
+	var said []string
+	for range 2 { // before and after it is saved
+		for _, kind := range []string{"tally", "webhook", "stripe", "nobody"} {
+			got := r.deliver(t, "/v1/provider-webhooks/"+kind+"/"+b.tenant.ID.String(), payload, signature(payload))
+			got.problem(t, 404, "not_found")
+			said = append(said, strings.Split(got.body, `"request_id"`)[0])
+			require.Equal(t, said[0], said[len(said)-1])
+		}
+		saved := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`)
+		require.Equal(t, 200, saved.status, saved.body)
+	}
+}

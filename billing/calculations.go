@@ -1,0 +1,171 @@
+package billing
+
+import "github.com/odometer-metering/odometer/metering"
+
+// calculation is what one line is worked out from: of a period, or of what late
+// usage adds to a closed one. Whatever is reported, stated or shown of a meter
+// is one of its results, and Explain shows them in their order.
+type calculation struct {
+	meter    metering.Meter
+	version  metering.MeterVersionID // that has counted the usage; 0: nobody noted it, as of closed periods
+	usage    metering.Decimal        // of a closed period: at its closing
+	events   int64
+	price    Price
+	currency string
+	others   elsewhere
+
+	scale       *int32            // decimals that usage is reported with, and charged; nil: all it has
+	reported    *metering.Decimal // of the usage, what the charge is for; nil: all of it
+	notNegative bool              // less than nothing cannot be reported
+
+	late *lateUsage // nil: the line is the period's own
+}
+
+// lateUsage is what arrived for a closed period.
+type lateUsage struct {
+	closed metering.Range
+	then   ClosedLine
+	usage  metering.Decimal
+	events int64
+}
+
+// total is all usage.
+func (c *calculation) total() metering.Decimal {
+	if c.late == nil {
+		return c.usage
+	}
+	return c.usage.Add(c.late.usage)
+}
+
+// units are what the charge is for.
+func (c *calculation) units() metering.Decimal {
+	switch {
+	case c.reported != nil:
+		return *c.reported
+	case c.scale != nil:
+		return Units(c.total(), *c.scale)
+	}
+	return c.total()
+}
+
+// charge is for all units, in the currency's minor unit.
+func (c *calculation) charge() metering.Decimal { return c.price.ChargeIn(c.currency, c.units()) }
+
+// quantity is what of the units nobody else has billed.
+func (c *calculation) quantity() (quantity metering.Decimal) {
+	if c.scale != nil {
+		quantity = UnitsBetween(c.others.quantity, c.total(), *c.scale)
+	} else {
+		quantity = c.units().Sub(c.others.quantity)
+	}
+	if c.late != nil {
+		quantity = quantity.Sub(c.late.then.units())
+	}
+	if c.notNegative && quantity.IsNegative() {
+		return metering.Decimal{}
+	}
+	return quantity
+}
+
+// amount is what of the charge nobody else has billed.
+func (c *calculation) amount() metering.Decimal {
+	amount := c.charge().Sub(c.others.amountIn(c.currency))
+	if c.late != nil {
+		amount = amount.Sub(c.late.then.Charge)
+	}
+	return amount
+}
+
+func (c *calculation) line() Line {
+	l := Line{
+		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.total(), Events: c.events, Quantity: c.quantity(),
+		PriceVersion: c.price.Version, UnitPrice: c.price.OverageRate, Charge: c.charge(), Amount: c.amount(), Currency: c.currency,
+	}
+	if c.late != nil {
+		l.Closed, l.Events = c.late.closed.Start, c.events+c.late.events
+	}
+	return l
+}
+
+// units are what the closed period's charge is for.
+func (l ClosedLine) units() metering.Decimal {
+	if l.Reported != nil {
+		return *l.Reported
+	}
+	return l.Usage
+}
+
+// calculations are what every meter of the period comes to now, as usage is
+// counted, and those that are left out with the reason.
+func (f Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
+	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
+	common := f.inCommon(f.currencies(period)) // for what has no price
+	for _, m := range f.Meters {
+		if m.Version.Status == metering.Backfilling {
+			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
+			continue
+		}
+		price, priced := f.price(m.ID, period)
+		currency := common
+		if priced {
+			currency = price.Currency
+		}
+		usage := f.usage(m.ID, period)
+		all = append(all, calculation{
+			meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, price: price, currency: currency, others: others[m.ID],
+		})
+	}
+	return all, excluded
+}
+
+// shown are the calculations of an open period as its provider bills it, which
+// may count units and not usage.
+func (f Facts) shown(period Period) []calculation {
+	all, _ := f.calculations(period)
+	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
+		return all
+	}
+	p := planner{Facts: f}
+	for i, c := range all {
+		m := p.quantityOf(period, c.meter)
+		if m.excluded(false) == "" && m.over() != ExcludedEarlier {
+			all[i] = m.calculation(c.usage)
+			all[i].currency = c.currency
+		}
+	}
+	return all
+}
+
+// closedCalculation is what the closed period came to for a meter.
+func (f Facts) closedCalculation(m metering.Meter, then ClosedLine) calculation {
+	return calculation{
+		meter: m, usage: then.Usage, events: then.Events, price: priceVersion(f.Prices[m.ID], then.PriceVersion), currency: then.Currency,
+		reported: then.Reported,
+	}
+}
+
+// lateCalculation is charge(usage with what came late) − charge(usage billed so
+// far), at the closed period's price.
+func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine, other elsewhere) calculation {
+	c := f.closedCalculation(m, then)
+	c.others, c.late = other, &lateUsage{closed: closed.Range, then: then}
+	c.late.usage, c.late.events = f.late(closed, then)
+	if c.reported = nil; then.Reported != nil {
+		c.scale = &then.ReportedScale
+	}
+	return c
+}
+
+// Estimate is what usage would be charged that nobody has billed, at a price.
+func Estimate(m metering.Meter, price Price, usage metering.Decimal) metering.Decimal {
+	c := calculation{meter: m, usage: usage, price: price, currency: price.Currency}
+	return c.amount()
+}
+
+// linesOf are the lines that calculations come to.
+func linesOf(all []calculation) (lines []Line) {
+	for i := range all {
+		lines = append(lines, all[i].line())
+	}
+	return lines
+}

@@ -1,0 +1,323 @@
+package billing_test
+
+import (
+	"fmt"
+	"math/big"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// TestEveryAmountHasItsWorking looks at every fact of some lives: each working
+// is counted anew with rationals, and what is planned, stated and previewed at
+// one instant is the same to the digit.
+func TestEveryAmountHasItsWorking(t *testing.T) {
+	t.Parallel()
+	w := workings{seen: make(map[string]int)}
+	for seed := range uint64(120) {
+		l := live(seed, script(seed), circumstances{look: w.look})
+		require.Empty(t, l.failure, "SEED=%d", seed)
+	}
+	for _, what := range []string{
+		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
+		"statement", "quantity", "charge", "adjusts", "closed", "late", "previewed",
+	} {
+		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
+	}
+}
+
+// workings is what was seen of steps, and of what they were held to.
+type workings struct{ seen map[string]int }
+
+func (w workings) look(l *life) {
+	f := l.facts(l.now, l.number)
+	statements := make(map[int64]billing.Statement)
+	for _, p := range billing.ExpectedPeriods(f) {
+		s := billing.StatementOf(f, p)
+		statements[p.Start.UnixMicro()] = s
+		w.stated(l, f, s)
+	}
+	for _, r := range f.Plan().Reports {
+		if r.Destination.Window == "" {
+			w.planned(l, r, statements)
+		}
+	}
+	w.previewed(l, f, statements)
+}
+
+func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
+	for _, line := range s.Lines {
+		w.recount(l, line.Working)
+		if line.LateWorking != nil {
+			w.seen["late"]++
+			w.recount(l, line.LateWorking)
+			w.same(l, "late usage", line.LateCharge, amountOf(line.LateWorking))
+		}
+		if s.ClosedAt != nil {
+			w.seen["closed"]++
+		}
+		w.same(l, "the statement's amount", line.Amount, line.Working[len(line.Working)-1].Amount)
+		w.same(l, "the statement's charge", line.Charge, of(line.Working, billing.StepCharge).Amount)
+		units := of(line.Working, billing.StepUsage).Amount
+		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
+			units = rounded.Amount
+		}
+		if oracle := l.oracle(line.MeterID, line.PriceVersion, rational(units)); line.PriceVersion > 0 && rational(line.Charge).Cmp(oracle) != 0 {
+			l.failf("%+v is charged; the oracle says %s", line, oracle.FloatString(4))
+		}
+		if !reflect.DeepEqual(billing.Explain(f, s.Period, line.MeterID), line.Working) {
+			l.failf("the working of meter %d is another by itself", line.MeterID)
+		}
+	}
+}
+
+// planned holds a report's lines to the working of the same period's statement.
+func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
+	w.seen[string(r.Kind)]++
+	of := r.Of.Start
+	if r.Kind == billing.ChargeReport {
+		of = r.Window.Start
+	}
+	for _, line := range r.Lines {
+		i := slices.IndexFunc(statements[of.UnixMicro()].Lines, func(s billing.StatementLine) bool { return s.MeterID == line.MeterID })
+		if i < 0 {
+			l.failf("nothing is stated of meter %d, which is reported", line.MeterID)
+			return
+		}
+		stated := statements[of.UnixMicro()].Lines[i]
+		if line.Closed.IsZero() {
+			w.same(l, "the planned amount", line.Amount, amountOf(stated.Working))
+			w.same(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
+			w.same(l, "the planned charge", line.Charge, stated.Charge)
+			continue
+		}
+		w.seen["adjusts"]++
+		amount := metering.Decimal{}
+		for _, s := range stated.Working {
+			if s.Name == billing.StepAdjustment && s.Closed.Start.Equal(line.Closed) {
+				amount = s.Amount
+				w.same(l, "the planned quantity of late usage", line.Quantity, quantityOf(s.Of))
+			}
+		}
+		if stated.Currency == line.Currency {
+			w.same(l, "the planned adjustment", line.Amount, amount)
+		}
+	}
+}
+
+func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billing.Statement) {
+	current := statements[billing.CurrentPeriod(f).Start.UnixMicro()]
+	for _, line := range billing.Preview(f) {
+		if line.Excluded == billing.ExcludedBackfilling {
+			continue
+		}
+		w.recount(l, line.Working)
+		if line.LateFor != nil {
+			w.same(l, "the preview of late usage", line.Amount, amountOf(line.Working))
+			continue
+		}
+		w.same(l, "the previewed amount", line.Amount, of(line.Working, billing.StepExact).Amount)
+		for _, s := range current.Lines {
+			if s.MeterID == line.MeterID && current.ClosedAt == nil {
+				w.seen["previewed"]++
+				if !reflect.DeepEqual(line.Working, s.Working[:len(line.Working)]) {
+					l.failf("the preview's working is\n%+v\nand the statement's\n%+v", line.Working, s.Working)
+				}
+			}
+		}
+	}
+}
+
+func (w workings) same(l *life, what string, a, b metering.Decimal) {
+	if !a.Equal(b) {
+		l.failf("%s is %s, and by its working %s", what, a, b)
+	}
+}
+
+// of is the step of a name.
+func of(steps []billing.Step, name string) (s billing.Step) {
+	if i := slices.IndexFunc(steps, func(s billing.Step) bool { return s.Name == name }); i >= 0 {
+		s = steps[i]
+	}
+	return s
+}
+
+// firstOf is the amount of the first of the steps that there is.
+func firstOf(steps []billing.Step, names ...string) metering.Decimal {
+	for _, name := range names {
+		if s := of(steps, name); s.Name != "" {
+			return s.Amount
+		}
+	}
+	panic(fmt.Sprintf("there is no %v in %+v", names, steps))
+}
+
+func amountOf(steps []billing.Step) metering.Decimal {
+	return firstOf(steps, billing.StepAmount, billing.StepCharge)
+}
+
+func quantityOf(steps []billing.Step) metering.Decimal {
+	return firstOf(steps, billing.StepQuantity, billing.StepUnits, billing.StepUsage)
+}
+
+// recount works out each step from those before it, or from those it is made of.
+func (w workings) recount(l *life, steps []billing.Step) {
+	at := make(map[string]*big.Rat)
+	adjusted := new(big.Rat)
+	known := func(names ...string) *big.Rat {
+		for _, name := range names {
+			if r, is := at[name]; is {
+				return r
+			}
+		}
+		return new(big.Rat)
+	}
+	units := func() *big.Rat { return known(billing.StepUnits, billing.StepTotal, billing.StepUsage) }
+	for _, s := range steps {
+		w.seen[s.Name]++
+		want := rational(s.Amount)
+		switch s.Name {
+		case billing.StepTotal:
+			want = new(big.Rat).Add(at[billing.StepUsage], at[billing.StepLate])
+		case billing.StepUnits:
+			if s.Digits != nil {
+				want = units()
+			}
+		case billing.StepOverage:
+			if want = new(big.Rat).Sub(units(), at[billing.StepIncluded]); want.Sign() < 0 {
+				want = new(big.Rat)
+			}
+		case billing.StepUsageFee:
+			want = new(big.Rat).Mul(at[billing.StepOverage], at[billing.StepRate])
+		case billing.StepExact:
+			want = new(big.Rat).Add(at[billing.StepBase], at[billing.StepUsageFee])
+		case billing.StepCharge:
+			want = at[billing.StepExact]
+		case billing.StepOtherUnits, billing.StepOther:
+			want = w.sum(l, s.Of)
+		case billing.StepQuantity:
+			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits), known(billing.StepOtherUnits)))
+			if want.Sign() < 0 && s.Amount.IsZero() {
+				want = new(big.Rat) // what cannot be reported below zero
+			}
+		case billing.StepAmount:
+			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed), known(billing.StepOther)))
+		case billing.StepAdjustment:
+			w.recount(l, s.Of)
+			want = rational(amountOf(s.Of))
+			adjusted.Add(adjusted, want)
+		case billing.StepAll:
+			want = new(big.Rat).Add(known(billing.StepAmount, billing.StepCharge), adjusted)
+		}
+		if s.Digits != nil {
+			want = rounded(want, int(*s.Digits))
+		}
+		if want.Cmp(rational(s.Amount)) != 0 {
+			l.failf("the step %s is %s instead of %s in\n%+v", s.Name, s.Amount, want.FloatString(12), steps)
+		}
+		at[s.Name] = want
+	}
+}
+
+func (w workings) sum(l *life, parts []billing.Step) *big.Rat {
+	sum := new(big.Rat)
+	for _, p := range parts {
+		w.seen[p.Name]++
+		if p.Series == nil {
+			l.failf("it is not said where %s was billed", p.Amount)
+		}
+		sum.Add(sum, rational(p.Amount))
+	}
+	return sum
+}
+
+// text is a working as people would write it down.
+func text(steps []billing.Step) (lines []string) {
+	for _, s := range steps {
+		lines = append(lines, fmt.Sprintf("%s %s %s", s.Name, s.Amount, s.Unit))
+	}
+	return lines
+}
+
+// A meter was reported to one connection, and then the tenant moved to another;
+// January closed at 100 calls, and 11 came later. 10 dollars cover 100 calls.
+func TestTheWorkingOfALine(t *testing.T) {
+	t.Parallel()
+	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
+	closedAt := february.Start
+	taken := billing.Sums{
+		Any: true, Value: decimal(t, "102.02"), Added: decimal(t, "102.02"), Quantity: decimal(t, "102.02"), Amount: decimal(t, "10.01"), Currency: "USD",
+	}
+	former := billing.Series{Kind: billing.StatementReport, Connection: first, Counting: billing.Replaces, Period: february.Start, Window: february}
+	facts := billing.Facts{
+		Now: instant(t, "2026-02-10T00:00:00Z"), Customer: billing.Customer{CreatedAt: january.Start},
+		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
+		Meters:     []metering.Meter{{ID: 1, Slug: "calls", UsageScale: 1, Version: metering.MeterVersion{ID: 7, Status: metering.Complete}}},
+		Connection: &billing.Connection{ID: second, Statements: true},
+		Prices: map[metering.MeterID][]billing.Price{1: {{
+			MeterID: 1, Version: 3, BasePrice: decimal(t, "10"), IncludedUnits: decimal(t, "100"), OverageRate: decimal(t, "0.005"), Currency: "USD",
+		}}},
+		Stored: []billing.Period{
+			{ID: 1, Range: january, ClosedAt: &closedAt, Closed: []billing.ClosedLine{{
+				MeterID: 1, Usage: decimal(t, "100"), Events: 1, PriceVersion: 3, Charge: decimal(t, "10"), Currency: "USD", Billed: true,
+			}}},
+			{ID: 2, Range: february},
+		},
+		LateMonths: []metering.Range{january},
+		Usage: []billing.Usage{
+			{Period: january.Start, MeterID: 1, Total: decimal(t, "111"), Events: 2, Late: decimal(t, "11"), LateEvents: 1},
+			{Period: february.Start, MeterID: 1, Total: decimal(t, "342.27"), Events: 5},
+		},
+		Reported: []billing.Reported{{
+			Series: former, MeterID: 1, Taken: taken, Standing: taken, Number: 1, State: billing.Accepted,
+		}},
+	}
+	charged := []string{
+		"included_units 100 units", "overage_units 242.27 units", "overage_rate 0.005 USD", "overage_charge 1.21135 USD", "base_price 10 USD",
+		"exact_charge 11.21135 USD", "charge 11.21 USD",
+	}
+	stated := billing.StatementOf(facts, billing.Periods(facts)[1]).Lines[0]
+	require.Equal(t, slices.Concat([]string{"usage 342.27 units"}, charged, []string{
+		"elsewhere_units 102.02 units", "billed_elsewhere 10.01 USD", "quantity 240.25 units", "amount 1.2 USD",
+		"adjustment 0.06 USD", "amount_with_adjustments 1.26 USD",
+	}), text(stated.Working))
+	require.Equal(t, metering.MeterVersionID(7), stated.Working[0].MeterVersion)
+	require.Equal(t, int64(5), stated.Working[0].Events)
+	require.Equal(t, 3, of(stated.Working, billing.StepRate).PriceVersion)
+	require.Equal(t, former, *of(stated.Working, billing.StepOther).Of[0].Series)
+	adjustment := of(stated.Working, billing.StepAdjustment)
+	require.Equal(t, january, *adjustment.Closed)
+	require.Equal(t, billing.ReasonLate, adjustment.Reason)
+	require.Equal(t, []string{
+		"usage 100 units", "late_usage 11 units", "total_usage 111 units",
+		"included_units 100 units", "overage_units 11 units", "overage_rate 0.005 USD", "overage_charge 0.055 USD", "base_price 10 USD",
+		"exact_charge 10.055 USD", "charge 10.06 USD", "closed_units 100 units", "closed_charge 10 USD", "quantity 11 units", "amount 0.06 USD",
+	}, text(adjustment.Of))
+	require.Equal(t, "1.26", stated.Amount.String())
+	preview := billing.Preview(facts)
+	require.Equal(t, "11.21135", preview[0].Amount.String())
+	require.Equal(t, "0.06", preview[1].Amount.String())
+	estimate := billing.Estimate(facts.Meters[0], facts.Prices[1][0], decimal(t, "342.27"))
+	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), estimate.String())
+
+	// Where a destination takes tenths, it charges tenths, and so does the statement.
+	facts.Connection = &billing.Connection{ID: second}
+	facts.Side = &billing.Side{
+		Customer: "cus_1", Subscription: "sub_1", Period: february,
+		Destinations: []billing.Destination{{MeterID: 1, Target: "calls", Method: "delta", Counting: billing.Adds}},
+	}
+	facts.Now = instant(t, "2026-02-20T00:00:00Z")
+	stated = billing.StatementOf(facts, billing.Periods(facts)[1]).Lines[0]
+	require.Equal(t, []string{
+		"usage 342.27 units", "reported_units 342.3 units",
+		"included_units 100 units", "overage_units 242.3 units", "overage_rate 0.005 USD", "overage_charge 1.2115 USD", "base_price 10 USD",
+		"exact_charge 11.2115 USD", "charge 11.21 USD", "elsewhere_units 102 units", "billed_elsewhere 10.01 USD",
+		"quantity 240.3 units", "amount 1.2 USD", "adjustment 0.06 USD", "amount_with_adjustments 1.26 USD",
+	}, text(stated.Working))
+	require.Equal(t, "11.2115", billing.Preview(facts)[0].Amount.String())
+}

@@ -1,0 +1,256 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	oneReceiver     = "https://billing.example.com/usage" // of a new biller
+	anotherReceiver = "https://other.example.com/"
+)
+
+func TestAProviderReplacesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.useProvider(anotherReceiver)
+	active, err := b.store.Providers.Active(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, anotherReceiver, active.Account)
+	require.Equal(t, "abcd", active.LastFour)
+	require.NotZero(t, active.ID)
+	require.Len(t, b.audited("provider.save"), 2)
+}
+
+func TestANewSecretForTheSameAccountGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	b.accept()
+	b.useProvider(oneReceiver)
+	require.Empty(t, b.plan(1).Send)
+	b.use("1")
+	s := b.next(1)
+	b.useProvider(oneReceiver)
+	require.Equal(t, "2", read(t, b.lease(s.ID).Body).Data.Meters[0].Usage.String())
+}
+
+func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("10", "0", "1")
+	b.use("60")
+	require.Equal(t, "70", b.accept().Data.Meters[0].Amount.String())
+
+	b.useProvider(anotherReceiver)
+	b.use("40")
+	m := b.accept()
+	require.Equal(t, "40", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "40", m.Data.Meters[0].Amount.String())
+
+	b.useProvider(oneReceiver)
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other keeps its 40")
+	b.use("5")
+	m = b.accept()
+	require.Equal(t, "65", m.Data.Meters[0].Usage.String())
+	require.Equal(t, "75", m.Data.Meters[0].Amount.String())
+}
+
+// moveWhileSending uses something, of which a report is sent to the present
+// connection, and then another connection: only then is an answer expected.
+func (b *biller) moveWhileSending(value string, move func()) (unheard uuid.UUID) {
+	b.Helper()
+	b.use(value)
+	unheard = b.next(anew).ID
+	b.lease(unheard)
+	move()
+	return unheard
+}
+
+func (b *biller) requireConflict(err error, why string) {
+	b.Helper()
+	require.Equal(b, metering.CodeConflict, metering.CodeOf(err))
+	require.ErrorContains(b, err, why)
+}
+
+func (b *biller) leaseError(report uuid.UUID) error {
+	_, err := b.store.Ledger.Lease(b.Context(), b.tenant, report, b.now, lease)
+	return err
+}
+
+func TestTheSameAccountKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	first := b.connection
+	b.useProvider(oneReceiver)
+	require.Equal(t, first, b.connection)
+	b.useProvider(anotherReceiver)
+	require.NotEqual(t, first, b.connection)
+	b.useProvider(oneReceiver)
+	require.Equal(t, first, b.connection, "also where another was active meanwhile")
+	active, err := b.store.Providers.Active(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, first, active.ID)
+	b.useStripe(oneReceiver)
+	require.NotEqual(t, first, b.connection, "another kind is another account")
+}
+
+func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	s := b.next(0)
+	b.useProvider(anotherReceiver)
+	b.requireConflict(b.leaseError(s.ID), "the billing provider was replaced")
+	next := b.next(0)
+	require.NotEqual(t, s.ID, next.ID)
+	require.Equal(t, "60", b.says(next.ID).Data.Meters[0].Usage.String(), "all of it")
+	state, response := b.state(s.ID)
+	require.Equal(t, billing.Rejected, state)
+	require.Contains(t, response, "withdrawn")
+
+	b.useProvider(oneReceiver)
+	b.requireConflict(b.leaseError(s.ID), "the report is decided")
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "now the other's was never sent")
+	require.Empty(t, b.outOfSync())
+}
+
+func TestWhatIsPlannedGoesOnWhereItsConnectionIsBackBeforeAnyPlan(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	s := b.next(0)
+	b.useProvider(anotherReceiver)
+	b.useProvider(oneReceiver)
+	require.Equal(t, s, b.next(0))
+	b.lease(s.ID)
+}
+
+func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[billing.State]string{billing.Accepted: "0", billing.Rejected: "60"} {
+		b := newBiller(t)
+		s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
+		planned := b.plan(0)
+		require.Equal(t, "0", b.says(planned.Send[0].ID).Data.Meters[0].Usage.String(), "nobody is waited for")
+		state, _ := b.state(s)
+		require.Equal(t, billing.Sending, state, "somebody is sending it")
+		b.acceptOf(planned)
+		require.NotEmpty(t, b.outOfSync(), "its lease will end")
+
+		b.now = b.now.Add(lease)
+		require.Empty(t, b.plan(anew).Send)
+		state, response := b.state(s)
+		require.Equal(t, billing.InDoubt, state)
+		require.Equal(t, "the provider was replaced before it had answered", response)
+		require.Empty(t, b.outOfSync(), "nothing is known by sending it elsewhere")
+		b.requireConflict(b.leaseError(s), "the billing provider was replaced")
+		b.use("5")
+		require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
+
+		b.complete(s, outcome) // the former one's answer turns up late
+		require.Equal(t, outcome == billing.Accepted, len(b.outOfSync()) == 0)
+		b.use("1")
+		require.Equal(t, metering.MustDecimal(want).Add(metering.Whole(6)).String(), b.accept().Data.Meters[0].Usage.String())
+		require.Empty(t, b.outOfSync())
+	}
+}
+
+func TestAnAcceptanceThatTurnsUpAfterARejectionIsTakenBackElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
+	b.complete(s, billing.Rejected)
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
+	require.Empty(t, b.outOfSync())
+	b.complete(s, billing.Accepted)
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "so the second takes it back")
+}
+
+func TestWhatIsInDoubtGoesOnWhereItsConnectionIsBack(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
+	written := b.body(s)
+	b.now = b.now.Add(lease)
+	b.use("5")
+	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
+	state, _ := b.state(s)
+	require.Equal(t, billing.InDoubt, state)
+	b.useProvider(oneReceiver)
+	require.Equal(t, s, b.next(anew).ID, "before anything else")
+	leased := b.lease(s)
+	require.Equal(t, 2, leased.Attempt)
+	require.Equal(t, written, leased.Body)
+	b.complete(s, billing.Accepted)
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "the other keeps its 5: only more events stand behind it")
+	require.Empty(t, b.outOfSync())
+}
+
+func TestAPeriodIsNotClosedWhileSomethingIsInDoubtAtAFormerConnection(t *testing.T) {
+	t.Parallel()
+	for outcome, more := range map[billing.State]string{billing.Accepted: "5", billing.Rejected: "65"} {
+		b, month := newOldBiller(t)
+		s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
+		waits := db.Closing{Open: []metering.CustomerID{b.customer.ID}}
+		b.use("5")
+		b.acceptAll()
+		require.Empty(t, b.plan(anew).Send, "it holds up no report")
+		b.now = over(month)
+		b.acceptAll()
+		require.Equal(t, waits, b.closePeriods())
+		state, _ := b.state(s)
+		require.Equal(t, billing.InDoubt, state)
+		require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, metering.Operator, s, outcome, b.now))
+		if outcome == billing.Rejected {
+			require.Equal(t, waits, b.closePeriods(), "the new connection was not reported the rest")
+			require.Equal(t, more, b.accept().Data.Meters[0].Usage.String())
+		}
+		require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+		var usage metering.Decimal
+		b.scan(`select usage from billing_period_totals where tenant_id = $1`, []any{b.tenant}, &usage)
+		require.Equal(t, "65", usage.String())
+	}
+}
+
+func TestAReportThatWasWithdrawnKeepsNoPeriodOpen(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("60")
+	s := b.next(anew).ID
+	b.useProvider(anotherReceiver)
+	b.now = over(month)
+	b.acceptAll()
+	state, _ := b.state(s)
+	require.Equal(t, billing.Rejected, state)
+	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+}
+
+func TestReportsOfEveryKindAreNumberedTogether(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("1")
+	require.EqualValues(t, 1, b.accept().Data.Sequence)
+	b.useStripe("acct_1")
+	b.now = b.now.Add(time.Minute)
+	b.link("sub_1", month, asDelta)
+	b.use("2")
+	require.EqualValues(t, 2, b.next(anew).Number)
+	b.reportAll()
+	b.useProvider(oneReceiver)
+	b.use("4")
+	require.EqualValues(t, 3, b.accept().Data.Sequence)
+
+	other := dbtest.Customer(t, b.store, b.tenant, "other")
+	numbers, err := b.store.Ledger.LastNumbers(t.Context(), b.tenant, []metering.CustomerID{b.customer.ID, other.ID})
+	require.NoError(t, err)
+	require.Equal(t, map[metering.CustomerID]int64{b.customer.ID: 3}, numbers)
+}

@@ -1,0 +1,102 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// sendAccepted uses something, and has its report sent and accepted.
+func (b *biller) sendAccepted(value string) uuid.UUID {
+	b.Helper()
+	b.use(value)
+	sent := b.next(anew).ID
+	b.lease(sent)
+	b.complete(sent, billing.Accepted)
+	return sent
+}
+
+func (b *biller) saw(state billing.State, reports ...uuid.UUID) {
+	b.Helper()
+	require.NoError(b, b.store.Ledger.Saw(b.Context(), b.tenant, reports, state, "tested"))
+}
+
+func (b *biller) uncounted(cutoff time.Time) []db.Counted {
+	b.Helper()
+	open, err := b.store.Ledger.Uncounted(b.Context(), b.tenant, b.customer.ID, cutoff)
+	require.NoError(b, err)
+	return open
+}
+
+func TestWhatIsToBeCountedIsWhatWasAccepted(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	since := b.now
+	first := b.sendAccepted("10")
+	b.now = b.now.Add(time.Hour)
+	second := b.sendAccepted("5")
+
+	open := b.uncounted(since.Add(time.Minute))
+	require.Len(t, open, 1)
+	c := open[0]
+	require.Equal(t, []string{"mtr_1", "cus_1"}, []string{c.Target, c.Customer})
+	require.True(t, c.Range.Start.Equal(month.Start) && c.Range.End.Equal(month.End))
+	require.Equal(t, []string{"15", "0", "10"}, []string{c.Total.String(), c.Seen.String(), c.Old.String()})
+	require.Equal(t, []uuid.UUID{second}, c.Reports)
+	require.Equal(t, []uuid.UUID{first}, c.OldReports)
+
+	b.saw(billing.Counted, first)
+	c = b.uncounted(since.Add(time.Minute))[0]
+	require.Equal(t, []string{"15", "10", "0"}, []string{c.Total.String(), c.Seen.String(), c.Old.String()})
+	require.Empty(t, c.OldReports)
+	state, _ := b.state(second)
+	require.Equal(t, billing.Accepted, state, "it came after what was seen")
+
+	b.use("2")
+	b.lease(b.next(anew).ID)
+	require.Empty(t, b.uncounted(b.now), "what is on its way may be counted already")
+}
+
+func TestWhatIsSeenOfAReportHoldsForThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asRecord)
+	first, second := b.sendAccepted("10"), b.sendAccepted("5")
+	c := b.uncounted(b.now.Add(time.Minute))[0]
+	require.Equal(t, []string{"15", "15"}, []string{c.Total.String(), c.Old.String()}, "the last one takes the place of those before it")
+	b.saw(billing.Counted, second)
+	for _, r := range []uuid.UUID{first, second} {
+		state, response := b.state(r)
+		require.Equal(t, billing.Counted, state)
+		require.Equal(t, "tested", response)
+	}
+	require.Empty(t, b.uncounted(b.now.Add(time.Minute)))
+}
+
+func TestWhatWasCountedBeforeAReportIsWhatItsPlaceHas(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.counted(b.sendAccepted("10"))
+	b.sendAccepted("5")
+	b.use("7")
+	sent := b.next(anew).ID
+	b.lease(sent)
+	before, err := b.store.Ledger.CountedBefore(t.Context(), b.tenant, sent)
+	require.NoError(t, err)
+	require.Equal(t, []string{"15", "10"}, []string{before.Total.String(), before.Seen.String()})
+	require.True(t, before.Outstanding)
+
+	_, err = b.store.Ledger.CountedBefore(t.Context(), newBiller(t).tenant, sent)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+}

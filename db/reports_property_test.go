@@ -1,0 +1,343 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// sender is one attempt at a report, cut into the steps between which a
+// crash may happen. What it holds is what its process would remember.
+type sender struct {
+	report   uuid.UUID
+	attempt  int
+	account  string
+	body     []byte
+	answered bool
+	outcome  billing.State
+}
+
+// machine drives one customer's ledger through arbitrary interleavings.
+type machine struct {
+	*biller
+	conn     *pgx.Conn
+	used     map[string]metering.Decimal // by the period's start
+	late     map[string]metering.Decimal // what came when the period was closed already
+	closed   map[string]billing.Price    // as of when it was
+	prices   []billing.Price
+	accounts map[string]*far
+	known    []written // that some process has been handed
+	senders  []*sender
+}
+
+// written is a report with its bytes when it was handed out.
+type written struct {
+	db.Report
+	body []byte
+}
+
+func (m *machine) know(planned db.Planned) {
+	m.Helper()
+	for _, r := range planned.Send {
+		w := written{Report: r}
+		row := m.conn.QueryRow(m.Context(), `select body from billing_reports where tenant_id = $1 and id = $2`, m.tenant, r.ID)
+		require.NoError(m, row.Scan(&w.body))
+		m.known = append(m.known, w)
+	}
+}
+
+func pick[T any](t *rapid.T, from []T, label string) (T, bool) {
+	if len(from) == 0 {
+		var none T
+		return none, false
+	}
+	return from[rapid.IntRange(0, len(from)-1).Draw(t, label)], true
+}
+
+func (m *machine) ingest(t *rapid.T) {
+	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "0", "0.000000000001"}).Draw(t, "value")
+	m.use(value)
+	m.count(value)
+}
+
+func (m *machine) count(value string) {
+	period := billing.CalendarPeriod(m.now, time.UTC).Start.Format(time.DateOnly)
+	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
+}
+
+// ingestLate comes for any period so far, which may be closed.
+func (m *machine) ingestLate(t *rapid.T) {
+	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "100.005", "0.000000000001"}).Draw(t, "value")
+	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
+	start, err := time.Parse(time.DateOnly, period)
+	require.NoError(m, err)
+	until := billing.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
+	m.useAt(value, start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(start))-1).Draw(t, "age"))))
+	sums := m.used
+	if _, closed := m.closed[period]; closed {
+		sums = m.late
+	}
+	sums[period] = sums[period].Add(metering.MustDecimal(value))
+}
+
+// closeOne closes what is due, whatever is under way.
+func (m *machine) closeOne(*rapid.T) {
+	m.closePeriods()
+	rows, err := m.conn.Query(m.Context(), `
+		select starts_at from billing_periods where tenant_id = $1 and closed_at is not null`, m.tenant)
+	require.NoError(m, err)
+	starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	require.NoError(m, err)
+	for _, start := range starts {
+		period := start.UTC().Format(time.DateOnly)
+		if _, known := m.closed[period]; !known {
+			m.closed[period] = m.priceOf(period, start)
+		}
+	}
+}
+
+// closeDue is what the hourly maintenance does once everything answers again.
+func (m *machine) closeDue(t *rapid.T) {
+	m.wait(t)
+	m.quiesce(t)
+	m.closeOne(t)
+}
+
+// wait is longer than the grace.
+func (m *machine) wait(*rapid.T) {
+	m.now = m.now.Add(80 * time.Hour)
+	m.count("0")
+}
+
+// turn is the end of a month: the next one is billed, from nothing.
+func (m *machine) turn(*rapid.T) {
+	m.now = billing.CalendarPeriod(m.now, time.UTC).End.Add(time.Hour)
+	m.count("0")
+}
+
+func (m *machine) setPrice(t *rapid.T) {
+	rate := rapid.SampledFrom([]string{"0", "0.005", "1.25"}).Draw(t, "rate")
+	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, billing.Price{
+		MeterID: m.meter.ID, BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate),
+		Currency: "USD", EffectiveFrom: billing.CalendarPeriod(m.now, time.UTC).End,
+	})
+	require.NoError(m, err)
+	m.prices = append(m.prices, price)
+}
+
+func (m *machine) planOne(t *rapid.T) {
+	planned := m.plan(0)
+	if rapid.Bool().Draw(t, "new pass") {
+		planned = m.plan(anew)
+	}
+	m.know(planned)
+}
+
+func (m *machine) planTwiceAtOnce(*rapid.T) {
+	var both sync.WaitGroup
+	planned := make([]db.Planned, 2)
+	errs := make([]error, 2)
+	for i := range planned {
+		both.Go(func() {
+			planned[i], errs[i] = m.store.Ledger.Plan(context.Background(), m.tenant, m.customer.ID, db.Pass{After: anew}, dbtest.Frame, m.now)
+		})
+	}
+	both.Wait()
+	for i := range planned {
+		require.NoError(m, errs[i])
+		m.know(planned[i])
+	}
+}
+
+func (m *machine) leaseOne(t *rapid.T) {
+	if r, ok := pick(t, m.known, "report"); ok {
+		m.leaseIt(r)
+	}
+}
+
+func (m *machine) leaseIt(r written) {
+	leased, err := m.store.Ledger.Lease(m.Context(), m.tenant, r.ID, m.now, lease)
+	var busy db.Busy
+	if errors.As(err, &busy) || metering.CodeOf(err) == metering.CodeConflict {
+		return
+	}
+	require.NoError(m, err)
+	require.Equal(m, r.body, leased.Body)
+	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Account, body: leased.Body})
+}
+
+// deliver lets the receiver take it, or refuse it, or do so unheard.
+func (m *machine) deliver(t *rapid.T) {
+	if s, ok := pick(t, m.senders, "sender"); ok {
+		m.meet(t, s, "taken", "taken", "unheard", "lost", "refused")
+	}
+}
+
+// deliverConsistently is deliver to a receiver that never says two things of
+// one report.
+func (m *machine) deliverConsistently(t *rapid.T) {
+	if s, ok := pick(t, m.senders, "sender"); ok {
+		m.meetConsistently(t, s)
+	}
+}
+
+func (m *machine) meetConsistently(t *rapid.T, s *sender) {
+	f, number := m.accounts[s.account], read(m, s.body).Data.Sequence
+	switch _, taken := f.bodies[number]; {
+	case taken:
+		m.meet(t, s, "taken", "unheard", "lost")
+	case f.no[number]:
+		m.meet(t, s, "refused", "lost")
+	default:
+		m.meet(t, s, "taken", "unheard", "lost", "refused")
+	}
+}
+
+// meet lets one of some fates meet what is sent.
+func (m *machine) meet(t *rapid.T, s *sender, fates ...string) {
+	switch rapid.SampledFrom(fates).Draw(t, "fate") {
+	case "taken":
+		m.arrive(t, s)
+		s.answered, s.outcome = true, billing.Accepted
+	case "unheard":
+		m.arrive(t, s)
+	case "refused":
+		m.accounts[s.account].no[read(m, s.body).Data.Sequence] = true
+		s.answered, s.outcome = true, billing.Rejected
+	}
+}
+
+// moveWhileSending sends something new, and has another account used before
+// the answer is heard.
+func (m *machine) moveWhileSending(t *rapid.T) {
+	m.quiesce(t)
+	m.ingest(t)
+	m.know(m.plan(anew))
+	m.leaseIt(m.known[len(m.known)-1])
+	m.meetConsistently(t, m.senders[len(m.senders)-1])
+	m.useProvider(rapid.SampledFrom(slices.Sorted(maps.Keys(m.accounts))).Draw(t, "account"))
+}
+
+// resolve is what an operator does about everything in doubt, who looks at what
+// the receiver has. Nobody is still sending it.
+func (m *machine) resolve(*rapid.T) {
+	rows, err := m.conn.Query(m.Context(), `
+		select r.id, r.number, c.account
+		from billing_reports r
+		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		join billing_connections c on c.tenant_id = d.tenant_id and c.id = d.connection_id
+		where r.tenant_id = $1
+		  and r.state = 'in_doubt'`, m.tenant)
+	require.NoError(m, err)
+	type doubt struct {
+		ID      uuid.UUID
+		Number  int64
+		Account string
+	}
+	doubts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[doubt])
+	require.NoError(m, err)
+	for _, d := range doubts {
+		outcome := billing.Rejected
+		if _, taken := m.accounts[d.Account].bodies[d.Number]; taken {
+			outcome = billing.Accepted
+		}
+		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, metering.Operator, d.ID, outcome, m.now))
+		m.senders = slices.DeleteFunc(m.senders, func(s *sender) bool { return s.report == d.ID })
+	}
+}
+
+func (m *machine) completeOne(t *rapid.T) {
+	if s, ok := pick(t, m.senders, "sender"); ok && s.answered {
+		m.complete(s.report, s.outcome)
+	}
+}
+
+func (m *machine) release(t *rapid.T) {
+	if s, ok := pick(t, m.senders, "sender"); ok && !s.answered {
+		require.NoError(m, m.store.Ledger.Release(m.Context(), m.tenant, s.report, s.attempt, "no answer", false))
+	}
+}
+
+func (m *machine) expire(*rapid.T) { m.now = m.now.Add(lease) }
+
+// quiesce is what a worker does once everything answers again.
+func (m *machine) quiesce(t *rapid.T) {
+	for range 200 {
+		m.now = m.now.Add(lease)
+		planned := m.plan(anew)
+		if len(planned.Send) == 0 {
+			return
+		}
+		leased := m.lease(planned.Send[0].ID)
+		m.arrive(t, &sender{account: leased.Provider.Account, body: leased.Body})
+		m.complete(leased.ReportID, billing.Accepted)
+	}
+	t.Fatal("there is always something left to send")
+}
+
+func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
+	m := &machine{
+		biller: newBiller(t), conn: conn, accounts: map[string]*far{},
+		used: map[string]metering.Decimal{}, late: map[string]metering.Decimal{}, closed: map[string]billing.Price{},
+	}
+	m.created(clock.Now().AddDate(-4, 0, 0)) // months pass in this test, and events cannot lie in the future
+	m.count("0")
+	for _, account := range accounts {
+		m.accounts[account] = newFar()
+		m.useProvider(account)
+	}
+	return m
+}
+
+func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
+	t.Parallel()
+	conn := dbtest.Conn(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newMachine(t, conn, "https://billing.example.com/usage")
+		rt.Repeat(map[string]func(*rapid.T){
+			"ingest": m.ingest, "plan": m.planOne, "plan twice": m.planTwiceAtOnce, "lease": m.leaseOne,
+			"deliver": m.deliver, "complete": m.completeOne, "release": m.release, "expire": m.expire,
+			"turn": m.turn, "price": m.setPrice, "late": m.ingestLate, "wait": m.wait, "close one": m.closeOne, "close": m.closeDue, "decimals": m.setDecimals,
+		})
+		m.quiesce(rt)
+		m.requireBilled(rt)
+	})
+}
+
+// With accounts that change, no usage is billed twice or not at all: what all
+// accounts hold adds up to what was used, whichever answers were heard, once an
+// operator has resolved what is in doubt.
+func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
+	t.Parallel()
+	conn := dbtest.Conn(t)
+	accounts := []string{"https://1.example.com/", "https://2.example.com/", "https://3.example.com/"}
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newMachine(t, conn, accounts...)
+		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
+		rt.Repeat(map[string]func(*rapid.T){
+			"ingest": m.ingest, "late": m.ingestLate, "account": use, "move while sending": m.moveWhileSending, "sync": m.quiesce, "wait": m.wait, "turn": m.turn, "close one": m.closeOne,
+			"price": m.setPrice, "close": m.closeDue, "decimals": m.setDecimals, "plan": m.planOne, "lease": m.leaseOne,
+			"deliver": m.deliverConsistently, "complete": m.completeOne, "release": m.release, "expire": m.expire, "resolve": m.resolve,
+		})
+		m.quiesce(rt)
+		m.resolve(rt)
+		m.quiesce(rt)
+		m.requireBilled(rt)
+	})
+}

@@ -1,0 +1,180 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestAnOutstandingReportIsHandedOutAgain(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	first := b.plan(0).Send
+	written := b.body(first[0].ID)
+	b.use("1")
+	again := b.plan(0).Send
+	require.Equal(t, first, again)
+	require.Equal(t, written, b.body(again[0].ID))
+	require.Equal(t, written, b.lease(again[0].ID).Body)
+
+	b.complete(first[0].ID, billing.Accepted)
+	require.Empty(t, b.plan(0).Send, "the pass has reported this period already")
+	next := b.next(first[0].Number)
+	require.EqualValues(t, 2, next.Number)
+	require.Equal(t, "2", b.says(next.ID).Data.Meters[0].Usage.String())
+}
+
+func TestARefusedReportIsReplacedByTheNextNumber(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	refused := b.next(0)
+	b.lease(refused.ID)
+	b.complete(refused.ID, billing.Rejected)
+	require.Empty(t, b.plan(0).Send, "this pass has been told no")
+	require.EqualValues(t, 2, b.next(refused.Number).Number)
+	_, err := b.store.Ledger.Lease(t.Context(), b.tenant, refused.ID, b.now, lease)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "what is decided is never sent again")
+}
+
+func TestALeaseKeepsOthersFromSending(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	s := b.next(0)
+	first := b.lease(s.ID)
+	b.now = b.now.Add(10 * time.Second)
+	_, err := b.store.Ledger.Lease(t.Context(), b.tenant, s.ID, b.now, lease)
+	var busy db.Busy
+	require.ErrorAs(t, err, &busy)
+	require.InDelta(t, 15*time.Second, busy.Wait, float64(time.Millisecond))
+
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, s.ID, first.Attempt, "the webhook answered 503", false))
+	second := b.lease(s.ID)
+	require.Equal(t, first.Body, second.Body)
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, s.ID, first.Attempt, "late", false))
+	_, err = b.store.Ledger.Lease(t.Context(), b.tenant, s.ID, b.now, lease)
+	require.ErrorAs(t, err, &busy, "only the holder ends a lease")
+	b.now = b.now.Add(lease)
+	b.lease(s.ID)
+}
+
+func TestASecondCompletionChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("1")
+	s := b.next(0)
+	b.lease(s.ID)
+	b.complete(s.ID, billing.Accepted)
+	b.complete(s.ID, billing.Accepted)
+	b.complete(s.ID, billing.Rejected)
+	require.Empty(t, b.plan(s.Number).Send)
+}
+
+func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	customer := dbtest.Customer(t, store, tenant, "acme")
+	_, err := store.Ledger.Plan(t.Context(), tenant, customer.ID, db.Pass{}, dbtest.Frame, clock.Now())
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+	require.ErrorContains(t, err, "PUT /v1/billing/provider first")
+	_, err = store.Providers.Active(t.Context(), tenant)
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+}
+
+func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newBiller(t), newBiller(t)
+	mine.use("1")
+	theirs.use("2")
+	s := mine.next(0)
+
+	_, err := theirs.store.Ledger.Plan(t.Context(), theirs.tenant, mine.customer.ID, db.Pass{}, dbtest.Frame, mine.now)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	_, err = theirs.store.Ledger.Lease(t.Context(), theirs.tenant, s.ID, mine.now, lease)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	theirs.complete(s.ID, billing.Accepted)
+	require.Equal(t, s, mine.next(0))
+	require.Equal(t, "2", theirs.accept().Data.Meters[0].Usage.String())
+}
+
+// take plans, and leases the first report.
+func (b *biller) take(after int64) db.Planned {
+	b.Helper()
+	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, db.Pass{After: after, Lease: lease}, dbtest.Frame, b.now)
+	require.NoError(b, err)
+	return planned
+}
+
+func TestAReportIsLeasedAsItIsPlanned(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("5")
+	planned := b.take(0)
+	require.Len(t, planned.Send, 1)
+	require.False(t, planned.More)
+	require.Equal(t, planned.Send[0].ID, planned.Leased.ReportID)
+	require.Equal(t, 1, planned.Leased.Attempt)
+	require.Equal(t, b.body(planned.Send[0].ID), planned.Leased.Body)
+
+	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{Lease: lease}, dbtest.Frame, b.now)
+	var busy db.Busy
+	require.ErrorAs(t, err, &busy)
+	require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+
+	b.now = b.now.Add(lease)
+	again := b.take(0)
+	require.True(t, again.More, "something may have come since it was made")
+	require.Equal(t, planned.Send, again.Send)
+	require.Equal(t, 2, again.Leased.Attempt)
+	require.Equal(t, planned.Leased.Body, again.Leased.Body)
+	require.Nil(t, b.plan(0).Leased, "nobody has asked for it")
+}
+
+func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("5")
+	planned := b.take(0)
+	last := db.Accepted{Report: planned.Leased.ReportID, Response: "the webhook answered 200"}
+	answer := db.Answer{Reports: append(planned.UpToDate, last.Report)}
+	require.NoError(t, b.store.Syncs.RecordAccepted(t.Context(), b.tenant, b.customer.ID, last, answer, b.now, b.now))
+	syncs, err := b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 2)
+	require.NoError(t, err)
+	require.Len(t, syncs, 1)
+	sync := b.sync(syncs[0].ID)
+	require.Equal(t, metering.SyncSucceeded, sync.Status)
+	require.Len(t, sync.Lines, 1)
+	require.Equal(t, string(billing.Accepted), sync.Lines[0].State)
+	require.Equal(t, "the webhook answered 200", sync.Lines[0].Response)
+	require.Equal(t, "5", sync.Lines[0].Usage.String())
+	require.Empty(t, b.outOfSync())
+	none := b.take(0)
+	require.Empty(t, none.Send)
+	require.Nil(t, none.Leased)
+}
+
+// Two open periods are reported one after the other: there is more after the first.
+func TestTheLastStatementIsThatOfTheLastPeriod(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	before := billing.CalendarPeriod(b.now, time.UTC).Start.Add(-time.Hour)
+	b.exec(`update customers set created_at = $2 where tenant_id = $1`, b.tenant, before)
+	b.useAt("5", before)
+	b.use("7")
+	first := b.take(0)
+	require.True(t, first.More)
+	b.complete(first.Leased.ReportID, billing.Accepted)
+	second := b.take(0)
+	require.False(t, second.More)
+	require.Equal(t, first.Send[0].Period.End, second.Send[0].Period.Start)
+}

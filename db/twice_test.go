@@ -1,0 +1,159 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// requireOnce does something with each report twice at once: it says that one
+// of the two did it, and that the other was answered with the code.
+func (b *biller) requireOnce(reports []uuid.UUID, code metering.Code, do func(report uuid.UUID) error) {
+	b.Helper()
+	n := len(reports)
+	errs := make([]error, 2*n)
+	_ = atOnce(2*n, func(i int) error {
+		errs[i] = do(reports[i%n])
+		return nil
+	})
+	for i := range reports {
+		one, other := errs[i], errs[i+n]
+		require.NotEqual(b, one == nil, other == nil, "%v and %v", one, other)
+		require.Equal(b, code, metering.CodeOf(errors.Join(one, other)))
+	}
+}
+
+// requireTwice does something with each report twice at once, and says that
+// nothing comes of the second.
+func (b *biller) requireTwice(reports []uuid.UUID, do func(report uuid.UUID) error) {
+	b.Helper()
+	require.NoError(b, atOnce(2*len(reports), func(i int) error { return do(reports[i%len(reports)]) }))
+}
+
+// planTwice plans twice at once and returns what both were given.
+func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
+	b.Helper()
+	var planned [2]db.Planned
+	require.NoError(b, atOnce(2, func(i int) (err error) {
+		planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+		return err
+	}))
+	require.Len(b, planned[0].Send, reports)
+	require.Equal(b, planned[0].Send, planned[1].Send)
+	for _, r := range planned[0].Send {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// Every hour is a series of its own.
+func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asWindow)
+	for hour := range 6 {
+		b.useAt("1", b.now.Add(time.Duration(hour)*time.Hour))
+	}
+	b.now = b.now.Add(6 * time.Hour)
+	ledger := b.store.Ledger
+
+	reports := b.planTwice(6)
+	b.requireOnce(reports, metering.CodeOverloaded, func(r uuid.UUID) error {
+		_, err := ledger.Lease(ctx, b.tenant, r, b.now, lease)
+		return err
+	})
+	require.Equal(t, reports, b.planTwice(6), "nothing else while they are outstanding")
+	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Complete(ctx, b.tenant, r, billing.InDoubt, "", b.now) })
+	outcome := map[uuid.UUID]billing.State{}
+	for i, r := range reports {
+		outcome[r] = []billing.State{billing.Accepted, billing.Rejected}[i%2]
+	}
+	b.requireOnce(reports, metering.CodeConflict, func(r uuid.UUID) error {
+		return ledger.Resolve(ctx, b.tenant, metering.Operator, r, outcome[r], b.now)
+	})
+	require.Len(t, b.audited("report.resolve"), 6)
+	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Saw(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })
+
+	again := b.planTwice(3)
+	require.NoError(t, atOnce(2*len(again), func(i int) error {
+		return ledger.Complete(ctx, b.tenant, again[i/2], []billing.State{billing.Rejected, billing.Accepted}[i%2], "", b.now)
+	}))
+	for _, r := range again {
+		state, _ := b.state(r)
+		require.Equal(t, billing.Accepted, state, "an acceptance outweighs a rejection, whichever is first")
+	}
+	require.Equal(t, "0", b.reportAll().String())
+}
+
+func TestASeriesHasOneOutstandingReport(t *testing.T) {
+	t.Parallel()
+	for _, use := range []func(b *biller, month metering.Range){
+		func(*biller, metering.Range) {},
+		func(b *biller, month metering.Range) {
+			b.useStripe("acct_1")
+			b.link("sub_1", month, asDelta)
+		},
+	} {
+		b, month := newOldBiller(t)
+		use(b, month)
+		b.use("10")
+		s := b.next(0).ID
+		conn := b.connect()
+		insert := func(number int, state billing.State) error {
+			_, err := conn.Exec(t.Context(), `
+				insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, state, recorded_at)
+				select tenant_id, $3, customer_id, $4, series_id, period_id, quantity, body, $5, recorded_at
+				from billing_reports
+				where tenant_id = $1
+				  and id = $2`, b.tenant, s, uuid.New(), number, state)
+			return err
+		}
+		for i, outstanding := range []billing.State{billing.Planned, billing.Sending, billing.InDoubt} {
+			b.exec(`update billing_reports set state = $3 where tenant_id = $1 and id = $2`, b.tenant, s, outstanding)
+			for j, state := range billing.State("").Values() {
+				err := insert(2+10*i+j, state)
+				if !state.Outstanding() {
+					require.NoError(t, err)
+					continue
+				}
+				var refused *pgconn.PgError
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, "billing_reports_outstanding", refused.ConstraintName)
+			}
+		}
+	}
+}
+
+func TestManyAtOncePlanTheSameReport(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	for round := range 10 {
+		b.use("1")
+		const many = 6
+		planned := make([]db.Planned, many)
+		require.NoError(t, atOnce(many, func(i int) (err error) {
+			planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+			return err
+		}))
+		for i := range many {
+			require.Len(t, planned[i].Send, 1)
+			require.Equal(t, planned[0].Send, planned[i].Send)
+			require.EqualValues(t, round+1, planned[i].Send[0].Number)
+		}
+		require.EqualValues(t, round+1, b.says(planned[0].Send[0].ID).Data.Sequence)
+		b.complete(planned[0].Send[0].ID, billing.Accepted)
+		b.now = b.now.Add(time.Second)
+	}
+}

@@ -1,0 +1,275 @@
+package db
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// usageStatement reads ranges from the cheapest exact places, all of them in
+// one statement: of each place, the parts of the ranges that are read there.
+// Nothing else reads the rollups, so that their shape can change.
+type usageStatement struct {
+	args   pgx.NamedArgs
+	all    bool               // each customer's usage, and the whole tenant's
+	whole  bool               // the whole tenant's
+	zones  map[string][]int64 // the meter versions of each timezone
+	places [3]rangeParts
+}
+
+// rangeParts are parts of ranges, in columns.
+type rangeParts struct {
+	numbers     []int32
+	from, until []time.Time
+	versions    [][]int64 // the meter versions that are read there
+}
+
+// place is where usage is read.
+type place int
+
+const (
+	monthly place = iota
+	hourly
+	raw // the events themselves
+)
+
+// rollup is the table of a place, and the column that says where a row starts.
+func (p place) rollup() (table, start string) {
+	if p == monthly {
+		return "usage_monthly u", "u.month"
+	}
+	return "usage_hourly u", "u.hour"
+}
+
+// newUsageStatement reads usage of one customer, or of the whole tenant.
+func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
+	s := &usageStatement{
+		args:  pgx.NamedArgs{"tenant": tenant, "customer": customer},
+		whole: customer == metering.WholeTenant, zones: make(map[string][]int64),
+	}
+	for _, m := range meters {
+		s.zones[m.Version.Timezone] = append(s.zones[m.Version.Timezone], int64(m.Version.ID))
+	}
+	return s
+}
+
+// newUsageStatementOfAll reads usage customer by customer, and the whole
+// tenant's beside it.
+func newUsageStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+	s := newUsageStatement(tenant, metering.WholeTenant, meters)
+	s.all, s.whole = true, false
+	return s
+}
+
+// add has a range read as well, to the microsecond: in hours alone, or in
+// months where those will do.
+func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
+	s.addWhole(no, r, byHour)
+	for zone, versions := range s.zones {
+		for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
+			s.part(raw, no, edge, versions)
+		}
+	}
+}
+
+// addWhole is add without the hours that the range cuts.
+func (s *usageStatement) addWhole(no int, r metering.Range, byHour bool) {
+	for zone, versions := range s.zones {
+		span := metering.Split(r, metering.Location(zone))
+		if byHour {
+			s.part(hourly, no, wholeHours(span), versions)
+			continue
+		}
+		s.part(monthly, no, span.Months, versions)
+		for _, hours := range span.Hours {
+			s.part(hourly, no, hours, versions)
+		}
+	}
+}
+
+// addMonths has the months read that begin in a range, and the one that its
+// start lies in.
+func (s *usageStatement) addMonths(no int, r metering.Range) {
+	for zone, versions := range s.zones {
+		first := metering.WindowOf(r.Start, metering.Month, metering.Location(zone)).Start
+		s.part(monthly, no, metering.Range{Start: first, End: r.End}, versions)
+	}
+}
+
+// wholeHours joins the months and hours of a span, which follow one another.
+func wholeHours(span metering.Span) metering.Range {
+	var all metering.Range
+	for _, r := range append(span.Hours, span.Months) {
+		if r.Empty() {
+			continue
+		}
+		if all.Empty() {
+			all = r
+			continue
+		}
+		if r.Start.Before(all.Start) {
+			all.Start = r.Start
+		}
+		if r.End.After(all.End) {
+			all.End = r.End
+		}
+	}
+	return all
+}
+
+func (s *usageStatement) part(in place, no int, r metering.Range, versions []int64) {
+	if r.Empty() {
+		return
+	}
+	p := &s.places[in]
+	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
+	p.versions = append(p.versions, versions)
+}
+
+// rows is what was counted in the ranges, as a table of SQL: no (of the range),
+// customer_id, meter_version_id, group_id (null of raw events, whose group only
+// Go knows), start, sum, count, late_sum and late_count. However many ranges
+// there are, its text is one of a few.
+func (s *usageStatement) rows() string {
+	var places []string
+	for _, p := range []place{monthly, hourly} {
+		if len(s.places[p].from) > 0 {
+			places = append(places, s.joined(p))
+		}
+	}
+	if len(s.places[raw].from) > 0 {
+		places = append(places, s.events())
+	}
+	if len(places) == 0 {
+		places = append(places, s.joined(monthly))
+	}
+	return table(places)
+}
+
+// rowsInOrder is rows of whole hours and months alone, each part read by itself
+// in the order of its index: by group and start. So the first of many rows are
+// found without reading all.
+func (s *usageStatement) rowsInOrder() string {
+	var parts []string
+	for _, p := range []place{monthly, hourly} {
+		in, start := p.rollup()
+		for i, from := range s.places[p].from {
+			name := fmt.Sprintf("part%d", len(parts))
+			s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = from, s.places[p].until[i], s.places[p].versions[i]
+			parts = append(parts, fmt.Sprintf(`
+				select %d, %s
+				from %s
+				where %s
+				  and u.meter_version_id = any(@%[5]s_versions::bigint[])
+				  and %[6]s >= @%[5]s_from
+				  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), in, s.ofCustomer("u"), name, start))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, s.joined(monthly))
+	}
+	return table(parts)
+}
+
+func table(parts []string) string {
+	return "(" + strings.Join(parts, " union all ") +
+		") counted (no, customer_id, meter_version_id, group_id, start, sum, count, late_sum, late_count)"
+}
+
+func rollupColumns(start string) string {
+	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", u.sum, u.count, u.late_sum, u.late_count"
+}
+
+// joined is a rollup's rows in its parts.
+func (s *usageStatement) joined(p place) string {
+	in, start := p.rollup()
+	return `
+		select x.no, ` + rollupColumns(start) + `
+		from ` + s.unnest(p) + `
+		join ` + in + ` on u.meter_version_id = any(x.versions::bigint[]) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at
+		where ` + s.ofCustomer("u") + s.bounds(p, start)
+}
+
+// events are raw events where a range cuts an hour, by the same rule as ingest.
+func (s *usageStatement) events() string {
+	customer := "e.customer_id"
+	switch {
+	case s.all:
+		customer = "unnest(array[e.customer_id, 0])"
+	case s.whole:
+		customer = "0"
+	}
+	return `
+		select x.no, ` + customer + `, g.id, null::uuid, x.from_at,
+		  case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int
+		from ` + s.unnest(raw) + `
+		join events e on e.ts >= x.from_at and e.ts < x.until_at
+		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
+		cross join lateral (select ` + isLate + ` as late) l
+		where ` + s.ofCustomer("e") + s.bounds(raw, "e.ts")
+}
+
+// ofCustomer restricts rollups u or events e. Only rollups have rows of the
+// whole tenant; its events are all.
+func (s *usageStatement) ofCustomer(of string) string {
+	if s.all || s.whole && of == "e" {
+		return of + ".tenant_id = @tenant"
+	}
+	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
+}
+
+// unnest is a place's parts as a table x, of which an array of meter versions
+// is a text: SQL has no arrays of arrays that differ in length.
+func (s *usageStatement) unnest(p place) string {
+	parts, name := s.places[p], fmt.Sprintf("place%d", p)
+	versions := make([]string, len(parts.versions))
+	for i, of := range parts.versions {
+		versions[i] = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(of))
+	}
+	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = parts.numbers, parts.from, parts.until, versions
+	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]) x (no, from_at, until_at, versions)", name)
+}
+
+// bounds are those of all of a place's parts: with them the database leaves
+// out whole chunks.
+func (s *usageStatement) bounds(p place, at string) string {
+	var least, most time.Time
+	if parts := s.places[p]; len(parts.from) > 0 {
+		least, most = slices.MinFunc(parts.from, time.Time.Compare), slices.MaxFunc(parts.until, time.Time.Compare)
+	}
+	name := fmt.Sprintf("place%d", p)
+	s.args[name+"_least"], s.args[name+"_most"] = least, most
+	return fmt.Sprintf(" and %s >= @%[2]s_least and %[1]s < @%[2]s_most", at, name)
+}
+
+// countedEvents is the number of a customer's events in the months that a
+// range touches, and of the late ones of every month, as of the meter versions
+// that billing uses, as SQL.
+func countedEvents(tenant, customer, start, end string) string {
+	return `(
+	select coalesce(sum(case when u.month < ` + end + ` and u.month > ` + start + ` - interval '32 days'
+	  then u.count + u.late_count else u.late_count end), 0)::bigint
+	from usage_monthly u
+	where u.tenant_id = ` + tenant + `
+	  and u.customer_id = ` + customer + `
+	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
+}
+
+// selectLateMonths reads the months in which anything of a customer's came for
+// a closed period.
+const selectLateMonths = `
+	select distinct u.month
+	from usage_monthly u
+	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
+	where u.tenant_id = @tenant
+	  and u.customer_id = @customer
+	  and u.late_count > 0`
+
+// dailyCount reads what the database itself has counted of each event type on
+// a day of UTC that begins @from: not a rollup, but what those are compared with.
+const dailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

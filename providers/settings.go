@@ -1,0 +1,80 @@
+package providers
+
+import (
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Setting is one of those that a tenant saves of a provider. The API takes it,
+// and shows what is no secret of it, under its name.
+type Setting struct {
+	Name      string
+	Use       Use
+	Doc       string
+	MaxLength int           // of a mapping: how many meters it may have
+	Make      func() string // makes a secret where none is given; nil: none is made
+}
+
+// Location is where a request has the setting.
+func (s Setting) Location() string { return "body." + s.Name }
+
+// Use is what a setting is for, and so how it is kept. A provider has one
+// setting of each use at most.
+type Use string
+
+// The uses of settings.
+const (
+	Address     Use = "address"      // the URL that is called, which is also the account
+	CallSecret  Use = "secret"       // what calls are made with
+	EventSecret Use = "event_secret" // what the provider signs its events with
+	Mapping     Use = "mapping"      // meter slugs to the provider's prices
+)
+
+// Settings are what a tenant wants to save, but for the secrets. That the URL
+// may be called has been checked.
+type Settings struct {
+	Address string
+	Mapping map[string]string
+	Now     time.Time
+}
+
+// Secrets are kept sealed.
+type Secrets struct {
+	Call  string
+	Event string
+}
+
+// Identity is whom credentials belong to.
+type Identity struct {
+	Account string // what makes two settings the same destination
+	Mode    Mode
+}
+
+// Mode says whether what is reported is charged.
+type Mode string
+
+// The modes; "" is not known.
+const (
+	Live Mode = "live"
+	Test Mode = "test"
+)
+
+// Setting returns the setting of a use, if the provider has one.
+func (d Description) Setting(use Use) (setting Setting, has bool) {
+	for _, s := range d.Settings {
+		if s.Use == use {
+			return s, true
+		}
+	}
+	return Setting{}, false
+}
+
+// Unreached says what did not happen where a provider could not be reached to
+// validate its settings; any other error stays as it is.
+func Unreached(err error, what string) error {
+	if metering.CodeOf(err) != metering.CodeProviderDown {
+		return err
+	}
+	return metering.Errorf(metering.CodeProviderDown, "%s", what).Because(err)
+}

@@ -1,0 +1,462 @@
+package workflows_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// ledger is a world whose provider is Stripe: meters, of each of which five
+// units have to be reported.
+type ledger struct {
+	*world
+	reports []activities.Report
+	decided map[metering.MeterID][]activities.SendReportResult
+	sent    []metering.MeterID
+	sides   int // how often what the customer is at the provider was read
+	counts  int // how often only what it has counted was read
+
+	more  bool // each plan says that there may be others
+	read  func() error
+	plan  func() (readFirst bool, err error)
+	send  func(meter metering.MeterID, attempt int) (activities.SendReportResult, error)
+	count func() (activities.ReadProviderResult, error)
+}
+
+var accepted = activities.SendReportResult{State: billing.Accepted, Response: "taken"}
+
+// newLedger has two meters unless it is told which.
+func newLedger(t *testing.T, meters ...metering.MeterID) *ledger {
+	t.Helper()
+	if len(meters) == 0 {
+		meters = []metering.MeterID{7, 9}
+	}
+	l := &ledger{world: emptyWorld(t), decided: map[metering.MeterID][]activities.SendReportResult{}}
+	for _, meter := range meters {
+		l.add(meter)
+	}
+	l.read, l.plan = func() error { return nil }, func() (bool, error) { return false, nil }
+	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) { return accepted, nil }
+	l.count = func() (activities.ReadProviderResult, error) {
+		return activities.ReadProviderResult{Counted: len(l.decided)}, nil
+	}
+	l.reads = true
+	l.OnActivity(do.ReadProvider, mock.Anything, mock.Anything).Return(l.readProvider).Maybe()
+	l.OnActivity(do.PlanReports, mock.Anything, mock.Anything).Return(l.planReports).Maybe()
+	l.OnActivity(do.SendReport, mock.Anything, mock.Anything).Return(l.sendReport).Maybe()
+	return l
+}
+
+// add has five more units of a meter to report.
+func (l *ledger) add(meter metering.MeterID) {
+	l.number++
+	five := metering.MustDecimal("5")
+	l.reports = append(l.reports, activities.Report{ID: uuid.New(), Number: l.number, Kind: billing.QuantityReport, MeterID: meter, Method: "usage_record",
+		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 1, 0), Deadline: l.deadline})
+}
+
+func (l *ledger) readProvider(_ context.Context, in activities.ReadProviderInput) (activities.ReadProviderResult, error) {
+	if in.Counts {
+		l.counts++
+		counted, err := l.count()
+		return counted, activities.Failure(err)
+	}
+	l.sides++
+	return activities.ReadProviderResult{}, activities.Failure(l.read())
+}
+
+func (l *ledger) meterOf(report uuid.UUID) metering.MeterID {
+	i := slices.IndexFunc(l.reports, func(r activities.Report) bool { return r.ID == report })
+	return l.reports[i].MeterID
+}
+
+// planReports lists what is not decided.
+func (l *ledger) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
+	l.planned = append(l.planned, in)
+	result := activities.PlanReportsResult{More: l.more}
+	var err error
+	if result.ReadFirst, err = l.plan(); err != nil || result.ReadFirst {
+		return result, activities.Failure(err)
+	}
+	for _, r := range l.reports {
+		if len(l.decided[r.MeterID]) == 0 {
+			result.Send = append(result.Send, r)
+		}
+	}
+	return result, nil
+}
+
+func (l *ledger) sendReport(_ context.Context, in activities.SendReportInput) (activities.SendReportResult, error) {
+	meter, attempt := l.meterOf(in.ReportID), 1
+	for _, m := range l.sent {
+		if m == meter {
+			attempt++
+		}
+	}
+	l.sent = append(l.sent, meter)
+	result, err := l.send(meter, attempt)
+	if err == nil {
+		l.decided[meter] = append(l.decided[meter], result)
+	}
+	return result, activities.Failure(err)
+}
+
+func refusal(response string) activities.SendReportResult {
+	return activities.SendReportResult{State: billing.Rejected, Response: response, Refused: true}
+}
+
+func away(metering.MeterID, int) (activities.SendReportResult, error) {
+	return activities.SendReportResult{}, down()
+}
+
+func TestEveryMeterIsReportedOnceAndComparedWithWhatWasCounted(t *testing.T) {
+	l := newLedger(t)
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, workflows.SyncCustomerResult{Passes: 1, Sent: 2}, result)
+	require.Equal(t, []metering.MeterID{7, 9}, l.sent)
+	require.Equal(t, []activities.SendReportResult{accepted}, l.decided[9])
+	require.Equal(t, []uuid.UUID{l.reports[0].ID, l.reports[1].ID}, l.finished[0].Reports)
+	require.Empty(t, l.finished[0].Error)
+	details := detailsOf(t, l.TestWorkflowEnvironment)
+	require.Contains(t, details, "| quantity 1: 5 by usage_record for mtr_7 |")
+	require.Contains(t, details, "accepted: taken |")
+	require.Contains(t, details, "2 counted, 0 behind |")
+}
+
+func TestAPassCostsAsManyActivitiesAsItHasSteps(t *testing.T) {
+	l := newLedger(t, 7, 8, 9)
+	l.request(0)
+	_, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "SendReport", "SendReport", "ReadProvider", "FinishSync"}, l.names)
+	require.Equal(t, [2]int{1, 1}, [2]int{l.sides, l.counts})
+
+	l = newLedger(t, 7)
+	l.decided[7] = []activities.SendReportResult{accepted}
+	l.request(0)
+	_, err = l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "FinishSync"}, l.names, "nothing is new")
+	require.Zero(t, l.counts)
+
+	l = newLedger(t, 7)
+	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
+		return activities.SendReportResult{State: billing.Rejected, Response: "it is late usage"}, nil
+	}
+	l.request(0)
+	_, err = l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "FinishSync"}, l.names, "nothing was accepted")
+}
+
+func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		away  time.Duration
+		first activities.SendReportResult
+		sides int
+	}{
+		"at once":                    {0, accepted, 1},
+		"a send of four minutes":     {4 * time.Minute, accepted, 1}, // tried after 2, 6, … 126 and 254 seconds
+		"a send of eight minutes":    {5 * time.Minute, accepted, 2}, // and after 510
+		"a refusal":                  {0, refusal("correct the item"), 2},
+		"one that has come too late": {0, activities.SendReportResult{State: billing.Rejected, Response: "it is late usage"}, 1},
+		"one in doubt":               {0, activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			l.more = true
+			back := l.Now().Add(c.away)
+			l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
+				if meter != 7 {
+					return accepted, nil
+				}
+				if l.Now().Before(back) {
+					return activities.SendReportResult{}, down()
+				}
+				return c.first, nil
+			}
+			l.request(0)
+			_, _ = l.run(t)
+			require.Len(t, l.planned, 2)
+			require.Equal(t, c.sides, l.sides)
+			require.Equal(t, 1, l.counts)
+		})
+	}
+}
+
+// Each pass reports each meter once, however much comes while it is under way.
+func TestAPassEndsWhileEventsAndRequestsKeepComing(t *testing.T) {
+	l := newLedger(t)
+	l.more = true
+	l.decided[7], l.decided[9] = []activities.SendReportResult{accepted}, []activities.SendReportResult{accepted}
+	l.plan = func() (bool, error) { // there is new usage of every meter, of which this pass may have reported some
+		before := l.planned[len(l.planned)-1].After
+		for i, r := range l.reports {
+			if len(l.decided[r.MeterID]) > 0 && r.Number <= before {
+				l.number++
+				l.reports[i].ID, l.reports[i].Number = uuid.New(), l.number
+				delete(l.decided, r.MeterID)
+			}
+		}
+		return false, nil
+	}
+	requests := 6
+	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
+		if requests--; requests >= 0 {
+			l.requests = append(l.requests, uuid.New())
+			l.SignalWorkflow("sync-requested", nil)
+		}
+		return accepted, nil
+	}
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, workflows.SyncCustomerResult{Passes: 4, Sent: 8}, result)
+	require.Equal(t, []metering.MeterID{7, 9, 7, 9, 7, 9, 7, 9}, l.sent)
+	for _, pass := range l.finished {
+		require.Len(t, pass.Reports, 2)
+	}
+}
+
+func TestWhatStripeRefusesForOneMeterHoldsNoOtherBack(t *testing.T) {
+	inDoubt := activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}
+	for name, c := range map[string]struct {
+		answer  activities.SendReportResult
+		err     error
+		failure string
+		decided []activities.SendReportResult // of the meter
+	}{
+		"refused":         {refusal("correct the item"), nil, "correct the item", []activities.SendReportResult{refusal("correct the item")}},
+		"in doubt":        {inDoubt, nil, "look at Stripe", []activities.SendReportResult{inDoubt}},
+		"not sent at all": {activities.SendReportResult{}, metering.Errorf(metering.CodeNoProvider, "no billing provider is configured"), "no billing provider is configured", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			l.more = true
+			l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
+				if meter == 7 {
+					return c.answer, c.err
+				}
+				return accepted, nil
+			}
+			l.request(0)
+			_, err := l.run(t)
+			require.ErrorContains(t, err, c.failure)
+			require.Equal(t, []metering.MeterID{7, 9}, l.sent, "once in a pass")
+			require.Equal(t, c.failure, l.finished[0].Error)
+			require.Equal(t, []uuid.UUID{l.reports[0].ID, l.reports[1].ID}, l.finished[0].Reports)
+			require.Equal(t, c.decided, l.decided[7])
+			require.Equal(t, []activities.SendReportResult{accepted}, l.decided[9])
+			require.Contains(t, detailsOf(t, l.TestWorkflowEnvironment), c.failure)
+		})
+	}
+}
+
+func TestWhereStripeDoesNotAnswerAllMetersWait(t *testing.T) {
+	l := newLedger(t)
+	back := l.Now().Add(10 * time.Minute)
+	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
+		if l.Now().Before(back) {
+			return activities.SendReportResult{}, down()
+		}
+		return accepted, nil
+	}
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Sent)
+	require.Equal(t, metering.MeterID(9), l.sent[len(l.sent)-1])
+	require.NotContains(t, l.sent[:len(l.sent)-1], metering.MeterID(9))
+
+	l = newLedger(t)
+	l.send = away
+	l.request(0)
+	_, err = l.run(t)
+	require.ErrorContains(t, err, "did not answer until the period's deadline")
+	require.NotContains(t, l.sent, metering.MeterID(9))
+	require.Empty(t, l.decided, "nobody knows whether it was taken")
+	require.Equal(t, []uuid.UUID{l.reports[0].ID}, l.finished[0].Reports)
+	require.Zero(t, l.counts)
+}
+
+func TestAReportThatSomebodyElseCompletedIsPlannedAgain(t *testing.T) {
+	l := newLedger(t)
+	l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
+		if meter != 7 {
+			return accepted, nil
+		}
+		l.decided[7] = []activities.SendReportResult{accepted}
+		return activities.SendReportResult{}, metering.Errorf(metering.CodeConflict, "the report is decided")
+	}
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Sent)
+	require.Len(t, l.planned, 2)
+	require.Equal(t, 2, l.sides)
+	require.Contains(t, detailsOf(t, l.TestWorkflowEnvironment), "overtaken: the report is decided")
+}
+
+func TestTheProvidersSideIsReadUntilStripeAnswersOrSaysNo(t *testing.T) {
+	l := newLedger(t)
+	l.read = func() error {
+		if l.sides < 4 {
+			return down()
+		}
+		return nil
+	}
+	l.request(0)
+	_, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 4, l.sides)
+
+	for failure, answer := range map[string]error{
+		"correct the customer":                                 metering.Errorf(metering.CodeProviderRefuse, "correct the customer"),
+		"the provider did not answer; sync again once it does": down(),
+	} {
+		l = newLedger(t)
+		l.read = func() error { return answer }
+		l.request(0)
+		_, err = l.run(t)
+		require.ErrorContains(t, err, failure)
+		require.Equal(t, failure, l.finished[0].Error)
+		require.Empty(t, l.planned)
+		require.Empty(t, l.sent)
+	}
+}
+
+func TestASideThatChangesIsReadAgain(t *testing.T) {
+	const changing = "what the customer is at the provider keeps changing; sync again"
+	for changes, c := range map[int]struct {
+		sides   int
+		failure string
+	}{0: {1, ""}, 1: {2, ""}, 3: {4, ""}, 4: {4, changing}, 1000: {4, changing}} {
+		l := newLedger(t)
+		left := changes
+		l.plan = func() (readFirst bool, err error) {
+			left--
+			return left >= 0, nil
+		}
+		l.request(0)
+		_, err := l.run(t)
+		require.Equal(t, c.sides, l.sides)
+		require.Equal(t, c.failure, l.finished[0].Error)
+		if c.failure != "" {
+			require.ErrorContains(t, err, changing)
+			require.Empty(t, l.sent)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []metering.MeterID{7, 9}, l.sent)
+	}
+	l := newLedger(t)
+	l.plan = func() (bool, error) {
+		return false, metering.Errorf(metering.CodeNoProvider, "no billing provider is configured")
+	}
+	l.request(0)
+	_, err := l.run(t)
+	require.ErrorContains(t, err, "no billing provider is configured")
+	require.Equal(t, 1, l.sides)
+}
+
+// A provider that takes statements was replaced by one whose side is read.
+func TestAProviderOfAnotherKindIsReadFirst(t *testing.T) {
+	l := newLedger(t, 7)
+	l.reads = false
+	l.plan = func() (bool, error) { return l.sides == 0, nil }
+	l.request(0)
+	_, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"BeginSync", "PlanReports", "ReadProvider", "PlanReports", "SendReport", "ReadProvider", "FinishSync"}, l.names)
+}
+
+func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
+	l := newLedger(t)
+	l.more = true
+	back := l.Now().Add(time.Hour)
+	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
+		if l.Now().Before(back) {
+			return activities.SendReportResult{}, metering.Errorf(metering.CodeProviderDown, "away")
+		}
+		return accepted, nil
+	}
+	l.request(0)
+	l.ask(t, time.Minute, "pause")
+	l.ask(t, 2*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9}) // while the first one waits
+	l.ask(t, time.Hour, "resume")
+	_, err := l.run(t)
+	require.NoError(t, err)
+	require.NotContains(t, l.sent, metering.MeterID(9))
+	require.Equal(t, []metering.MeterID{9}, l.excluded())
+	require.Contains(t, l.decided, metering.MeterID(7))
+	require.Equal(t, []uuid.UUID{l.reports[0].ID}, l.finished[0].Reports)
+}
+
+func TestCancellingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
+	for name, stop := range map[string]func(l *ledger){
+		"reading the side": func(l *ledger) { l.read = down },
+		"sending":          func(l *ledger) { l.send = away },
+		"planning": func(l *ledger) {
+			l.plan = func() (bool, error) {
+				return false, metering.Errorf(metering.CodeUnavailable, "the database is not available")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			stop(l)
+			l.request(0)
+			l.RegisterDelayedCallback(l.CancelWorkflow, 10*time.Second)
+			_, err := l.run(t)
+			require.True(t, temporal.IsCanceledError(err), "%v", err)
+			require.Equal(t, "the sync was interrupted; sync again", l.finished[0].Error)
+			require.Empty(t, l.decided)
+		})
+	}
+}
+
+func TestALongHistoryContinuesAsNewInTheMiddleOfReports(t *testing.T) {
+	for name, wait := range map[string]func(l *ledger){
+		"reading the side": func(l *ledger) { l.read = down },
+		"sending":          func(l *ledger) { l.send = away },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			wait(l)
+			l.request(0)
+			l.RegisterDelayedCallback(func() {
+				l.SetContinueAsNewSuggested(true)
+				l.SignalWorkflow("sync-requested", nil)
+			}, 10*time.Second)
+			l.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2})
+			require.True(t, workflow.IsContinueAsNewError(l.GetWorkflowError()), "%v", l.GetWorkflowError())
+			require.Empty(t, l.finished, "the requests stay with the next run")
+		})
+	}
+}
+
+// What Stripe has counted is looked at; no sync fails for it.
+func TestSummariesThatCannotBeReadFailNoSync(t *testing.T) {
+	l := newLedger(t)
+	l.count = func() (activities.ReadProviderResult, error) { return activities.ReadProviderResult{}, down() }
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Sent)
+	require.Equal(t, 1, l.counts, "it is not tried again")
+	require.NotContains(t, detailsOf(t, l.TestWorkflowEnvironment), "summaries")
+}

@@ -96,7 +96,7 @@ func TestTheQuantityOfADestination(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(quantity string, change func(*billing.Reported)) billing.Reported {
 		r := counted(january, quantity)
-		r.Standing.Amount = metering.Whole(50)
+		r.Standing.Amount, r.Standing.Currency = metering.Whole(50), "USD"
 		change(&r)
 		return r
 	}

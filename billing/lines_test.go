@@ -16,7 +16,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	t.Parallel()
 	series := func(change func(*billing.Reported)) billing.Reported {
 		r := stated(second, january, "4", "400")
-		r.Standing.Added = metering.Whole(1)
+		r.Standing.Added, r.Taken.Added = metering.Whole(1), metering.Whole(1)
 		change(&r)
 		return r
 	}
@@ -29,11 +29,24 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 		"ACharge":                {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.ChargeReport, billing.Adds }), "6", "999"},
 		"InAnotherCurrency":      {series(func(r *billing.Reported) { r.Standing.Currency = "EUR" }), "6", "1000"},
 		"NotTakenForSure":        {series(func(r *billing.Reported) { r.Taken, r.State = billing.Sums{}, billing.InDoubt }), "6", "600"},
-		"Refused":                {series(func(r *billing.Reported) { r.Standing = billing.Sums{} }), "10", "1000"},
-		"AnotherPeriods":         {series(func(r *billing.Reported) { r.Period = february.Start }), "10", "1000"},
-		"AnotherMeters":          {series(func(r *billing.Reported) { r.MeterID = 2 }), "10", "1000"},
-		"LateUsages":             {series(func(r *billing.Reported) { r.Late = true }), "10", "1000"},
-		"ItsOwn":                 {series(func(r *billing.Reported) { r.Connection = first }), "10", "1000"},
+		"MoreThanIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Standing.Value, r.Standing.Amount = metering.Whole(2), metering.Whole(200)
+		}), "6", "600"},
+		"LessThanIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Taken.Value, r.Taken.Amount = metering.Whole(2), metering.Whole(200)
+		}), "6", "600"},
+		"MoreThanIsOnItsWayInAnotherCurrency": {series(func(r *billing.Reported) {
+			r.Standing.Value, r.Standing.Amount, r.Standing.Currency = metering.Whole(2), metering.Whole(200), "EUR"
+		}), "6", "1000"},
+		"TakenBackByWhatIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Taken = billing.Sums{}
+			r.Standing.Amount = metering.Whole(-50)
+		}), "6", "1000"},
+		"Refused":        {series(func(r *billing.Reported) { r.Standing = billing.Sums{} }), "10", "1000"},
+		"AnotherPeriods": {series(func(r *billing.Reported) { r.Period = february.Start }), "10", "1000"},
+		"AnotherMeters":  {series(func(r *billing.Reported) { r.MeterID = 2 }), "10", "1000"},
+		"LateUsages":     {series(func(r *billing.Reported) { r.Late = true }), "10", "1000"},
+		"ItsOwn":         {series(func(r *billing.Reported) { r.Connection = first }), "10", "1000"},
 	} {
 		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 		f.Usage = []billing.Usage{used(february, "77"), used(january, "10")}

@@ -177,7 +177,7 @@ func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 	f.Hours = []billing.HourUsage{usedAt(period, period.Start, "5"), usedAt(period, period.Start.AddDate(0, 0, 1), "3")}
 	f.Usage = []billing.Usage{used(period, "8")}
 	before := counted(period, "4")
-	before.Target, before.Standing.Amount = "mtr_0", metering.Whole(400)
+	before.Target, before.Standing.Amount, before.Standing.Currency = "mtr_0", metering.Whole(400), "USD"
 	f.Reported = []billing.Reported{before}
 	reports := f.Plan().Reports
 	require.Len(t, reports, 2)

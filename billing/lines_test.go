@@ -133,16 +133,15 @@ func TestAStatementRepeatsLateUsage(t *testing.T) {
 // The currency of a statement is the one that its lines have in common.
 func TestCurrencyOf(t *testing.T) {
 	t.Parallel()
-	for want, currencies := range map[string][]string{"USD": nil, "EUR": {"EUR", "EUR"}, "usd": {"EUR", "JPY"}, "JPY": {"JPY"}} {
-		s := billing.Settings{Currency: "USD"}
-		if want == "usd" {
-			s.Currency = "usd"
+	for _, c := range []struct {
+		currencies []string
+		want       string
+	}{{nil, "USD"}, {[]string{"EUR", "EUR"}, "EUR"}, {[]string{"EUR", "JPY"}, "USD"}, {[]string{"JPY"}, "JPY"}} {
+		lines := make([]billing.Line, len(c.currencies))
+		for i, currency := range c.currencies {
+			lines[i].Currency = currency
 		}
-		var lines []billing.Line
-		for _, currency := range currencies {
-			lines = append(lines, billing.Line{Currency: currency})
-		}
-		require.Equal(t, want, billing.CurrencyOf(lines, s))
+		require.Equal(t, c.want, billing.CurrencyOf(lines, billing.Settings{Currency: "USD"}))
 	}
 }
 

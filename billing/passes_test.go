@@ -269,18 +269,17 @@ func TestAPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 	ids := []uuid.UUID{{1}}
 	require.True(t, billing.Plan{UpToDate: ids, Waiting: true}.Empty())
-	one, report, closing := billing.Plan{}, make([]billing.Report, 1), make([]billing.Closing, 1)
 	parts := map[string]func(*billing.Plan){
 		"read":     func(p *billing.Plan) { p.ReadFirst = true },
 		"withdraw": func(p *billing.Plan) { p.Withdraw = ids },
 		"doubt":    func(p *billing.Plan) { p.Doubt = ids },
 		"resume":   func(p *billing.Plan) { p.Resume = ids },
-		"report":   func(p *billing.Plan) { p.Reports = report },
-		"close":    func(p *billing.Plan) { p.Closings = closing },
+		"report":   func(p *billing.Plan) { p.Reports = make([]billing.Report, 1) },
+		"close":    func(p *billing.Plan) { p.Closings = make([]billing.Closing, 1) },
 	}
 	for a, first := range parts {
 		for b, second := range parts {
-			both := one
+			var both billing.Plan
 			first(&both)
 			second(&both)
 			require.False(t, both.Empty(), "%s and %s", a, b)

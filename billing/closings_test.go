@@ -178,6 +178,7 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	require.EqualValues(t, 1, line.Events)
 	require.Equal(t, "40", line.LateUsage.String())
 	require.Equal(t, "0.2", line.LateCharge.String())
+	require.EqualValues(t, 2, of(line.LateWorking, billing.StepTotal).Events)
 	require.True(t, line.Billed)
 	require.Equal(t, "10.06", line.Working[len(line.Working)-1].Amount.String())
 

@@ -171,3 +171,13 @@ func TestTheDescriptionOfLateUsage(t *testing.T) {
 	require.Equal(t, "API calls: usage from 2026-01-01 to 2026-01-31 that was reported late",
 		billing.Description(metering.Meter{Slug: "calls", Name: "API calls"}, january, time.UTC))
 }
+
+// Of two open periods the older one carries what late usage adjusts.
+func TestTheStatementThatCarriesLateUsage(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
+		closedAt(january, "10", "1000"), billing.Period{Range: february}, billing.Period{Range: march}))
+	f = withLate(f, january, "17", "7")
+	require.Equal(t, "700", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
+	require.Equal(t, "0", billing.StatementOf(f, f.Stored[2]).Lines[0].Amount.String())
+}

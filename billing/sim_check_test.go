@@ -96,6 +96,20 @@ func (l *life) check() {
 	l.checkMost()
 }
 
+// checkSynced holds that a pass that met no trouble has reported all that was
+// used before it began, unless something is on its way. Where the last quantity
+// counts, what it reported of one period may change what is due of another.
+func (l *life) checkSynced() {
+	if l.connection == nil || len(l.open()) > 0 {
+		return
+	}
+	for _, r := range l.facts(l.now, l.number).Plan().Reports {
+		if r.Counting != billing.Latest {
+			l.failf("a pass is over, and there is something to report: %+v", r)
+		}
+	}
+}
+
 // checkMost holds that never more is out than was used.
 func (l *life) checkMost() {
 	for _, p := range l.periods {

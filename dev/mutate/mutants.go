@@ -1,128 +1,218 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
+	"go/types"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// mutant is a file with one fault.
+// mutant is one fault.
 type mutant struct {
-	kind   string
-	file   string
-	line   int
-	text   string // of the line, as it was
-	source []byte
+	number   int // from 1 on
+	kind     string
+	file     string
+	line     int
+	function string // "": it is in none
+	was      string // the expression
+	becomes  string
 }
 
-func (m mutant) String() string { return fmt.Sprintf("%s:%d %s: %s", m.file, m.line, m.kind, m.text) }
-
-// swaps are methods that are taken for each other.
-var swaps = map[string]string{
-	"Add": "Sub", "Sub": "Add", "Before": "After", "After": "Before", "IsNegative": "IsZero", "IsZero": "IsNegative",
+// key is what a mutant is known by however lines move.
+func (m mutant) key() string {
+	return strings.Join([]string{filepath.Base(m.file), m.function, m.was, m.becomes}, "\t")
 }
 
-// rounding are functions and methods whose result is taken as it was before they
-// were called: the first argument, or what the method is called on.
-var rounding = []string{"RoundMoney", "Units", "Round"}
+func (m mutant) String() string {
+	return fmt.Sprintf("%s %s:%d %s: %s => %s", m.kind, m.file, m.line, m.function, m.was, m.becomes)
+}
 
-// mutantsOf makes every fault of the folder's files, tests left out.
-func mutantsOf(folder string) (mutants []mutant, err error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+// The kinds of faults.
+const (
+	ofAddition   = "Add, Sub"
+	ofOrder      = "Before, After"
+	ofSign       = "IsNegative, IsZero"
+	ofRounding   = "rounding"
+	ofBoundary   = "boundary"
+	ofNegation   = "negation"
+	ofArithmetic = "arithmetic"
+	ofSteps      = "increment"
+	ofLogic      = "logic"
+	ofInstants   = "boundary of instants"
+)
+
+// swap is what is taken for something, and the kind of fault that this is.
+type swap struct{ kind, other string }
+
+// methods are taken for each other.
+var methods = map[string]swap{
+	"Add": {ofAddition, "Sub"}, "Sub": {ofAddition, "Add"},
+	"Before": {ofOrder, "After"}, "After": {ofOrder, "Before"},
+	"IsNegative": {ofSign, "IsZero"}, "IsZero": {ofSign, "IsNegative"},
+}
+
+// roundings are functions and methods whose result is taken as it was before
+// they were called: the first argument, or what the method is called on.
+var roundings = []string{"RoundMoney", "Units", "Round"}
+
+// operators are taken for each other.
+var operators = map[token.Token][]swap{
+	token.LSS: {{ofBoundary, "<="}, {ofNegation, ">="}}, token.LEQ: {{ofBoundary, "<"}, {ofNegation, ">"}},
+	token.GTR: {{ofBoundary, ">="}, {ofNegation, "<="}}, token.GEQ: {{ofBoundary, ">"}, {ofNegation, "<"}},
+	token.EQL: {{ofNegation, "!="}}, token.NEQ: {{ofNegation, "=="}},
+	token.ADD: {{ofArithmetic, "-"}}, token.SUB: {{ofArithmetic, "+"}},
+	token.MUL: {{ofArithmetic, "/"}}, token.QUO: {{ofArithmetic, "*"}}, token.REM: {{ofArithmetic, "*"}},
+	token.LAND: {{ofLogic, "||"}}, token.LOR: {{ofLogic, "&&"}},
+	token.INC: {{ofSteps, "--"}}, token.DEC: {{ofSteps, "++"}},
+}
+
+// mutator makes the faults of a folder.
+type mutator struct {
+	loaded
+	source   []byte // of the file that is looked at
+	sites    []site // in it
+	function string // that is looked at
+	mutants  []mutant
+}
+
+// mutantsOf makes every fault of the folder's files, tests left out, those of
+// a kind together. The files are as they are with all faults, of which none is
+// in effect.
+func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[string]string, err error) {
+	l, err := load(ctx, folder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		set := token.NewFileSet()
-		tree, err := parser.ParseFile(set, file, source, 0)
-		if err != nil {
-			return nil, err
-		}
-		ast.Inspect(tree, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				if m, ok := mutate(set, source, call); ok {
-					mutants = append(mutants, m)
-				}
+	m := mutator{loaded: l}
+	files = map[string]string{filepath.Join(folder, "mutant.go"): choice(l.trees[0].Name.Name)}
+	for i, tree := range l.trees {
+		m.source, m.sites = l.sources[i], nil
+		for _, declaration := range tree.Decls {
+			m.function = ""
+			if f, ok := declaration.(*ast.FuncDecl); ok {
+				m.function = f.Name.Name
 			}
-			return true
-		})
+			before := len(m.sites)
+			ast.Inspect(declaration, m.visit)
+			if g, ok := declaration.(*ast.GenDecl); ok && g.Tok == token.CONST && len(m.sites) > before {
+				m.sites = append(m.sites, site{from: m.at(g.TokPos), until: m.at(g.TokPos) + len("const"), instead: "var"})
+			}
+		}
+		files[m.set.Position(tree.Package).Filename] = rewritten(m.source, m.sites)
 	}
-	return mutants, nil
+	slices.SortStableFunc(m.mutants, func(a, b mutant) int { return cmp.Compare(a.kind, b.kind) })
+	return m.mutants, files, nil
 }
 
-// mutate makes the fault that a call can have, if it is one of ours.
-func mutate(set *token.FileSet, source []byte, call *ast.CallExpr) (m mutant, ok bool) {
-	var name *ast.Ident
-	selector, method := call.Fun.(*ast.SelectorExpr)
-	switch function := call.Fun.(type) {
+func (m *mutator) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		m.call(n)
+	case *ast.BinaryExpr:
+		if !m.is(n.X, "string") || n.Op != token.ADD {
+			m.operator(n, n.OpPos, n.Op)
+		}
+	case *ast.IncDecStmt:
+		m.operator(n, n.TokPos, n.Tok)
+	case *ast.UnaryExpr:
+		if n.Op == token.SUB {
+			m.add(ofArithmetic, n, n.OpPos, n.X.Pos(), "")
+		}
+	}
+	return true
+}
+
+func (m *mutator) operator(n ast.Node, at token.Pos, operator token.Token) {
+	for _, s := range operators[operator] {
+		m.add(s.kind, n, at, at+token.Pos(len(operator.String())), s.other)
+	}
+}
+
+// call makes the fault that a call can have.
+func (m *mutator) call(n *ast.CallExpr) {
+	selector, isMethod := n.Fun.(*ast.SelectorExpr)
+	var name string
+	switch function := n.Fun.(type) {
 	case *ast.SelectorExpr:
-		name = function.Sel
+		name = function.Sel.Name
 	case *ast.Ident:
-		name = function
-	default:
-		return m, false
+		name = function.Name
 	}
-	at := func(p token.Pos) int { return set.Position(p).Offset }
-	position := set.Position(name.Pos())
-	m = mutant{file: position.Filename, line: position.Line, text: lineOf(source, position.Line)}
-	if other, swapped := swaps[name.Name]; swapped && method && !ofDuration(selector, call) {
-		m.kind = name.Name + " for " + other
-		m.source = splice(source, at(name.Pos()), at(name.End()), other)
-		return m, true
+	switch s, swapped := methods[name]; {
+	case swapped && isMethod && m.has(selector.X, s.other, n.Args):
+		m.add(s.kind, n, selector.Sel.Pos(), selector.Sel.End(), s.other)
+		if s.kind == ofOrder {
+			m.add(ofInstants, n, n.Pos(), n.End(), "!"+m.text(selector.X)+"."+s.other+"("+m.text(n.Args[0])+")")
+		}
+	case name == "Add" && isMethod && m.is(n.Args[0], "time.Duration"):
+		m.add(s.kind, n, n.Args[0].Pos(), n.Args[0].End(), "-("+m.text(n.Args[0])+")")
+	case name == "Round" && isMethod:
+		m.add(ofRounding, n, selector.X.End(), n.End(), "")
+	case slices.Contains(roundings, name):
+		m.add(ofRounding, n, n.Pos(), n.End(), m.text(n.Args[0]))
 	}
-	if !slices.Contains(rounding, name.Name) || len(call.Args) == 0 {
-		return m, false
-	}
-	kept := call.Args[0]
-	if name.Name == "Round" {
-		kept = selector.X
-	}
-	m.kind = "rounding dropped"
-	m.source = splice(source, at(call.Pos()), at(call.End()), string(source[at(kept.Pos()):at(kept.End())]))
-	return m, true
 }
 
-// ofDuration says whether an Add moves an instant: there is no Sub of the same kind.
-func ofDuration(selector *ast.SelectorExpr, call *ast.CallExpr) bool {
-	if selector.Sel.Name != "Add" && selector.Sel.Name != "Sub" || len(call.Args) != 1 {
+// has says whether what the expression is has a method that takes the arguments
+// and that can stand in the place of another.
+func (m *mutator) has(x ast.Expr, method string, arguments []ast.Expr) bool {
+	object, _, _ := types.LookupFieldOrMethod(m.info.TypeOf(x), true, nil, method)
+	function, ok := object.(*types.Func)
+	if !ok || function.Signature().Params().Len() != len(arguments) {
 		return false
 	}
-	for _, word := range []string{"time.", "Grace", "grace", "width", "uncountedAfter"} {
-		if strings.Contains(identifiers(call.Args[0]), word) {
-			return true
+	for i, argument := range arguments {
+		if !types.AssignableTo(m.info.TypeOf(argument), function.Signature().Params().At(i).Type()) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-// identifiers are an expression's identifiers, joined by points.
-func identifiers(e ast.Expr) string {
-	var words []string
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			words = append(words, id.Name+".")
+func (m *mutator) is(x ast.Expr, typ string) bool {
+	t := m.info.TypeOf(x)
+	return types.Default(t).String() == typ || t.Underlying().String() == typ
+}
+
+// add makes the fault of the node that has something else from one position to
+// another.
+func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with string) {
+	position := m.set.Position(from)
+	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + with + string(m.source[m.at(until):m.at(n.End())])
+	made := mutant{len(m.mutants) + 1, kind, position.Filename, position.Line, m.function, m.text(n), oneLine(mutated)}
+	m.mutants = append(m.mutants, made)
+	s := site{from: m.at(n.Pos()), until: m.at(n.End()), typ: m.typeOf(n)}
+	i := slices.IndexFunc(m.sites, func(o site) bool { return o.from == s.from && o.until == s.until })
+	if i < 0 {
+		i, m.sites = len(m.sites), append(m.sites, s)
+	}
+	m.sites[i].faults = append(m.sites[i].faults, fault{made.number, mutated})
+}
+
+// typeOf is the type of an expression as its file names it; of a statement it is none.
+func (m *mutator) typeOf(n ast.Node) string {
+	x, ok := n.(ast.Expr)
+	if !ok {
+		return ""
+	}
+	return types.TypeString(types.Default(m.info.TypeOf(x)), func(p *types.Package) string {
+		if p == m.types {
+			return ""
 		}
-		return true
+		return p.Name()
 	})
-	return strings.Join(words, "")
 }
 
-func splice(source []byte, from, until int, with string) []byte {
-	return slices.Concat(source[:from], []byte(with), source[until:])
+func (m *mutator) at(p token.Pos) int { return m.set.Position(p).Offset }
+
+func (m *mutator) text(n ast.Node) string {
+	return oneLine(string(m.source[m.at(n.Pos()):m.at(n.End())]))
 }
 
-func lineOf(source []byte, line int) string {
-	return strings.TrimSpace(strings.Split(string(source), "\n")[line-1])
-}
+// oneLine is the code without the line breaks in it.
+func oneLine(code string) string { return strings.Join(strings.Fields(code), " ") }

@@ -1,0 +1,272 @@
+package billing_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Why a meter is left out, if it is.
+func TestWhatIsNotReportedOfAMeter(t *testing.T) {
+	t.Parallel()
+	current := metering.Range{Start: january.Start.AddDate(0, 0, 4), End: january.End.AddDate(0, 0, 4)}
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		reason string
+	}{
+		"NothingIs":          {func(*billing.Facts) {}, ""},
+		"ItIsBackfilled":     {func(f *billing.Facts) { f.Meters[0].Version.Status = metering.Backfilling }, billing.ExcludedBackfilling},
+		"NothingLeadsThere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, "no item"},
+		"ItWasNotReadYet":    {func(f *billing.Facts) { f.Side.Destinations[0].MeterID = 2 }, billing.ExcludedUnread},
+		"AnOperatorLeavesIt": {func(f *billing.Facts) { f.Excluded = []metering.MeterID{1} }, billing.ExcludedByOperator},
+		"ThePeriodIsInvoiced": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.Invoiced = true
+		}, billing.ExcludedInvoiced},
+		"ItIsFromBeforeTheSubscription": {func(f *billing.Facts) {
+			f.Stored[0].Subscription = billing.Subscription{}
+			f.Side.Period = metering.Range{Start: january.End, End: february.End}
+		}, billing.ExcludedEarlier},
+		"ItIsOfAnotherSubscription": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.ID = "sub_0"
+			f.Side.Period = metering.Range{Start: january.End, End: february.End}
+		}, billing.ExcludedEarlier},
+		"ThePeriodIsOverWhereThatMatters": {func(f *billing.Facts) {
+			f.Side.Destinations[0].OnlyWhileRun = true
+			f.Stored[0].Subscription.Range = metering.Range{Start: january.Start, End: january.End}
+			f.Side.Period = metering.Range{Start: january.End, End: february.End}
+		}, billing.ExcludedOver},
+		"ThePeriodIsOverWhereThatDoesNotMatter": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.Range = metering.Range{Start: january.Start, End: january.End}
+			f.Side.Period = metering.Range{Start: january.End, End: february.End}
+		}, ""},
+		"ThePeriodRunsWhereThatMatters": {func(f *billing.Facts) { f.Side.Destinations[0].OnlyWhileRun = true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(current, knownOf(january.End.Add(time.Hour), billing.Period{
+				Range: january, Subscription: billing.Subscription{ID: "sub_1", Range: current},
+			}))
+			f.Usage = []billing.Usage{used(january, "10")}
+			c.change(&f)
+			plan := f.Plan()
+			if c.reason == "" {
+				require.Empty(t, plan.Excluded)
+				require.Len(t, plan.Reports, 1)
+				return
+			}
+			require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: c.reason}}, plan.Excluded)
+			require.Empty(t, plan.Reports)
+
+			f.Usage = nil
+			rest := []string{billing.ExcludedInvoiced, billing.ExcludedEarlier, billing.ExcludedOver}
+			require.Equal(t, slices.Contains(rest, c.reason), len(f.Plan().Excluded) == 0, "nothing is left of it")
+		})
+	}
+}
+
+// Two meters that go to one place would overwrite each other: the first one goes.
+func TestTwoMetersForOnePlace(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Complete}})
+	second := f.Side.Destinations[0]
+	second.MeterID = 2
+	f.Side.Destinations = append(f.Side.Destinations, second)
+	f.Usage = []billing.Usage{used(january, "10")}
+	plan := f.Plan()
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedShared}}, plan.Excluded)
+	require.Len(t, plan.Reports, 1)
+
+	f.Side.Destinations[1].Target = "mtr_2"
+	require.Empty(t, f.Plan().Excluded)
+}
+
+// A quantity is what its destination does not have yet of the period, in the
+// decimals that it takes. What other ones have counts too, in units and money.
+func TestTheQuantityOfADestination(t *testing.T) {
+	t.Parallel()
+	elsewhere := func(quantity string, change func(*billing.Reported)) billing.Reported {
+		r := counted(january, quantity)
+		r.Standing.Amount, r.Standing.Currency = metering.Whole(50), "USD"
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		change           func(*billing.Facts)
+		quantity, amount string // of 10.5 used, at 100
+	}{
+		"WholeUnitsWithoutAScale": {func(*billing.Facts) {}, "10", "1000"},
+		"InDecimals":              {func(f *billing.Facts) { f.Meters[0].UsageScale = 1 }, "10.5", "1050"},
+		"InWholeUnitsWhateverTheScale": {func(f *billing.Facts) {
+			f.Meters[0].UsageScale, f.Side.Destinations[0].WholeUnits = 1, true
+		}, "10", "1000"},
+		"InTheScaleOfTheInvoice": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.Scales = map[metering.MeterID]int32{1: 1}
+		}, "10.5", "1050"},
+		"OtherTarget": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target = "mtr_0" })}
+		}, "6", "950"},
+		"OtherMethod": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Method = "record" })}
+		}, "6", "950"},
+		"OtherCustomer": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Customer = "cus_0" })}
+		}, "6", "950"},
+		"OtherAccount": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Connection = second })}
+		}, "6", "950"},
+		"TwoOthers": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{
+				elsewhere("4", func(r *billing.Reported) { r.Target = "mtr_0" }), elsewhere("1", func(r *billing.Reported) { r.Target = "mtr_9" }),
+			}
+		}, "5", "900"},
+		"OneThatEndedBeforeTheSubscriptionsPeriod": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Window.Start = january.Start.Add(-time.Second) })}
+		}, "6", "950"},
+		"OneThatIsAddedUpAndBeganLater": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Window.Start = january.Start.Add(time.Second) })}
+		}, "6", "950"},
+		"Its": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(*billing.Reported) {})}
+		}, "6", "1000"},
+		"AnotherPeriods": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Period, r.Target = february.Start, "mtr_0" })}
+		}, "10", "1000"},
+		"AnotherMeters": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.MeterID, r.Target = 2, "mtr_0" })}
+		}, "10", "1000"},
+		"LateUsages": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Late = true })}
+		}, "10", "1000"},
+		"OneThatWasNotTaken": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target, r.Taken, r.Standing = "mtr_0", billing.Sums{}, billing.Sums{} })}
+		}, "10", "1000"},
+		"OneThatMayHaveBeenTaken": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("4", func(r *billing.Reported) { r.Target, r.Taken = "mtr_0", billing.Sums{} })}
+		}, "6", "950"},
+		"LessThanElsewhere": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{elsewhere("14", func(r *billing.Reported) { r.Target = "mtr_0" })}
+		}, "-4", "950"},
+		"NoPriceOfOurs": {func(f *billing.Facts) { f.Prices = nil }, "10", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+			f.Usage = []billing.Usage{used(january, "10.5")}
+			c.change(&f)
+			plan := f.Plan()
+			require.Len(t, plan.Reports, 1)
+			require.Equal(t, c.quantity, plan.Reports[0].Quantity.String())
+			require.Equal(t, c.amount, plan.Reports[0].Lines[0].Amount.String())
+			require.Equal(t, "USD", plan.Reports[0].Lines[0].Currency)
+		})
+	}
+
+	t.Run("NeverBelowZeroWhereThatIsNotTaken", func(t *testing.T) {
+		t.Parallel()
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+		f.Side.Destinations[0].NotNegative = true
+		f.Usage = []billing.Usage{used(january, "-3")}
+		require.Empty(t, f.Plan().Reports)
+		f.Reported = []billing.Reported{counted(january, "2")}
+		require.Equal(t, "-2", f.Plan().Reports[0].Quantity.String())
+		f.Usage = []billing.Usage{used(january, "3")}
+		require.Equal(t, "1", f.Plan().Reports[0].Quantity.String())
+	})
+}
+
+// Where the last quantity counts, it is reported with what this destination was
+// reported of earlier periods in the same one of the subscription's.
+func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
+	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
+	for name, c := range map[string]struct {
+		change func(*billing.Reported)
+		want   string // of 3 used, where 4 were reported of January
+	}{
+		"TheSame":                             {func(*billing.Reported) {}, "7"},
+		"AnotherMeters":                       {func(r *billing.Reported) { r.MeterID = 2 }, "3"},
+		"AnotherAccounts":                     {func(r *billing.Reported) { r.Connection = second }, "3"},
+		"AnotherCustomers":                    {func(r *billing.Reported) { r.Customer = "cus_0" }, "3"},
+		"AnotherTargets":                      {func(r *billing.Reported) { r.Target = "mtr_0" }, "3"},
+		"AnotherMethods":                      {func(r *billing.Reported) { r.Method = "record" }, "3"},
+		"LateUsages":                          {func(r *billing.Reported) { r.Late = true }, "3"},
+		"OfAnEarlierPeriodOfTheSubscriptions": {func(r *billing.Reported) { r.Window.Start = january.Start }, "3"},
+		"ThatWasNotTaken":                     {func(r *billing.Reported) { r.Taken = billing.Sums{} }, "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(ofSubscription, knownOf(february.Start.AddDate(0, 0, 2), closedAt(january, "4", "400"), next))
+			f.Side.Destinations[0].Counting = billing.Latest
+			f.Usage = []billing.Usage{used(february, "3")}
+			before := counted(january, "4")
+			before.Counting, before.Window.Start = billing.Latest, ofSubscription.Start
+			c.change(&before)
+			f.Reported = []billing.Reported{before}
+			reports := f.Plan().Reports
+			require.Len(t, reports, 1)
+			require.Equal(t, c.want, reports[0].Quantity.String())
+			require.Equal(t, "3", reports[0].Lines[0].Quantity.String())
+		})
+	}
+}
+
+// A new report of a series follows the timestamp of the former one, and says
+// what it is of, where it goes and how long it is worth trying.
+func TestAReportOfAQuantity(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Usage = []billing.Usage{used(january, "10")}
+	former := january.Start.AddDate(0, 0, 3)
+	before := counted(january, "4")
+	before.Timestamp = &former
+	f.Reported = []billing.Reported{before}
+	r := f.Plan().Reports[0]
+	require.Equal(t, before.Series, r.Series)
+	require.Equal(t, &former, r.Former)
+	require.Equal(t, f.Side.Destinations[0], r.Destination)
+	require.Equal(t, january, r.Of)
+	require.Equal(t, january.End.Add(grace), r.Deadline)
+}
+
+// What was reported here and is on its way when the invoice becomes final has
+// to be known before the period closes, unless only people can find out.
+func TestWhatIsOnItsWayHoldsUpAClosing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state       billing.State
+		outstanding bool
+		invoiced    bool
+		closes      bool
+	}{
+		"SeenCounted":                {billing.Counted, false, false, true},
+		"NotSeenYet":                 {billing.Accepted, false, false, false},
+		"OnItsWay":                   {billing.Sending, true, false, false},
+		"InDoubt":                    {billing.InDoubt, true, false, false},
+		"SeenCountedOnTheInvoice":    {billing.Counted, false, true, true},
+		"OnItsWayToTheInvoice":       {billing.Sending, true, true, false},
+		"NotBegunOnItsWayToIt":       {billing.Planned, true, true, false},
+		"InDoubtWhetherOnTheInvoice": {billing.InDoubt, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			period := subscribed(january)
+			period.Subscription.Invoiced = c.invoiced
+			f := atMeters(february, knownOf(january.End.Add(grace), period, subscribed(february)))
+			f.Usage, f.MayClose = []billing.Usage{used(january, "10")}, true
+			r := counted(january, "10")
+			r.State, r.Outstanding, r.Last = c.state, c.outstanding, uuid.UUID{3}
+			f.Reported = []billing.Reported{r}
+			plan := f.Plan()
+			require.Equal(t, c.closes, len(plan.Closings) == 1)
+			require.Equal(t, !c.closes, plan.Waiting)
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package billing_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// What a line of a statement leaves to others: what each of their series was
+// reported last, or where that adds up, all of it.
+func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
+	t.Parallel()
+	series := func(change func(*billing.Reported)) billing.Reported {
+		r := stated(second, january, "4", "400")
+		r.Standing.Added, r.Taken.Added = metering.Whole(1), metering.Whole(1)
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		reported         billing.Reported
+		quantity, amount string // of 10 used, at 100
+	}{
+		"AStatement":             {series(func(*billing.Reported) {}), "6", "600"},
+		"AQuantityThatIsAddedUp": {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.QuantityReport, billing.Adds }), "9", "600"},
+		"ACharge":                {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.ChargeReport, billing.Adds }), "6", "999"},
+		"InAnotherCurrency":      {series(func(r *billing.Reported) { r.Standing.Currency = "EUR" }), "6", "1000"},
+		"NotTakenForSure":        {series(func(r *billing.Reported) { r.Taken, r.State = billing.Sums{}, billing.InDoubt }), "6", "600"},
+		"MoreThanIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Standing.Value, r.Standing.Amount = metering.Whole(2), metering.Whole(200)
+		}), "6", "600"},
+		"LessThanIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Taken.Value, r.Taken.Amount = metering.Whole(2), metering.Whole(200)
+		}), "6", "600"},
+		"MoreThanIsOnItsWayInAnotherCurrency": {series(func(r *billing.Reported) {
+			r.Standing.Value, r.Standing.Amount, r.Standing.Currency = metering.Whole(2), metering.Whole(200), "EUR"
+		}), "6", "1000"},
+		"TakenBackByWhatIsOnItsWay": {series(func(r *billing.Reported) {
+			r.Taken = billing.Sums{}
+			r.Standing.Amount = metering.Whole(-50)
+		}), "6", "1000"},
+		"Refused":        {series(func(r *billing.Reported) { r.Standing = billing.Sums{} }), "10", "1000"},
+		"AnotherPeriods": {series(func(r *billing.Reported) { r.Period = february.Start }), "10", "1000"},
+		"AnotherMeters":  {series(func(r *billing.Reported) { r.MeterID = 2 }), "10", "1000"},
+		"LateUsages":     {series(func(r *billing.Reported) { r.Late = true }), "10", "1000"},
+		"ItsOwn":         {series(func(r *billing.Reported) { r.Connection = first }), "10", "1000"},
+	} {
+		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+		f.Usage = []billing.Usage{used(february, "77"), used(january, "10")}
+		f.Reported = []billing.Reported{c.reported}
+		line := f.Plan().Reports[0].Lines[0]
+		require.Equal(t, c.quantity, line.Quantity.String(), name)
+		require.Equal(t, c.amount, line.Amount.String(), name)
+		require.Equal(t, "10", line.Usage.String(), name)
+		require.Equal(t, "1000", line.Charge.String(), name)
+	}
+}
+
+// A meter that an operator leaves out is stated as it was taken last, or not at
+// all, and so is late usage.
+func TestAStatementWithoutAMeter(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f.Meters = append(f.Meters,
+		metering.Meter{ID: 2, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
+		metering.Meter{ID: 3, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+	f = withLate(f, january, "12", "2")
+	f.Usage = append(f.Usage, used(february, "3"))
+	f.Excluded = []metering.MeterID{1}
+	plan := f.Plan()
+	require.Equal(t, []billing.Exclusion{
+		{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedByOperator}, {MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling},
+	}, plan.Excluded)
+	require.Len(t, plan.Reports[0].Lines, 1)
+	require.EqualValues(t, 3, plan.Reports[0].Lines[0].MeterID)
+
+	f.Excluded = nil
+	taken := f.Plan().Reports[0].Lines
+	require.Len(t, taken, 3)
+	refused := []billing.Line{taken[0], taken[1], taken[2]}
+	refused[0].Usage = metering.Whole(100)
+	taken[0].MeterSlug = "calls before"
+	f.Statements = []billing.Sent{
+		{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: taken},
+		{ID: uuid.UUID{2}, Period: february.Start, Number: 2, State: billing.Rejected, Lines: refused},
+	}
+	f.Usage[1] = used(february, "5")
+	f.Usage[0] = usedLate(january, "19", "9")
+	f.Excluded = []metering.MeterID{1}
+	plan = f.Plan()
+	lines := plan.Reports[0].Lines
+	require.Len(t, lines, 3)
+	require.Equal(t, "3", lines[0].Usage.String())
+	require.Equal(t, "calls", lines[0].MeterSlug)
+	require.Equal(t, "12", lines[2].Usage.String())
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling}}, plan.Excluded)
+}
+
+// Late usage that was stated stays in the target period's next statements, also
+// where it comes to nothing now.
+func TestAStatementRepeatsLateUsage(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f = withLate(f, january, "10", "0")
+	require.Len(t, f.Plan().Reports[0].Lines, 1)
+
+	f = withLate(f, january, "12", "2")
+	lines := f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2)
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
+	f = withLate(f, january, "10", "0")
+	again := f.Plan().Reports[0].Lines
+	require.Len(t, again, 2)
+	require.Equal(t, "0", again[1].Quantity.String())
+
+	f.Prices[1][0].OverageRate = metering.Whole(50)
+	f.Statements = nil
+	lines = f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2, "its price is another one now")
+	require.Equal(t, "-500", lines[1].Amount.String())
+
+	f.Prices[1][0].OverageRate = metering.Whole(0)
+	f.Stored[0].Closed[0].Charge = metering.Whole(0)
+	f = withLate(f, january, "12", "2")
+	lines = f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2, "units that cost nothing")
+	require.Equal(t, "2", lines[1].Quantity.String())
+}
+
+// The currency of a statement is the one that its lines have in common.
+func TestCurrencyOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		currencies []string
+		want       string
+	}{{nil, "USD"}, {[]string{"EUR", "EUR"}, "EUR"}, {[]string{"EUR", "JPY"}, "USD"}, {[]string{"JPY"}, "JPY"}} {
+		lines := make([]billing.Line, len(c.currencies))
+		for i, currency := range c.currencies {
+			lines[i].Currency = currency
+		}
+		require.Equal(t, c.want, billing.CurrencyOf(lines, billing.Settings{Currency: "USD"}))
+	}
+}
+
+// A meter without a price has the currency that the others have in common:
+// those that count now.
+func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Meters = append(f.Meters,
+		metering.Meter{ID: 2, Version: metering.MeterVersion{Status: metering.Backfilling}},
+		metering.Meter{ID: 3, Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Prices[1][0].Currency = "EUR"
+	f.Prices[2] = []billing.Price{{MeterID: 2, Version: 1, Currency: "JPY"}}
+	lines := f.Plan().Reports[0].Lines
+	require.Len(t, lines, 2)
+	require.Equal(t, "EUR", lines[1].Currency, "what is left out has no say")
+
+	f.Meters[1].Version.Status = metering.Complete
+	require.Equal(t, "USD", f.Plan().Reports[0].Lines[2].Currency)
+}
+
+// Whatever a period's charges depend on changes the configuration's hash.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	hash := func(change func(*billing.Facts)) string {
+		f := atReceiver(first, knownOf(january.Start))
+		f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, ProductID: 5}, billing.Price{MeterID: 1, Version: 3, EffectiveFrom: february.Start})
+		change(&f)
+		product := billing.ProductAt(f.Customer.Products, january.Start)
+		return billing.Configuration(*f.Connection, f.Settings.LatePolicy, f.Meters, f.Prices, product, january.Start)
+	}
+	known := map[string]string{hash(func(*billing.Facts) {}): "nothing"}
+	for name, change := range map[string]func(*billing.Facts){
+		"account": func(f *billing.Facts) { f.Connection.ID = second },
+		"mapping": func(f *billing.Facts) { f.Connection.Mapping = map[string]string{"calls": "price_1"} },
+		"policy":  func(f *billing.Facts) { f.Settings.LatePolicy = metering.ReportLate },
+		"meter":   func(f *billing.Facts) { f.Meters[0].ID = 2 },
+		"version": func(f *billing.Facts) { f.Meters[0].Version.ID = 2 },
+		"status":  func(f *billing.Facts) { f.Meters[0].Version.Status = metering.Backfilling },
+		"scale":   func(f *billing.Facts) { f.Meters[0].UsageScale = 3 },
+		"product": func(f *billing.Facts) { f.Customer.Products = []billing.Assignment{{ProductID: 5}} },
+		"price":   func(f *billing.Facts) { f.Prices[1][2].EffectiveFrom = january.Start },
+		"meters":  func(f *billing.Facts) { f.Meters = append(f.Meters, f.Meters[0]) },
+	} {
+		h := hash(change)
+		require.Empty(t, known[h], name)
+		known[h] = name
+	}
+	require.Equal(t, "nothing", known[hash(func(f *billing.Facts) { f.Meters[0].Slug = "renamed" })])
+}
+
+// The price of a product comes before the meter's own, which holds for who has
+// no product and where the product has none.
+func TestThePriceOfAProduct(t *testing.T) {
+	t.Parallel()
+	versions := []billing.Price{{Version: 1}, {Version: 2, ProductID: 5}, {Version: 3, ProductID: 6, EffectiveFrom: february.Start}}
+	for product, want := range map[metering.ProductID]int{0: 1, 5: 2, 6: 1, 7: 1} {
+		price, ok := billing.PriceAt(versions, product, january.Start)
+		require.True(t, ok)
+		require.Equal(t, want, price.Version)
+	}
+	price, _ := billing.PriceAt(versions, 6, february.Start)
+	require.Equal(t, 3, price.Version)
+	_, ok := billing.PriceAt(versions[1:2], 0, january.Start)
+	require.False(t, ok)
+}

@@ -1,0 +1,299 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A statement that was made before a pass began is out of date where usage has
+// grown since; one of the pass itself is done with until the next one.
+func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Usage = []billing.Usage{used(january, "10")}
+	lines := f.Plan().Reports[0].Lines
+	f.Usage = []billing.Usage{used(january, "12")}
+	for name, c := range map[string]struct {
+		number           int64
+		state            billing.State
+		reports, holding int
+	}{
+		"TakenBefore":             {100, billing.Accepted, 1, 0},
+		"TakenInThisPass":         {101, billing.Accepted, 0, 1},
+		"RefusedBefore":           {100, billing.Rejected, 1, 0},
+		"RefusedInThisPass":       {101, billing.Rejected, 0, 0},
+		"SeenCountedBefore":       {100, billing.Counted, 1, 0},
+		"SeenCountedInThisPass":   {101, billing.Counted, 0, 1},
+		"StillOnItsWayFromBefore": {100, billing.Planned, 1, 0},
+	} {
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: c.number, State: c.state, Lines: lines}}
+		plan := f.Plan()
+		require.Len(t, plan.Reports, c.reports, name)
+		require.Len(t, plan.UpToDate, c.holding, name)
+	}
+}
+
+// Of two statements the one with the higher number is the last, in whatever
+// order they are read.
+func TestTheLastStatementCounts(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
+	f.Usage = []billing.Usage{used(january, "10"), used(february, "1")}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1, "the oldest period first")
+	require.Equal(t, january.Start, plan.Reports[0].Period)
+	require.True(t, plan.More)
+	now := plan.Reports[0].Lines
+	before := []billing.Line{now[0]}
+	before[0].Usage = metering.Whole(9)
+	f.Statements = []billing.Sent{
+		{ID: uuid.UUID{2}, Period: january.Start, Number: 2, State: billing.Accepted, Lines: now},
+		{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: before},
+	}
+	plan = f.Plan()
+	require.Equal(t, []uuid.UUID{{2}}, plan.UpToDate)
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, february.Start, plan.Reports[0].Period)
+	require.False(t, plan.More, "it is the newest one")
+}
+
+// Any of what a line says makes a statement out of date.
+func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Usage = []billing.Usage{used(january, "10")}
+	line := f.Plan().Reports[0].Lines[0]
+	for name, change := range map[string]func(*billing.Line){
+		"events":  func(l *billing.Line) { l.Events++ },
+		"version": func(l *billing.Line) { l.PriceVersion++ },
+		"in what": func(l *billing.Line) { l.Currency = "EUR" },
+		"usage":   func(l *billing.Line) { l.Usage = metering.Whole(3) },
+		"units":   func(l *billing.Line) { l.Quantity = metering.Whole(3) },
+		"price":   func(l *billing.Line) { l.UnitPrice = metering.Whole(3) },
+		"charge":  func(l *billing.Line) { l.Charge = metering.Whole(3) },
+		"amount":  func(l *billing.Line) { l.Amount = metering.Whole(3) },
+		"meter":   func(l *billing.Line) { l.MeterID = 2 },
+		"period":  func(l *billing.Line) { l.Closed = january.Start },
+		"nothing": func(l *billing.Line) { l.MeterSlug = "renamed" },
+	} {
+		stated := line
+		change(&stated)
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{stated}}}
+		require.Equal(t, name == "nothing", len(f.Plan().Reports) == 0, name)
+	}
+}
+
+// A series is reported again where there is something new, unless one of it is
+// on its way or was reported in this pass.
+func TestWhatAPassReportsOfASeries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		used               string // of 10 that were reported
+		number             int64
+		state              billing.State
+		outstanding        bool
+		reported, upToDate string
+	}{
+		"Grown":                 {used: "12", number: 100, state: billing.Accepted, reported: "2"},
+		"GrownInThisPass":       {used: "12", number: 101, state: billing.Accepted, upToDate: "yes"},
+		"Shrunk":                {used: "7", number: 100, state: billing.Counted, reported: "-3"},
+		"TheSame":               {used: "10", number: 100, state: billing.Counted, upToDate: "yes"},
+		"TheSameInThisPass":     {used: "10", number: 101, state: billing.Counted, upToDate: "yes"},
+		"RefusedBefore":         {used: "12", number: 100, state: billing.Rejected, reported: "2"},
+		"RefusedInThisPass":     {used: "12", number: 101, state: billing.Rejected},
+		"RefusedAndTakenBefore": {used: "10", number: 100, state: billing.Rejected},
+		"OnItsWay":              {used: "12", number: 100, state: billing.Sending, outstanding: true},
+	} {
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+		f.Usage = []billing.Usage{used(january, c.used)}
+		r := counted(january, "10")
+		r.Number, r.State, r.Outstanding = c.number, c.state, c.outstanding
+		f.Reported = []billing.Reported{r}
+		plan := f.Plan()
+		require.Equal(t, c.reported != "", len(plan.Reports) == 1, name)
+		if c.reported != "" {
+			require.Equal(t, c.reported, plan.Reports[0].Quantity.String(), name)
+		}
+		require.Equal(t, c.upToDate != "", len(plan.UpToDate) == 1, name)
+	}
+}
+
+// One plan has two hundred reports at most, those that are sent again among them.
+func TestAPlanIsBounded(t *testing.T) {
+	t.Parallel()
+	const reportsAtOnce = 200
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Meters, f.Side.Destinations = nil, nil
+	for id := range metering.MeterID(reportsAtOnce) {
+		f.Meters = append(f.Meters, metering.Meter{ID: id + 1, Version: metering.MeterVersion{Status: metering.Complete}})
+		f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: id + 1, Target: id.String(), Counting: billing.Adds})
+		f.Usage = append(f.Usage, billing.Usage{Period: january.Start, MeterID: id + 1, Total: metering.Whole(1)})
+	}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, reportsAtOnce)
+	require.False(t, plan.More)
+
+	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: first, State: billing.Sending}}
+	plan = f.Plan()
+	require.Equal(t, []uuid.UUID{{1}}, plan.Resume)
+	require.Len(t, plan.Reports, reportsAtOnce-1)
+	require.True(t, plan.More)
+}
+
+// What is on its way here is sent first. What is on its way to a former
+// connection is withdrawn if it was never sent, and else in doubt, unless
+// somebody is sending it: that is waited for.
+func TestWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	now := january.Start.AddDate(0, 0, 20)
+	ahead, over := now.Add(time.Microsecond), now
+	ids := []uuid.UUID{{1}}
+	for name, c := range map[string]struct {
+		statements              bool
+		open                    billing.Open
+		withdraw, doubt, resume []uuid.UUID
+		look                    time.Time
+		reports                 int
+	}{
+		"Nothing":               {reports: 1, look: january.End},
+		"Here":                  {open: billing.Open{Connection: first, State: billing.Planned}, resume: ids, reports: 1, look: january.End},
+		"HereInDoubt":           {open: billing.Open{Connection: first, State: billing.InDoubt}, resume: ids, reports: 1, look: january.End},
+		"HereWhereOneIsAtATime": {statements: true, open: billing.Open{Connection: first, State: billing.Sending}, resume: ids, look: january.End},
+		"ThereNeverSent":        {open: billing.Open{Connection: second, State: billing.Planned}, withdraw: ids, reports: 1, look: january.End},
+		"ThereSent":             {open: billing.Open{Connection: second, State: billing.Sending}, doubt: ids, reports: 1, look: january.End},
+		"ThereSentForStatements": {
+			statements: true, open: billing.Open{Connection: second, State: billing.Sending}, doubt: ids, reports: 1, look: january.End,
+		},
+		"ThereSentUntilNow":  {open: billing.Open{Connection: second, State: billing.Sending, LeaseUntil: &over}, doubt: ids, reports: 1, look: january.End},
+		"ThereBeingSent":     {open: billing.Open{Connection: second, State: billing.Sending, LeaseUntil: &ahead}, reports: 1, look: ahead},
+		"ThereInDoubt":       {open: billing.Open{Connection: second, State: billing.InDoubt}, reports: 1, look: january.End},
+		"ThereInDoubtLeased": {open: billing.Open{Connection: second, State: billing.InDoubt, LeaseUntil: &ahead}, reports: 1, look: january.End},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(january, knownOf(now, subscribed(january)))
+			f.Usage = []billing.Usage{used(january, "10")}
+			f.Connection.Statements = c.statements
+			if c.open.ID = ids[0]; name != "Nothing" {
+				f.Open = []billing.Open{c.open}
+			}
+			plan := f.Plan()
+			require.Equal(t, c.withdraw, plan.Withdraw)
+			require.Equal(t, c.doubt, plan.Doubt)
+			require.Equal(t, c.resume, plan.Resume)
+			require.Equal(t, c.look, plan.LookAgain)
+			require.Len(t, plan.Reports, c.reports)
+			require.Equal(t, c.resume != nil, plan.More)
+			require.False(t, plan.Empty())
+		})
+	}
+
+	f := knownOf(now, billing.Period{Range: january})
+	f.Open = []billing.Open{{ID: ids[0], Connection: second, State: billing.Planned}}
+	require.True(t, f.Plan().Empty(), "without a connection nothing is withdrawn")
+}
+
+// Somebody looks again when a period ends and when its grace is over, and where
+// something was not seen counted for a day.
+func TestWhenSomebodyLooksAgain(t *testing.T) {
+	t.Parallel()
+	taken := func(at time.Time, r billing.Reported) billing.Reported {
+		r.TakenAt, r.State = at, billing.Accepted
+		return r
+	}
+	first := january.Start.AddDate(0, 0, 3)
+	own := taken(first, counted(january, "1"))
+	elsewhere, charge, seen, ended := own, own, own, own
+	elsewhere.Connection, charge.Kind, seen.TakenAt, ended.Window.Start = second, billing.ChargeReport, time.Time{}, january.Start.Add(-time.Hour)
+	within, from := own, subscribed(january)
+	within.Window.Start = january.Start.AddDate(0, 0, 4)
+	from.Subscription.Range = metering.Range{Start: january.Start.AddDate(0, 0, 5), End: january.End}
+	shortened := subscribed(january)
+	shortened.Start = january.Start.AddDate(0, 0, 5)
+	began := within
+	began.Period = shortened.Start
+	border := january.Start.Add(24*time.Hour - time.Microsecond)
+	for name, c := range map[string]struct {
+		now      time.Time
+		periods  []billing.Period
+		reported []billing.Reported
+		want     time.Time
+	}{
+		"WhenThePeriodEnds":            {border, []billing.Period{subscribed(january)}, nil, january.End},
+		"WhenItsGraceIsOver":           {january.End, []billing.Period{subscribed(january), subscribed(february)}, nil, january.End.Add(grace)},
+		"NotAtAClosedOnes":             {january.End, []billing.Period{closedAt(january, "0", "0"), subscribed(february)}, nil, february.End},
+		"ADayAfterItWasTaken":          {first, []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
+		"AtOnceIfThatIsOver":           {first.AddDate(0, 0, 9), []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
+		"ForTheFirstOfTwo":             {first, []billing.Period{subscribed(january)}, []billing.Reported{taken(first.Add(time.Hour), own), own}, first.Add(24 * time.Hour)},
+		"NotAtAFormerConnection":       {first, []billing.Period{subscribed(january)}, []billing.Reported{elsewhere}, january.End},
+		"NotForACharge":                {first, []billing.Period{subscribed(january)}, []billing.Reported{charge}, january.End},
+		"NotOnceItWasSeen":             {first, []billing.Period{subscribed(january)}, []billing.Reported{seen}, january.End},
+		"NotOfAnEndedSeries":           {first, []billing.Period{subscribed(january)}, []billing.Reported{ended}, january.End},
+		"NotOfASubscriptionsThatEnded": {january.Start.AddDate(0, 0, 6), []billing.Period{from}, []billing.Reported{within}, january.End},
+		"NotOfAPeriodBefore":           {january.Start.AddDate(0, 0, 6), []billing.Period{shortened}, []billing.Reported{began}, january.End},
+		"NotOfAClosedPeriod":           {february.Start.Add(time.Hour), []billing.Period{closedAt(january, "1", "100"), subscribed(february)}, []billing.Reported{taken(january.End, own)}, february.End},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			last := c.periods[len(c.periods)-1].Subscription.Range
+			f := atMeters(last, knownOf(c.now, c.periods...))
+			f.Reported = c.reported
+			require.Equal(t, c.want, f.Plan().LookAgain)
+		})
+	}
+
+	f := knownOf(january.Start)
+	f.Customer.BillingStartsAt = &march.Start
+	require.Equal(t, march.Start, f.Plan().LookAgain, "when its first period begins")
+}
+
+// What a customer is at its provider is read before quantities are planned.
+func TestACustomerIsReadFirst(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Side = nil
+	require.True(t, f.Plan().ReadFirst)
+	f.Connection.Statements = true
+	require.False(t, f.Plan().ReadFirst)
+	f.Connection = nil
+	require.False(t, f.Plan().ReadFirst)
+}
+
+func TestAPlanIsEmpty(t *testing.T) {
+	t.Parallel()
+	ids := []uuid.UUID{{1}}
+	require.True(t, billing.Plan{UpToDate: ids, Waiting: true}.Empty())
+	parts := map[string]func(*billing.Plan){
+		"read":     func(p *billing.Plan) { p.ReadFirst = true },
+		"withdraw": func(p *billing.Plan) { p.Withdraw = ids },
+		"doubt":    func(p *billing.Plan) { p.Doubt = ids },
+		"resume":   func(p *billing.Plan) { p.Resume = ids },
+		"report":   func(p *billing.Plan) { p.Reports = make([]billing.Report, 1) },
+		"close":    func(p *billing.Plan) { p.Closings = make([]billing.Closing, 1) },
+	}
+	for a, first := range parts {
+		for b, second := range parts {
+			var both billing.Plan
+			first(&both)
+			second(&both)
+			require.False(t, both.Empty(), "%s and %s", a, b)
+		}
+	}
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for state, is := range map[billing.State]struct{ outstanding, taken bool }{
+		billing.Planned: {true, false}, billing.Sending: {true, false}, billing.InDoubt: {true, false},
+		billing.Accepted: {false, true}, billing.Counted: {false, true}, billing.Rejected: {false, false},
+	} {
+		require.Equal(t, is.outstanding, state.Outstanding(), state)
+		require.Equal(t, is.taken, state.Taken(), state)
+	}
+}

@@ -1,0 +1,129 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestCurrentPeriod(t *testing.T) {
+	t.Parallel()
+	fortnight := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 14)}
+	for name, c := range map[string]struct {
+		now        time.Time
+		subscribed bool
+		starts     *time.Time
+		want       metering.Range
+	}{
+		"TheFirstInstantOfAMonthIsItsOwn":      {now: february.Start, want: february},
+		"TheLastInstantOfAMonthIsItsOwn":       {now: january.End.Add(-time.Microsecond), want: january},
+		"BeforeTheFirstItIsTheCalendars":       {now: february.Start.Add(time.Hour), starts: &march.Start, want: february},
+		"OfASubscription":                      {now: fortnight.End.Add(-time.Microsecond), subscribed: true, want: fortnight},
+		"AfterTheSubscriptionsItIsAMonth":      {now: fortnight.End, subscribed: true, want: metering.Range{Start: fortnight.End, End: fortnight.End.AddDate(0, 1, 0)}},
+		"WithoutASubscriptionItIsTheCalendars": {now: fortnight.End, want: january},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := knownOf(c.now)
+			f.Customer.BillingStartsAt = c.starts
+			if c.subscribed {
+				f.Connection, f.Side = &billing.Connection{}, &billing.Side{Subscription: "sub_1", Period: fortnight}
+			}
+			require.Equal(t, c.want, billing.CurrentPeriod(f))
+		})
+	}
+}
+
+// A preview has a line for each meter, with what it costs exactly, and why it
+// is not reported.
+func TestAPreviewHasALineForEachMeter(t *testing.T) {
+	t.Parallel()
+	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(february)))
+	f.Meters = append(f.Meters,
+		metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}},
+		metering.Meter{ID: 3, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
+		metering.Meter{ID: 4, Slug: "hours", Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Prices = basic()
+	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: "no item"}, billing.Destination{MeterID: 3, Excluded: "no item"})
+	f.Usage = []billing.Usage{used(january, "1000"), used(february, "101.1"), {Period: february.Start, MeterID: 2, Total: metering.Whole(7)}}
+
+	f.Meters[0].UsageScale = 1
+	lines := billing.Preview(f)
+	require.Len(t, lines, 4)
+	lines[0].Working = nil
+	require.Equal(t, billing.PreviewLine{
+		MeterID: 1, MeterSlug: "calls", Usage: decimal(t, "101.1"), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "10.0055"), Currency: "USD",
+	}, lines[0])
+	require.Equal(t, "no item", lines[1].Excluded)
+	require.Equal(t, "USD", lines[1].Currency)
+	require.True(t, lines[1].Amount.IsZero())
+	require.Equal(t, billing.ExcludedBackfilling, lines[2].Excluded)
+	require.Empty(t, lines[3].Excluded, "nothing is known of it")
+
+	f.Side = nil
+	require.Empty(t, billing.Preview(f)[1].Excluded, "the customer's items have not been read")
+	require.Equal(t, billing.ExcludedBackfilling, billing.Preview(f)[2].Excluded)
+}
+
+// What late usage adds to a closed period stands in the preview of the period
+// that is open, with the closed one's range.
+func TestAPreviewHasWhatIsLate(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
+		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
+	f.Prices = basic()
+	f = withLate(f, february, "110", "10")
+	lines := billing.Preview(f)
+	require.Len(t, lines, 2)
+	require.Nil(t, lines[0].LateFor)
+	lines[1].Working = nil
+	require.Equal(t, billing.PreviewLine{
+		MeterID: 1, MeterSlug: "calls", Usage: metering.Whole(10), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "0.05"), Currency: "USD", LateFor: &february,
+	}, lines[1])
+}
+
+// What has been billed of late usage before is not in what is still added, and
+// who bills nothing adds nothing.
+func TestAdjustments(t *testing.T) {
+	t.Parallel()
+	charged := func(target metering.Range, units, amount string) billing.Reported {
+		r := adjusted(first, january, target, units, amount)
+		r.Kind, r.Customer, r.Target, r.Counting = billing.ChargeReport, "cus_1", "sub_1", billing.Adds
+		r.Taken.Added = r.Taken.Amount
+		r.Standing = r.Taken
+		return r
+	}
+	late := func(stored ...billing.Period) billing.Facts {
+		f := atMeters(march, knownOf(march.Start.AddDate(0, 0, 5), stored...))
+		return withLate(f, january, "17", "7")
+	}
+	f := late(closedAt(january, "10", "1000"), closedAt(february, "0", "0"), subscribed(march))
+	f.Reported = []billing.Reported{charged(february, "4", "400")}
+	lines := billing.Adjustments(f)
+	require.Len(t, lines, 1)
+	require.Equal(t, "3", lines[0].Quantity.String())
+	require.Equal(t, "300", lines[0].Amount.String())
+
+	f.Reported = append(f.Reported, charged(march, "3", "300"))
+	lines = billing.Adjustments(f)
+	require.Len(t, lines, 1, "the target period itself has it")
+	require.Equal(t, "300", lines[0].Amount.String())
+
+	f.Side.Subscription = ""
+	require.Empty(t, billing.Adjustments(f), "all was charged with a subscription that is no more")
+
+	f = late(closedAt(january, "10", "1000"), closedAt(february, "0", "0"), closedAt(march, "0", "0"))
+	require.Empty(t, billing.Adjustments(f), "no period is open")
+
+	f = late(closedAt(january, "10", "1000"), subscribed(march))
+	f.Settings.LatePolicy = metering.ReportLate
+	require.Empty(t, billing.Adjustments(f))
+
+	f = late(closedAt(january, "10", "1000"), subscribed(march))
+	f.Connection, f.Side = nil, nil
+	require.Empty(t, billing.Adjustments(f), "nobody bills")
+}

@@ -1,0 +1,204 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Where the open period ends, once the customer has another subscription, or
+// none: it may become shorter and never grows.
+func TestWhereTheOpenPeriodEnds(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	now := day(20)
+	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
+	reported := func(state billing.State, change func(*billing.Reported)) []billing.Reported {
+		r := counted(january, "1")
+		r.State = state
+		change(&r)
+		return []billing.Reported{r}
+	}
+	taken := reported(billing.Counted, func(*billing.Reported) {})
+	closing := day(25)
+	for name, c := range map[string]struct {
+		stored   billing.Period
+		current  metering.Range // of the subscription; empty: there is none
+		reported []billing.Reported
+		want     time.Time
+	}{
+		"NothingChanged":                       {stored: billing.Period{Range: january}, want: january.End},
+		"TheSubscriptionEndsSooner":            {stored: billing.Period{Range: january}, current: between(1, 25), want: day(25)},
+		"TheSubscriptionEndsLater":             {stored: billing.Period{Range: january}, current: between(1, 40), want: january.End},
+		"TheSubscriptionEndsWithIt":            {stored: billing.Period{Range: january}, current: between(1, 32), want: january.End},
+		"ItBeganWithin":                        {stored: billing.Period{Range: january}, current: between(10, 40), want: day(10)},
+		"ItBeginsLater":                        {stored: billing.Period{Range: january}, current: between(25, 40), want: day(25)},
+		"ItBeganWithinWhatWasReported":         {stored: billing.Period{Range: january}, current: between(10, 40), reported: taken, want: january.End},
+		"ItBeganWithinAndEndsSooner":           {stored: billing.Period{Range: january}, current: between(10, 25), reported: taken, want: day(25)},
+		"ItBeginsLaterThanWhatWasReported":     {stored: billing.Period{Range: january}, current: between(25, 40), reported: taken, want: day(25)},
+		"ItBeginsNow":                          {stored: billing.Period{Range: january}, current: between(20, 40), reported: taken, want: january.End},
+		"ItEndsNow":                            {stored: billing.Period{Range: january}, current: between(1, 20), reported: taken, want: day(20)},
+		"ItIsOver":                             {stored: billing.Period{Range: january}, current: between(1, 15), want: day(15)},
+		"ItIsOverAndWasReported":               {stored: billing.Period{Range: january}, current: between(1, 15), reported: taken, want: january.End},
+		"ItWasOverBefore":                      {stored: billing.Period{Range: between(5, 32)}, current: between(1, 5), want: january.End},
+		"WithoutASubscriptionItIsTheMonth":     {stored: billing.Period{Range: between(10, 40)}, want: january.End},
+		"AShorterOneStaysSo":                   {stored: billing.Period{Range: between(10, 25)}, want: day(25)},
+		"OneThatIsClosedStays":                 {stored: billing.Period{Range: january, ClosedAt: &closing}, current: between(1, 25), want: january.End},
+		"OneThatIsOverStays":                   {stored: billing.Period{Range: between(1, 20)}, current: between(10, 40), want: day(20)},
+		"OneThatLiesAheadStays":                {stored: billing.Period{Range: between(21, 40)}, current: between(25, 30), want: day(40)},
+		"OneThatBeginsNow":                     {stored: billing.Period{Range: between(20, 40)}, current: between(10, 30), want: day(30)},
+		"WhatWasRefusedDoesNotCount":           {billing.Period{Range: january}, between(10, 40), reported(billing.Rejected, func(r *billing.Reported) { r.Standing, r.Taken = billing.Sums{}, billing.Sums{} }), day(10)},
+		"WhatIsOnItsWayCounts":                 {billing.Period{Range: january}, between(10, 40), reported(billing.Sending, func(r *billing.Reported) { r.Taken = billing.Sums{} }), january.End},
+		"WhatWasReportedOfAnotherDoesNotCount": {billing.Period{Range: january}, between(10, 40), reported(billing.Counted, func(r *billing.Reported) { r.Period = february.Start }), day(10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(c.current, knownOf(now, c.stored))
+			if c.current.Empty() {
+				f.Side.Subscription = ""
+			}
+			f.Reported = c.reported
+			require.Equal(t, c.want, billing.Periods(f)[0].End)
+		})
+	}
+}
+
+// The periods of a customer follow each other without a gap: a subscription's
+// and, before it begins, the calendar's.
+func TestThePeriodsOfASubscription(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
+	for name, c := range map[string]struct {
+		start, now int
+		current    metering.Range
+		want       []metering.Range
+	}{
+		"FromItsStart":             {10, 20, between(10, 40), []metering.Range{between(10, 40)}},
+		"FromWithin":               {15, 20, between(10, 40), []metering.Range{between(15, 40)}},
+		"FromNow":                  {20, 20, between(10, 40), []metering.Range{between(20, 40)}},
+		"FromAfterNow":             {21, 20, between(10, 40), nil},
+		"FromItsEnd":               {20, 20, between(1, 20), nil},
+		"FromBefore":               {5, 20, between(10, 40), []metering.Range{between(5, 10), between(10, 40)}},
+		"FromTheMonthBefore":       {5, 45, between(40, 60), []metering.Range{between(5, 32), between(32, 40), between(40, 60)}},
+		"WhereItBeginsWithAMonth":  {5, 45, between(32, 60), []metering.Range{between(5, 32), between(32, 60)}},
+		"WhereItDoesNotBeginByNow": {5, 20, between(25, 40), []metering.Range{between(5, 25)}},
+	} {
+		require.Equal(t, c.want, billing.FollowSubscription(day(c.start), day(c.now), c.current, time.UTC), name)
+	}
+}
+
+// The first period of a customer is the subscription's where the customer was
+// made in it, and an operator did not say otherwise.
+func TestTheFirstPeriodOfASubscriber(t *testing.T) {
+	t.Parallel()
+	current := metering.Range{Start: january.Start.AddDate(0, 0, 1), End: january.End}
+	f := atMeters(current, knownOf(january.Start.AddDate(0, 0, 5)))
+	f.Customer.CreatedAt = current.Start
+	require.Equal(t, current, billing.Periods(f)[0].Range)
+
+	f.Customer.CreatedAt = current.Start.Add(-time.Microsecond)
+	require.Equal(t, metering.Range{Start: january.Start, End: current.Start}, billing.Periods(f)[0].Range)
+
+	f.Customer.CreatedAt, f.Customer.BillingStartsAt = current.Start, &january.Start
+	require.Equal(t, metering.Range{Start: january.Start, End: current.Start}, billing.Periods(f)[0].Range)
+}
+
+// An event may bring the first period forward while the grace of the month
+// before the customer's is running, and never of who is subscribed.
+func TestAnEventBringsTheFirstPeriodForward(t *testing.T) {
+	t.Parallel()
+	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
+	earliest := december.End.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		now        time.Time
+		subscribed bool
+		want       []metering.Range
+	}{
+		"WhileItsGraceRuns": {january.Start.Add(grace - time.Microsecond), false, []metering.Range{december, january}},
+		"OnceThatIsOver":    {january.Start.Add(grace), false, []metering.Range{january}},
+		"OfASubscriber":     {january.Start.Add(grace - time.Microsecond), true, []metering.Range{january}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := knownOf(c.now, billing.Period{Range: january})
+			f.Customer.EarliestEvent = &earliest
+			if c.subscribed {
+				f = atMeters(january, f)
+			}
+			var got []metering.Range
+			for _, p := range billing.Periods(f) {
+				got = append(got, p.Range)
+			}
+			require.Equal(t, c.want, got)
+			require.Equal(t, len(c.want) == 2, f.Customer.HeadMoves(c.subscribed, c.now, f.Settings))
+		})
+	}
+}
+
+// An open period lies in the subscription whose period it touches.
+func TestTheSubscriptionOfAPeriod(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
+	former := billing.Subscription{ID: "sub_0", Range: between(1, 10)}
+	at := day(15)
+	for name, c := range map[string]struct {
+		period  billing.Period
+		current metering.Range
+		want    string
+	}{
+		"ItsPeriod":          {billing.Period{Range: between(1, 10), Subscription: former}, between(1, 10), "sub_1"},
+		"ItGoesOnWithIt":     {billing.Period{Range: between(1, 10), Subscription: billing.Subscription{ID: "sub_1", Range: between(1, 5)}}, between(1, 12), "sub_1"},
+		"OneThatTouchesIt":   {billing.Period{Range: between(1, 10), Subscription: former}, between(9, 20), "sub_1"},
+		"OneThatEndsWithin":  {billing.Period{Range: between(9, 20), Subscription: former}, between(1, 10), "sub_1"},
+		"OneThatBeginsAfter": {billing.Period{Range: between(1, 10), Subscription: former}, between(10, 20), "sub_0"},
+		"OneThatEndsBefore":  {billing.Period{Range: between(10, 20), Subscription: former}, between(1, 10), "sub_0"},
+		"OneThatIsClosed":    {billing.Period{Range: between(1, 10), Subscription: former, ClosedAt: &at}, between(1, 10), "sub_0"},
+	} {
+		f := atMeters(c.current, knownOf(day(19), c.period))
+		p := billing.Periods(f)[0]
+		require.Equal(t, c.want, p.Subscription.ID, name)
+		want := former.Range
+		if c.want == "sub_1" {
+			want = c.current
+		}
+		require.Equal(t, want, p.Subscription.Range, name)
+	}
+
+	f := atMeters(between(1, 20), knownOf(day(19), billing.Period{Range: between(1, 10), Subscription: former}))
+	f.Side.Subscription = ""
+	require.Equal(t, former, billing.Periods(f)[0].Subscription, "nobody is subscribed now")
+	f.Side = nil
+	require.Equal(t, former, billing.Periods(f)[0].Subscription, "it was not read")
+
+	f = atMeters(between(1, 20), knownOf(day(19), billing.Period{Range: between(1, 10), Subscription: billing.Subscription{
+		ID: "sub_1", Range: between(1, 20), Invoiced: true,
+	}}))
+	require.True(t, billing.Periods(f)[0].Subscription.Invoiced, "it is the same one")
+}
+
+func TestThePeriodOfAMessage(t *testing.T) {
+	t.Parallel()
+	m := billing.Message{Periods: []metering.Range{january, february}}
+	require.Equal(t, february, m.PeriodFrom(february.Start))
+	require.Equal(t, january, m.PeriodFrom(january.Start))
+}
+
+func TestProductAt(t *testing.T) {
+	t.Parallel()
+	assignments := []billing.Assignment{
+		{ProductID: 1, EffectiveFrom: february.Start}, {ProductID: 2, EffectiveFrom: january.Start},
+		{ProductID: 3, EffectiveFrom: march.Start}, {ProductID: 4, EffectiveFrom: march.Start},
+	}
+	for at, want := range map[time.Time]metering.ProductID{
+		january.Start.Add(-time.Microsecond): 0, january.Start: 2, february.Start.Add(-time.Microsecond): 2, february.Start: 1,
+		march.Start: 4, march.End: 4,
+	} {
+		require.Equal(t, want, billing.ProductAt(assignments, at), at)
+	}
+}

@@ -1,0 +1,211 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// byWindow has the customer billed by who keeps a quantity for each window.
+func byWindow(g metering.Granularity, f billing.Facts, current metering.Range) billing.Facts {
+	f = atMeters(current, f)
+	f.Side.Destinations[0].Counting, f.Side.Destinations[0].Window = billing.Replaces, g
+	return f
+}
+
+// usedAt is one hour's usage of the period.
+func usedAt(period metering.Range, start time.Time, total string) billing.HourUsage {
+	return billing.HourUsage{Period: period.Start, MeterID: 1, Start: start, Total: metering.MustDecimal(total)}
+}
+
+// What each day of UTC is reported is what was used in the hours that begin in
+// it, the last one what the period's end cuts off the next.
+func TestTheWindowsOfAPeriod(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
+	for name, c := range map[string]struct {
+		granularity metering.Granularity
+		start, end  string
+		now         string
+		windows     []metering.Range
+		quantities  []string // of 1 in the hour of the start, 2 on the 2nd at 00:00, 4 on the 2nd at 23:00 and 8 at 03:00 on the 3rd
+	}{
+		"Days": {
+			metering.Day, "01T00:00:00", "03T00:00:00", "02T12:00:00",
+			[]metering.Range{{Start: at("01T00:00:00"), End: at("02T00:00:00")}, {Start: at("02T00:00:00"), End: at("03T00:00:00")}},
+			[]string{"1", "6"},
+		},
+		"ADayThatHasNotBegun": {
+			metering.Day, "01T00:00:00", "03T00:00:00", "01T23:59:59",
+			[]metering.Range{{Start: at("01T00:00:00"), End: at("02T00:00:00")}},
+			[]string{"1"},
+		},
+		"ADayThatBeginsNow": {
+			metering.Day, "01T00:00:00", "03T00:00:00", "02T00:00:00",
+			[]metering.Range{{Start: at("01T00:00:00"), End: at("02T00:00:00")}, {Start: at("02T00:00:00"), End: at("03T00:00:00")}},
+			[]string{"1", "6"},
+		},
+		"TheFirstDayIsCutByTheStartAndTheLastByTheEnd": {
+			metering.Day, "01T08:00:00", "03T08:00:00", "03T04:00:00",
+			[]metering.Range{{Start: at("01T08:00:00"), End: at("02T00:00:00")}, {Start: at("02T00:00:00"), End: at("03T00:00:00")}},
+			[]string{"1", "14"},
+		},
+		"ADayWithoutAWholeMinuteGoesToTheNext": {
+			metering.Day, "01T23:58:01", "03T00:00:00", "02T12:00:00",
+			[]metering.Range{{Start: at("01T23:58:01"), End: at("03T00:00:00")}},
+			[]string{"7"},
+		},
+		"ADayWithAWholeMinuteIsOne": {
+			metering.Day, "01T23:58:00", "03T00:00:00", "02T12:00:00",
+			[]metering.Range{{Start: at("01T23:58:00"), End: at("02T00:00:00")}, {Start: at("02T00:00:00"), End: at("03T00:00:00")}},
+			[]string{"1", "6"},
+		},
+		"APeriodWithinADay": {
+			metering.Day, "01T08:00:00", "01T20:00:00", "01T09:00:00",
+			[]metering.Range{{Start: at("01T08:00:00"), End: at("01T20:00:00")}},
+			[]string{"1"},
+		},
+		"Hours": {
+			metering.Hour, "01T22:30:00", "02T01:00:00", "03T12:00:00",
+			[]metering.Range{{Start: at("01T22:30:00"), End: at("01T23:00:00")}, {Start: at("02T00:00:00"), End: at("02T01:00:00")}},
+			[]string{"1", "2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			period := metering.Range{Start: at(c.start), End: at(c.end)}
+			f := byWindow(c.granularity, knownOf(at(c.now), subscribed(period)), period)
+			var total metering.Decimal
+			for _, h := range []billing.HourUsage{ // in no order
+				usedAt(period, at("03T03:00:00"), "8"), usedAt(period, at("02T23:00:00"), "4"), usedAt(period, period.Start, "1"), usedAt(period, at("02T00:00:00"), "2"),
+			} {
+				if h.Start.Before(period.End) {
+					f.Hours, total = append(f.Hours, h), total.Add(h.Total)
+				}
+			}
+			f.Hours = append(f.Hours, usedAt(february, period.Start, "100"), billing.HourUsage{Period: period.Start, MeterID: 2, Start: period.Start, Total: metering.Whole(100)})
+			f.Usage = []billing.Usage{used(period, total.String())}
+			var windows []metering.Range
+			var quantities []string
+			for _, r := range f.Plan().Reports {
+				windows, quantities = append(windows, r.Window), append(quantities, r.Quantity.String())
+			}
+			require.Equal(t, c.windows, windows)
+			require.Equal(t, c.quantities, quantities)
+		})
+	}
+}
+
+// What the windows are charged adds up to the charge of the whole, as their
+// quantities do, and only those that changed are reported again.
+func TestWindowsAddUp(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
+	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
+	f.Prices = basic()
+	for day, total := range []string{"100.4", "0.3", "100.3"} {
+		f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), total))
+	}
+	f.Usage = []billing.Usage{used(period, "201")}
+	f.Side.Destinations[0].WholeUnits = true
+	reports := f.Plan().Reports
+	require.Len(t, reports, 3)
+	for i, want := range []struct{ quantity, amount, charge string }{{"100", "10", "10"}, {"1", "0", "10"}, {"100", "0.5", "10.5"}} {
+		l := reports[i].Lines[0]
+		require.Equal(t, want.quantity, l.Quantity.String(), i)
+		require.Equal(t, want.amount, l.Amount.String(), i)
+		require.Equal(t, want.charge, l.Charge.String(), i)
+	}
+
+	for i, r := range reports {
+		taken := counted(period, r.Quantity.String())
+		taken.Series, taken.Last = r.Series, uuid.UUID{byte(i + 1)}
+		f.Reported = append(f.Reported, taken)
+	}
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Len(t, plan.UpToDate, 3)
+
+	f.Hours[1].Total, f.Usage[0].Total = metering.MustDecimal("1.3"), metering.Whole(202)
+	reports = f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, "2", reports[0].Quantity.String())
+}
+
+// The base price goes with the first units, and back with the last ones.
+func TestWhatWindowsAreCharged(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
+	for name, c := range map[string]struct{ used, quantities, amounts []string }{
+		"NothingFirst":       {[]string{"0", "102", "1"}, []string{"102", "1"}, []string{"10.01", "0.01"}},
+		"ACorrectionFirst":   {[]string{"-3", "5", "2"}, []string{"-3", "5", "2"}, []string{"10", "0", "0"}},
+		"ACorrectionLast":    {[]string{"104", "-2", "0"}, []string{"104", "-2"}, []string{"10.02", "-0.01"}},
+		"AllIsTakenBack":     {[]string{"104", "-104", "0"}, []string{"104", "-104"}, []string{"10.02", "-10.02"}},
+		"AllIsTakenBackLate": {[]string{"104", "-104", "2"}, []string{"104", "-104", "2"}, []string{"10.02", "-10.02", "10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
+			f.Prices = basic()
+			var total metering.Decimal
+			for day, used := range c.used {
+				f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), used))
+				total = total.Add(metering.MustDecimal(used))
+			}
+			f.Usage = []billing.Usage{used(period, total.String())}
+			var quantities, amounts []string
+			for _, r := range f.Plan().Reports {
+				quantities, amounts = append(quantities, r.Quantity.String()), append(amounts, r.Lines[0].Amount.String())
+			}
+			require.Equal(t, c.quantities, quantities)
+			require.Equal(t, c.amounts, amounts)
+		})
+	}
+}
+
+// What another destination was reported of the period is not reported here, and
+// the money that went there is not charged again.
+func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 2)}
+	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
+	f.Hours = []billing.HourUsage{usedAt(period, period.Start, "5"), usedAt(period, period.Start.AddDate(0, 0, 1), "3")}
+	f.Usage = []billing.Usage{used(period, "8")}
+	before := counted(period, "4")
+	before.Target, before.Standing.Amount, before.Standing.Currency = "mtr_0", metering.Whole(400), "USD"
+	f.Reported = []billing.Reported{before}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 2)
+	require.Equal(t, "1", reports[0].Quantity.String())
+	require.Equal(t, "100", reports[0].Lines[0].Amount.String())
+	require.Equal(t, "3", reports[1].Quantity.String())
+	require.Equal(t, "300", reports[1].Lines[0].Amount.String())
+}
+
+// Usage ahead of now waits for its window to begin: somebody looks again within
+// the hour.
+func TestWindowsAheadAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
+	f := byWindow(metering.Hour, knownOf(period.Start.Add(90*time.Minute), subscribed(period)), period)
+	f.Hours = []billing.HourUsage{usedAt(period, period.Start, "5"), usedAt(period, period.Start.Add(2*time.Hour), "3")}
+	f.Usage = []billing.Usage{used(period, "8")}
+	plan := f.Plan()
+	require.Equal(t, f.Now.Add(time.Hour), plan.LookAgain)
+	require.Equal(t, "5", plan.Reports[0].Quantity.String())
+
+	f.Hours, f.Usage = f.Hours[:1], []billing.Usage{used(period, "5")}
+	require.Equal(t, period.End, f.Plan().LookAgain)
+}
+
+func TestWindowedMeters(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, billing.WindowedMeters(billing.Facts{}))
+	f := billing.Facts{Side: &billing.Side{Destinations: []billing.Destination{{MeterID: 1}, {MeterID: 2, Window: metering.Day}, {MeterID: 3, Window: metering.Hour}}}}
+	require.Equal(t, []metering.MeterID{2, 3}, billing.WindowedMeters(f))
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	mutants, files, err := mutantsOf(t.Context(), "testdata/rules")
+	require.NoError(t, err)
+	var made []string
+	for _, m := range mutants {
+		if m.function == "left" || m.kind == ofRounding {
+			made = append(made, m.kind+": "+m.was+" => "+m.becomes)
+		}
+	}
+	require.Len(t, files, 2)
+	for name, source := range files {
+		_, err := parser.ParseFile(token.NewFileSet(), name, source, 0)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{
+		"Add, Sub: until.Add(-grace) => until.Add(-(-grace))",
+		"Add, Sub: a.Sub(b) => a.Add(b)",
+		"Add, Sub: a.Add(b) => a.Sub(b)",
+		"Before, After: at.Before(until.Add(-grace)) => at.After(until.Add(-grace))",
+		"arithmetic: -grace => grace",
+		"boundary: until.Sub(at) >= grace => until.Sub(at) > grace",
+		"boundary: i < 3 => i <= 3",
+		"boundary of instants: at.Before(until.Add(-grace)) => !at.After(until.Add(-grace))",
+		"increment: i++ => i--",
+		"logic: at.Before(until.Add(-grace)) && !at.IsZero() || until.Sub(at) >= grace => at.Before(until.Add(-grace)) && !at.IsZero() && until.Sub(at) >= grace",
+		"logic: at.Before(until.Add(-grace)) && !at.IsZero() => at.Before(until.Add(-grace)) || !at.IsZero()",
+		"negation: until.Sub(at) >= grace => until.Sub(at) < grace",
+		"negation: i < 3 => i >= 3",
+		"rounding: a.Round(unit) => a",
+		"rounding: Units(a.Sub(b), 3) => a.Sub(b)",
+	}, made)
+}
+
+// A kind is short where too few of its faults were noticed, of those that are any.
+func TestTheTable(t *testing.T) {
+	t.Parallel()
+	table := newTally()
+	for range 9 {
+		table.add(mutant{kind: ofLogic}, killed, "")
+	}
+	table.add(mutant{kind: ofLogic}, equivalent, "equivalent: it is the same")
+	table.add(mutant{kind: ofLogic}, survived, "")
+	require.NoError(t, table.print())
+	table.add(mutant{kind: ofSign}, survived, "")
+	require.ErrorContains(t, table.print(), ofSign)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// The tests that live lives, of which one only looks whether known faults are
+// still there. The others take no time.
+const (
+	simulated = "^(TestLives|TestEveryAmountHasItsWorking|TestKnownFaultsAreMet)$"
+	noticing  = "^(TestLives|TestEveryAmountHasItsWorking)$"
+)
+
+// tests are those of a folder, with all faults in one program.
+type tests struct {
+	folder string
+	lives  int
+	dir    string // of the program
+}
+
+// build makes the program. The tree stays as it is: the compiler is given other
+// files in the place of its own.
+func build(ctx context.Context, folder string, files map[string]string, lives int) (t tests, err error) {
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return t, err
+	}
+	t = tests{folder, lives, dir}
+	replaced := make(map[string]string)
+	for file, source := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return t, err
+		}
+		replaced[path] = filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(replaced[path], []byte(source), 0o600); err != nil {
+			return t, err
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return t, err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return t, err
+	}
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", file, "-o", t.program(), "./"+folder)
+	if output, err := command.CombinedOutput(); err != nil {
+		return t, fmt.Errorf("the faults do not compile: %w\n%s", err, output)
+	}
+	return t, nil
+}
+
+func (t tests) program() string { return filepath.Join(t.dir, "tests") }
+
+// notice says whether the tests notice the mutant of the number; 0 is none.
+func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
+	if noticed, err := t.run(ctx, mutant, 10, "-test.skip", simulated); err != nil || noticed {
+		return noticed, err
+	}
+	return t.run(ctx, mutant, 10+t.lives/20, "-test.run", noticing)
+}
+
+// run says whether the tests fail. Those do as well that use more seconds of the
+// processor, or more memory, than they may: the fault has made something endless.
+func (t tests) run(ctx context.Context, mutant, seconds int, arguments ...string) (failed bool, err error) {
+	bounded := fmt.Sprintf(`ulimit -v 4000000; ulimit -t %d; exec "$0" -test.failfast -test.short "$@"`, seconds)
+	command := exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, t.program()}, arguments...)...)
+	command.Dir = t.folder
+	command.Env = append(os.Environ(), "LIVES="+strconv.Itoa(t.lives), "MUTANT="+strconv.Itoa(mutant))
+	err = command.Run()
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return true, nil
+	}
+	return false, err
+}

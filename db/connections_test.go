@@ -64,8 +64,8 @@ func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
 	require.Equal(t, "75", m.Data.Meters[0].Amount.String())
 }
 
-// moveWhileSending uses something, of which a report is sent to the present
-// connection, and then another connection: only then is an answer expected.
+// moveWhileSending has a report of some usage sent to the present connection,
+// and moves to another one before anything is heard of it.
 func (b *biller) moveWhileSending(value string, move func()) (unheard uuid.UUID) {
 	b.Helper()
 	b.use(value)

@@ -113,6 +113,8 @@ func (l *ledger) sendReport(_ context.Context, in activities.SendReportInput) (a
 	return result, activities.Failure(err)
 }
 
+var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}
+
 func refusal(response string) activities.SendReportResult {
 	return activities.SendReportResult{State: billing.Rejected, Response: response, Refused: true}
 }
@@ -155,12 +157,30 @@ func TestAPassCostsAsManyActivitiesAsItHasSteps(t *testing.T) {
 
 	l = newLedger(t, 7)
 	l.send = func(metering.MeterID, int) (activities.SendReportResult, error) {
-		return activities.SendReportResult{State: billing.Rejected, Response: "it is late usage"}, nil
+		return activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}, nil
 	}
 	l.request(0)
 	_, err = l.run(t)
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "look at Stripe")
 	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "FinishSync"}, l.names, "nothing was accepted")
+}
+
+// What has come too late for its invoice is charged by another report, in the
+// same pass, so that a sync that succeeds has reported everything.
+func TestWhatComesTooLateIsPlannedAgain(t *testing.T) {
+	l := newLedger(t, 7)
+	l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
+		if meter == 7 {
+			l.add(8)
+			return tooLate, nil
+		}
+		return accepted, nil
+	}
+	l.request(0)
+	result, err := l.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []metering.MeterID{7, 8}, l.sent)
+	require.Equal(t, workflows.SyncCustomerResult{Passes: 1, Sent: 1}, result)
 }
 
 func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
@@ -173,7 +193,7 @@ func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
 		"a send of four minutes":     {4 * time.Minute, accepted, 1}, // tried after 2, 6, … 126 and 254 seconds
 		"a send of eight minutes":    {5 * time.Minute, accepted, 2}, // and after 510
 		"a refusal":                  {0, refusal("correct the item"), 2},
-		"one that has come too late": {0, activities.SendReportResult{State: billing.Rejected, Response: "it is late usage"}, 1},
+		"one that has come too late": {0, tooLate, 2},
 		"one in doubt":               {0, activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -200,7 +200,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		return activities.Ending{Failure: "the provider did not answer until the period's deadline; sync again once it does", Stop: true}, nil
 	}
 	show(fmt.Sprintf("%s: %s", sent.State, sent.Response))
-	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.Refused}
+	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.State == billing.Rejected}
 	if sent.Refused || sent.State == billing.InDoubt {
 		ending.Failure = sent.Response
 	}

@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"db":         {"billing", "metering", "migrations"},
 	"providers":  {"billing", "metering"},
 	"activities": {"billing", "metering", "db", "providers"},
-	"workflows":  {"metering", "activities"},
+	"workflows":  {"billing", "metering", "activities"},
 	"worker":     {"metering", "workflows", "activities", "db", "providers"},
 	"api":        {"billing", "metering", "db", "providers", "workflows"},
 	"cmd":        {"*"},

@@ -262,7 +262,7 @@ func (s *batchSteps) Send(report Report) (Ending, error) {
 	if err == nil && result.State == billing.InDoubt {
 		err = metering.Errorf(metering.CodeProviderRefuse, "%s", result.Response).Because(providers.OwnRefusal{})
 	}
-	return Ending{}, err
+	return Ending{Refused: result.State == billing.Rejected}, err
 }
 
 // leaseOf leases a report, unless that was done when it was planned.

@@ -1,12 +1,19 @@
 package activities_test
 
 import (
+	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -29,4 +36,53 @@ func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
 	var result activities.SyncBatchResult
 	require.NoError(t, value.Get(&result))
 	require.Equal(t, activities.SyncBatchResult{Customers: 2, Failed: []metering.CustomerID{s.customer}}, result)
+}
+
+// A batch is killed after each of its calls, one after the other. What it had
+// sent and not recorded is sent again under the same key.
+func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	const calls = 10 // more than the batch makes until the last one is decided
+	for call := range calls {
+		t.Run(fmt.Sprintf("call %d", call+1), func(t *testing.T) {
+			t.Parallel()
+			s := newRegular(t)
+			for _, meter := range inAllWays {
+				s.ingest(meter, "5")
+			}
+			s.diesInABatch(call)
+			for _, meter := range inAllWays {
+				s.ingest(meter, "2")
+			}
+			s.fake.Advance(time.Minute) // longer than any lease
+			for range 2 {               // what was on its way, and what is new
+				s.must(s.do.SyncBatch, s.alone())
+				s.fake.Advance(time.Minute)
+			}
+			for _, meter := range inAllWays {
+				require.Equal(t, "7", s.fake.Quantity("si_"+meter).String(), meter)
+			}
+			require.Zero(t, s.report())
+		})
+	}
+}
+
+// diesInABatch runs a batch whose database goes away with the answer after so many.
+func (s *subscriber) diesInABatch(after int) {
+	store, err := db.Open(s.Context(), dbtest.URL(s))
+	require.NoError(s, err)
+	defer store.Close()
+	answers := 0
+	s.answered = func() {
+		if answers++; answers > after {
+			store.Close()
+		}
+	}
+	defer func() { s.answered = nil }()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env, do := suite.NewTestActivityEnvironment(), s.of(store)
+	env.RegisterActivity(do)
+	_, err = env.ExecuteActivity(do.SyncBatch, s.alone())
+	s.T.Logf("after %d answers: %v", answers, err)
 }

@@ -26,7 +26,7 @@ type Steps interface {
 type Ending struct {
 	Accepted bool
 	Left     bool   // it was not to be sent
-	Refused  bool   // what the customer is at the provider may be something else by now
+	Refused  bool   // what the customer is at the provider may be something else by now: it is read and planned again
 	Stop     bool   // the provider does not answer: nothing else is sent
 	Failure  string // for operators
 }

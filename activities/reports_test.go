@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,6 +98,32 @@ func TestOnlyOneSendsAReportAtATime(t *testing.T) {
 		require.Equal(t, busy.Wait, nextRetry(t, activities.Failure(err)))
 	}
 	require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, send).State)
+	require.Len(t, b.far.bodies, 1)
+}
+
+func TestManyWhoSendAReportAtOnceSendItOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	send := b.planned(t)
+	results, failures := make([]activities.SendReportResult, 8), make([]error, 8)
+	var sending sync.WaitGroup
+	for i := range failures {
+		sending.Go(func() { results[i], failures[i] = b.do.SendReport(t.Context(), send) })
+	}
+	sending.Wait()
+	accepted := 0
+	for i, err := range failures {
+		switch metering.CodeOf(err) {
+		case "":
+			require.Equal(t, billing.Accepted, results[i].State)
+			accepted++
+		case metering.CodeOverloaded:
+			require.ErrorContains(t, err, "the report is being sent")
+		default:
+			require.ErrorContains(t, err, "the report is decided")
+		}
+	}
+	require.Equal(t, 1, accepted)
 	require.Len(t, b.far.bodies, 1)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -139,7 +140,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	require.NoError(t, err)
 	a := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "")
 	require.Equal(t, 200, a.status, a.body)
-	_, err = b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, c.ID, 0, dbtest.Frame, time.Now())
+	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, db.Pass{}, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, a.body, b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body, "before and after its first sync")
 	require.Contains(t, a.body, `"closed_at":null`)

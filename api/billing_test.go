@@ -166,14 +166,14 @@ func TestASyncAnswersWithItsRun(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, db.Answer{Syncs: pass.Syncs, Problem: "save the provider again"}, time.Now())
+		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, db.Answer{Syncs: pass.Syncs, Error: "save the provider again"}, time.Now())
 	}()
 	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
 	require.Equal(t, 200, a.status, a.body)
 	var run client.SyncRun
 	require.NoError(t, json.Unmarshal([]byte(a.body), &run))
 	require.Equal(t, "failed", string(run.Status))
-	require.Equal(t, "save the provider again", run.Problem)
+	require.Equal(t, "save the provider again", run.Error)
 	require.Equal(t, a.body, b.send(t, "GET", run.StatusUrl, "").body)
 	setup(t).send(t, "GET", run.StatusUrl, "").problem(t, 404, "not_found")
 }

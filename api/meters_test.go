@@ -7,9 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
-	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +21,7 @@ func (b *bundle) sent(t *testing.T, status int, method, path, body string) (m cl
 	return m
 }
 
-func TestAMeterSaysWithHowManyDecimalsProvidersAreTold(t *testing.T) {
+func TestAMeterSaysWithHowManyDecimalsItIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.Zero(t, b.sent(t, 201, "POST", "/v1/meters", `{"slug":"whole","event_type":"call"}`).UsageScale)
@@ -42,18 +41,18 @@ func TestAMeterSaysWithHowManyDecimalsProvidersAreTold(t *testing.T) {
 	require.Zero(t, b.sent(t, 200, "GET", "/v1/meters/calls", "").UsageScale)
 }
 
-func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
+func TestAnotherUsageScaleCountsNothingAnewAndPutsCustomersOutOfSync(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.2345")
-	acme := b.acknowledged(t)
-	due := func() []metering.CustomerID {
-		page, err := b.store.Ledger.Due(t.Context(), b.tenant.ID, 0, 10, time.Now())
+	acme := b.reported(t)
+	outOfSync := func() []metering.CustomerID {
+		page, err := b.store.Ledger.OutOfSync(t.Context(), b.tenant.ID, 0, 10, time.Now())
 		require.NoError(t, err)
 		return page.Customers
 	}
-	require.Empty(t, due())
+	require.Empty(t, outOfSync())
 	before, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
 
@@ -62,27 +61,19 @@ func TestOtherDecimalsCountNothingAnewAndMakeCustomersDue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before.Version, after.Version)
 	require.Empty(t, b.temporal.started, "there is nothing to count")
-	require.Equal(t, []metering.CustomerID{acme}, due())
+	require.Equal(t, []metering.CustomerID{acme}, outOfSync())
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"meter.update"`)
 
 	b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"usage_scale":0}`)
-	require.Empty(t, due(), "that is what the provider knows")
+	require.Empty(t, outOfSync(), "that is what the provider knows")
 }
 
-// acknowledged gives the tenant a provider that knows all about acme.
-func (b *bundle) acknowledged(t *testing.T) metering.CustomerID {
+// reported gives the tenant a provider that knows all about acme.
+func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	t.Helper()
-	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
-	})
+	planned := b.planned(t)
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Leased.ReportID, billing.Accepted, "tested", time.Now()))
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	customers, err := b.store.Customers.List(t.Context(), b.tenant.ID, 0, 1)
-	require.NoError(t, err)
-	acme := customers[0].ID
-	prepared, err := b.store.Ledger.PrepareSnapshot(t.Context(), b.tenant.ID, acme, 0, dbtest.Frame, time.Now())
-	require.NoError(t, err)
-	_, err = b.store.Ledger.MarkSent(t.Context(), b.tenant.ID, prepared.Send.ID, time.Now(), time.Minute)
-	require.NoError(t, err)
-	require.NoError(t, b.store.Ledger.Settle(t.Context(), b.tenant.ID, prepared.Send.ID, db.Acknowledged, "tested", time.Now()))
-	return acme
+	return acme.ID
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -18,7 +19,9 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	messages, roles := metering.MessageKind("").Values(), metering.Role("").Values()
 	sets := [][]string{
 		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
-		valuesOf(metering.EntryStatus("").Values()), valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
+		valuesOf(billing.Component("").Values()), valuesOf(billing.Kind("").Values()), valuesOf(billing.State("").Values()),
+		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
+		valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
 		valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent

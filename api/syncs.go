@@ -21,9 +21,6 @@ const (
 
 type syncLine struct {
 	ReportID  string            `json:"report_id"`
-	Kind      billing.Kind      `json:"kind" doc:"Of the report that it stands in"`
-	Number    int64             `json:"number" doc:"Of the report, in the order of the customer's; a statement's sequence"`
-	State     billing.State     `json:"state" doc:"Of the report"`
 	MeterID   string            `json:"meter_id"`
 	MeterSlug string            `json:"meter_slug"`
 	Period    usagePeriod       `json:"period"`
@@ -33,6 +30,9 @@ type syncLine struct {
 	Amount    metering.Decimal  `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by"`
 	Currency  string            `json:"currency"`
 
+	Kind         billing.Kind      `json:"kind" doc:"Of the report that it stands in"`
+	Number       int64             `json:"number" doc:"Of the report, in the order of the customer's; a statement's sequence"`
+	State        billing.State     `json:"state" doc:"Of the report"`
 	Method       string            `json:"method,omitempty" doc:"Of a quantity: the provider's way of reporting it" example:"meter_event"`
 	Target       string            `json:"target,omitempty" doc:"What adds it up at the provider: a subscription item, a meter or a subscription" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows

@@ -306,7 +306,7 @@ func (c *canary) autoSync() {
 		}
 		return nil
 	})
-	c.awaitFailing("auto-sync/", "SyncChunk")
+	c.awaitFailing("auto-sync/", "SyncBatch")
 	c.inspectTemporal() // while the provider is away, failures stand with the pending activity
 	c.far.behave(`{"status":422,"times":1}`)
 	dbtest.Eventually(c, time.Minute, func() error {

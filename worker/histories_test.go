@@ -65,12 +65,14 @@ func TestHistories(t *testing.T) {
 	keep("sync_customer_one_statement", syncing)
 	s.await(s.request())
 	keep("sync_customer_nothing_to_do", syncing)
+	require.Equal(t, []string{"BeginSync", "PlanReports", "FinishSync"}, activitiesOf(histories["sync_customer_nothing_to_do"]))
 
+	delivered := len(s.received())
 	s.use("5")
 	s.behave(`{"status":503,"times":1}`)
 	first := s.request()
 	dbtest.Eventually(t, 30*time.Second, func() error {
-		if got := len(s.received()); got < 2 { // the second was answered with 503
+		if got := len(s.received()); got == delivered { // this one is answered with 503
 			return fmt.Errorf("%d deliveries", got)
 		}
 		return nil
@@ -80,6 +82,10 @@ func TestHistories(t *testing.T) {
 	s.await(first)
 	s.await(second)
 	keep("sync_customer_outage_and_second_pass", syncing)
+	require.Equal(t, []string{
+		"BeginSync", "PlanReports", "SendReport", "FinishSync",
+		"BeginSync", "PlanReports", "SendReport", "FinishSync",
+	}, activitiesOf(histories["sync_customer_outage_and_second_pass"]))
 	require.Equal(t, "15", s.billed()[s.customer.ExternalID])
 
 	s.use("5")
@@ -143,6 +149,16 @@ func (s *system) history(workflowID string) *historypb.History {
 		history.Events = append(history.Events, event)
 	}
 	return &history
+}
+
+// activitiesOf names those that a run has started, in their order.
+func activitiesOf(history *historypb.History) (names []string) {
+	for _, event := range history.GetEvents() {
+		if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
+			names = append(names, scheduled.GetActivityType().GetName())
+		}
+	}
+	return names
 }
 
 var data = regexp.MustCompile(`"data":\s*"([^"]*)"`)

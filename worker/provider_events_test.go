@@ -17,7 +17,7 @@ import (
 const meterEvents = "/v1/billing/meter_events"
 
 // drafted is the invoice of a period that has just ended, with usage that
-// Stripe was not told.
+// was not reported to Stripe.
 func (s *stripeSystem) drafted() (invoice string) {
 	s.Helper()
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)

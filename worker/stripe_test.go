@@ -227,7 +227,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 func TestHistoriesAtStripe(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
-	s.meters("record", "delta", "canary-unmapped")
+	s.meters("record", "delta", "last", "canary-unmapped")
 	s.work()
 	syncing := workflows.SyncCustomerID(s.tenant, s.customer.ID)
 	histories := map[string]*historypb.History{}
@@ -237,8 +237,14 @@ func TestHistoriesAtStripe(t *testing.T) {
 	}
 	s.useOf("record", "5")
 	s.useOf("delta", "5")
+	s.useOf("last", "5")
 	s.await(s.request())
 	keep("sync_customer_quantities", syncing)
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "SendReport", "SendReport", "ReadProvider", "FinishSync"},
+		activitiesOf(histories["sync_customer_quantities"]))
+	s.await(s.request())
+	keep("sync_customer_nothing_to_report", syncing)
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "FinishSync"}, activitiesOf(histories["sync_customer_nothing_to_report"]))
 	s.useOf("record", "5")
 	s.useOf("delta", "5")
 	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: "/v1/billing/meter_events"})

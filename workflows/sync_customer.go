@@ -197,10 +197,10 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		return activities.Ending{}, err
 	case err != nil: // what is tried again ends only when its time is over
 		show("no answer until the deadline")
-		return activities.Ending{Failure: "the provider did not answer until the period's deadline; sync again once it does", Stop: true}, nil
+		return activities.Ending{Failure: "the provider did not answer until the period's deadline; sync again once it does", Stop: true}, nil //nolint:nilerr // the requests are answered with it
 	}
 	show(fmt.Sprintf("%s: %s", sent.State, sent.Response))
-	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.Refused}
+	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.State == billing.Rejected}
 	if sent.Refused || sent.State == billing.InDoubt {
 		ending.Failure = sent.Response
 	}

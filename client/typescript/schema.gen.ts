@@ -342,6 +342,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/reports/{id}/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resolve a report in doubt
+         * @description It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+         */
+        post: operations["resolve-report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/revenue": {
         parameters: {
             query?: never;
@@ -1426,6 +1446,11 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ExcludedMeter: {
+            meter_id: string;
+            meter_slug: string;
+            reason: string;
+        };
         ExportedEvent: {
             /** @description The customer's external ID */
             customer_id: string;
@@ -1729,11 +1754,11 @@ export interface components {
             amount: string;
             /** @example USD */
             currency: string;
+            /** @description Why the meter is excluded, as of the customer's last sync */
+            excluded?: string;
             late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
-            /** @description Why the meter is excluded, as of the customer's last sync */
-            skipped?: string;
             /**
              * Format: decimal
              * @description The overage rate; 0 where the meter has no price
@@ -1861,6 +1886,13 @@ export interface components {
         RemoveMember: {
             id: string;
             removed: boolean;
+        };
+        ResolveReport: {
+            /**
+             * @description What you have found out at the provider: accepted where it has the report, else rejected
+             * @enum {string}
+             */
+            state: "accepted" | "rejected";
         };
         Revenue: {
             caveat: string;
@@ -2010,11 +2042,6 @@ export interface components {
             /** @description For Authorization: Bearer. Browsers have it in a cookie too */
             token: string;
         };
-        SkippedMeter: {
-            meter_id: string;
-            meter_slug: string;
-            reason: string;
-        };
         SummaryItem: {
             meter_id: string;
             meter_slug: string;
@@ -2027,35 +2054,59 @@ export interface components {
         SyncBilling: {
             customer_external_id: string;
         };
-        SyncEntry: {
+        SyncLine: {
             /**
              * Format: decimal
-             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment or invoice_item, what the closed period's charge grows by
+             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by
              */
             amount: string;
-            /** @description What came of it */
-            answer: string;
+            /**
+             * @description Usage of the period, or what late usage adds to it once it is closed
+             * @enum {string}
+             */
+            component: "usage" | "adjustment";
             currency: string;
             /**
-             * @description At the provider: the subscription item or the meter
-             * @example si_Na6dzxczY5fwHx
+             * @description Of the report that it stands in
+             * @enum {string}
              */
-            item?: string;
-            /**
-             * @description How it is reported: in a snapshot or its adjustment, as an invoice_item, or by one of the provider's own ways
-             * @example snapshot
-             */
-            mechanism: string;
+            kind: "statement" | "quantity" | "charge";
             meter_id: string;
             meter_slug: string;
-            period: components["schemas"]["UsagePeriod"];
+            /**
+             * @description Of a quantity: the provider's way of reporting it
+             * @example meter_event
+             */
+            method?: string;
             /**
              * Format: int64
-             * @description Of the snapshot that carried it; 0 where each meter is reported by itself
+             * @description Of the report, in the order of the customer's; a statement's sequence
              */
-            sequence: number;
-            /** @enum {string} */
-            status: "prepared" | "sent" | "acknowledged" | "confirmed" | "rejected" | "ambiguous";
+            number: number;
+            period: components["schemas"]["UsagePeriod"];
+            /**
+             * Format: decimal
+             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
+             */
+            quantity: string;
+            /**
+             * Format: decimal
+             * @description The number that went out: quantity, or what it adds to the former one; of a charge money
+             */
+            quantity_sent?: string;
+            report_id: string;
+            /** @description What came of it */
+            response: string;
+            /**
+             * @description Of the report
+             * @enum {string}
+             */
+            state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
+            /**
+             * @description What adds it up at the provider: a subscription item, a meter or a subscription
+             * @example si_Na6dzxczY5fwHx
+             */
+            target?: string;
             /**
              * Format: decimal
              * @description An exact decimal number
@@ -2066,30 +2117,22 @@ export interface components {
              * @description Of the whole period so far
              */
             usage: string;
-            /**
-             * Format: decimal
-             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
-             */
-            value: string;
-            /**
-             * Format: decimal
-             * @description The number that went out: value, or what it adds to the former one; of an invoice_item money
-             */
-            value_sent?: string;
             window: components["schemas"]["UsagePeriod"];
         };
         SyncRun: {
             /** @example cus_42 */
             customer_id: string;
-            entries: components["schemas"]["SyncEntry"][];
+            /** @description Of a failed run: what to do */
+            error: string;
+            /** @description The meters that were left out, and why */
+            excluded: components["schemas"]["ExcludedMeter"][];
             /** Format: date-time */
             finished_at: string | null;
             id: string;
-            /** @description Of a failed run: what to do */
-            problem: string;
+            /** @description What the run reported, and what it found up to date */
+            lines: components["schemas"]["SyncLine"][];
             /** Format: date-time */
             requested_at: string;
-            skipped: components["schemas"]["SkippedMeter"][];
             /** Format: date-time */
             started_at: string | null;
             /** @enum {string} */
@@ -2986,6 +3029,40 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Provider"];
                 };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "resolve-report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As in the lines of a sync */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolveReport"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Error */
             default: {
@@ -4936,13 +5013,14 @@ export const decimals: ReadonlySet<string> = new Set([
   "overage_rate",
   "percent_change",
   "previous_total",
+  "quantity",
+  "quantity_sent",
   "subtotal",
   "total",
   "total_usage",
   "unit_price",
   "usage",
-  "value",
-  "value_sent"
+  "value"
 ]);
 
 /** The objects whose content is the client's own. */

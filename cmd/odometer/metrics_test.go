@@ -127,7 +127,7 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 	require.Empty(t, w.discrepancies())
 }
 
-func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
+func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
 	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -149,16 +149,16 @@ func TestAWorkerShowsWhatItTellsProviders(t *testing.T) {
 	require.Equal(t, "1", calls("unavailable"))
 	require.Equal(t, "1", calls("answered"))
 	require.NotEmpty(t, w.metric(`odometer_provider_last_failure_timestamp_seconds{provider="webhook"}`))
-	require.Equal(t, "1", w.metric(`odometer_billing_messages_total{kind="snapshot",outcome="acknowledged"}`))
+	require.Equal(t, "1", w.metric(`odometer_billing_reports_total{kind="statement",state="accepted"}`))
 	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="succeeded"}`))
 
 	behave(`{"status":410,"times":1}`)
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":1}`)
 	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
 	require.Equal(t, "1", calls("refused"))
-	require.Equal(t, "1", w.metric(`odometer_billing_messages_total{kind="snapshot",outcome="rejected"}`))
+	require.Equal(t, "1", w.metric(`odometer_billing_reports_total{kind="statement",state="rejected"}`))
 	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="failed"}`))
-	for _, series := range []string{"odometer_syncs_open", `odometer_billing_messages_unsettled{kind="snapshot"}`, `odometer_billing_messages_unsettled{kind="entry"}`, "odometer_billing_periods_due"} {
+	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", "odometer_billing_periods_due"} {
 		require.Equal(t, "0", w.metric(series), series)
 	}
 	require.Empty(t, w.metric("odometer_events_kept_from_timestamp_seconds"), "all are kept")

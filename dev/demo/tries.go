@@ -28,10 +28,10 @@ curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Con
 		`{"total":1250}`,
 	},
 	{
-		"Bill it: 25 + (1250 - 1000) × 0.02. Acknowledged means that the receiver has it.",
+		"Bill it: 25 + (1250 - 1000) × 0.02. Accepted means that the receiver has it.",
 		`curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_KEY" -H 'Content-Type: application/json' \
-  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250,[^{}]*"sequence":[0-9]*'`,
-		`"usage":1250,"unit_price":0.02,"amount":30,"currency":"USD","status":"acknowledged","sequence":1`,
+  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250,[^{}]*"state":"[a-z_]*"'`,
+		`"usage":1250,"unit_price":0.02,"amount":30,"currency":"USD","kind":"statement","number":1,"state":"accepted"`,
 	},
 }
 
@@ -47,12 +47,12 @@ curl -s -o /dev/null -w '%{http_code}\n' $ODOMETER_URL/v1/customers -H "Authoriz
 		`201`,
 	},
 	{
-		"Send usage and sync. Confirmed means that Stripe was seen to have counted it; it takes whole units.",
+		"Send usage and sync. Counted means that Stripe was seen to have counted it; it takes whole units.",
 		`curl -s -o /dev/null $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_STRIPE_KEY" -H 'Content-Type: application/json' \
   -d '{"customer_id":"'$customer'","event_type":"api_request","value":1250.4,"idempotency_key":"'$customer'"}'
 curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_STRIPE_KEY" -H 'Content-Type: application/json' \
-  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250.4,[^{}]*"mechanism":"[a-z_]*"'`,
-		`"usage":1250.4,"unit_price":0.02,"amount":25,"currency":"USD","status":"confirmed","sequence":0,"mechanism":"usage_record"`,
+  -d '{"customer_external_id":"'$customer'"}' | grep -o '"usage":1250.4,[^{}]*"method":"[a-z_]*"'`,
+		`"usage":1250.4,"unit_price":0.02,"amount":25,"currency":"USD","kind":"quantity","number":1,"state":"counted","method":"usage_record"`,
 	},
 	{
 		"This is what Stripe would bill, in cents.",

@@ -1,0 +1,152 @@
+package api_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// inDoubt gives the tenant a sync of acme's whose report may or may not have
+// arrived.
+func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
+	t.Helper()
+	b.meter(t, "calls", "call")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.5")
+	planned := b.planned(t)
+	report = planned.Leased.ReportID
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, report, billing.InDoubt, "nobody knows", time.Now()))
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	sync, err = b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, acme.ID, metering.Manual, time.Now())
+	require.NoError(t, err)
+	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, time.Now())
+	require.NoError(t, err)
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{report}}, time.Now())
+	require.NoError(t, err)
+	return sync, report
+}
+
+// planned gives the tenant a provider and plans what acme's usage is reported
+// with, leased to the caller.
+func (b *bundle) planned(t *testing.T) db.Planned {
+	t.Helper()
+	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+	})
+	require.NoError(t, err)
+	return b.plan(t)
+}
+
+// plan is a pass of its own.
+func (b *bundle) plan(t *testing.T) db.Planned {
+	t.Helper()
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	numbers, err := b.store.Ledger.LastNumbers(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID})
+	require.NoError(t, err)
+	pass := db.Pass{After: numbers[acme.ID], Lease: time.Minute}
+	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, dbtest.Frame, time.Now())
+	require.NoError(t, err)
+	return planned
+}
+
+// line is the one line of a sync.
+func (b *bundle) line(t *testing.T, sync metering.Sync) client.SyncLine {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/billing/syncs/"+sync.ID.String(), "")
+	require.Equal(t, 200, a.status, a.body)
+	var run client.SyncRun
+	require.NoError(t, json.Unmarshal([]byte(a.body), &run))
+	require.Len(t, run.Lines, 1)
+	return run.Lines[0]
+}
+
+func resolvePath(report uuid.UUID) string {
+	return "/v1/billing/reports/" + report.String() + "/resolve"
+}
+
+func TestAnOperatorResolvesAReportInDoubt(t *testing.T) {
+	t.Parallel()
+	for state, again := range map[string]bool{"accepted": false, "rejected": true} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			sync, report := b.inDoubt(t)
+			require.EqualValues(t, "in_doubt", b.line(t, sync).State)
+			require.Equal(t, report.String(), b.line(t, sync).ReportId)
+
+			a := b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`)
+			require.Equal(t, 200, a.status, a.body)
+			require.Empty(t, a.body)
+			require.EqualValues(t, state, b.line(t, sync).State)
+			require.Equal(t, "resolved by an operator", b.line(t, sync).Response)
+			log := b.send(t, "GET", "/v1/audit-log", "").body
+			require.Contains(t, log, `"action":"report.resolve","resource":"`+report.String()+" "+state+`"`)
+
+			planned := b.plan(t)
+			if !again {
+				require.Empty(t, planned.Send, "it is known there")
+				return
+			}
+			require.Len(t, planned.Send, 1)
+			require.NotEqual(t, report, planned.Send[0].ID)
+			require.Equal(t, b.line(t, sync).Number+1, planned.Send[0].Number)
+		})
+	}
+}
+
+func TestOnlyAReportInDoubtIsResolved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, report := b.inDoubt(t)
+	for _, state := range []string{"accepted", "rejected"} {
+		b.send(t, "POST", resolvePath(uuid.New()), `{"state":"`+state+`"}`).problem(t, 404, "not_found")
+		b.send(t, "POST", "/v1/billing/reports/7/resolve", `{"state":"`+state+`"}`).problem(t, 404, "not_found")
+		setup(t).send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 404, "not_found")
+	}
+	for _, state := range []string{"planned", "sending", "in_doubt", "counted", "billed", "Accepted", ""} {
+		require.Equal(t, "body.state", b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 422, "invalid").Errors[0].Location, state)
+	}
+	require.NotEmpty(t, b.send(t, "POST", resolvePath(report), `{}`).problem(t, 422, "invalid").Errors)
+
+	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), `{"state":"accepted"}`).status)
+	for _, state := range []string{"accepted", "rejected"} {
+		p := b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 409, "conflict")
+		require.Equal(t, "the report is accepted; only one that is in_doubt is resolved", p.Detail)
+	}
+}
+
+func TestAReportThatIsBeingSentIsNotResolved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1")
+	report := b.planned(t).Leased.ReportID
+	p := b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`).problem(t, 409, "conflict")
+	require.Equal(t, "the report is sending; only one that is in_doubt is resolved", p.Detail)
+}
+
+func TestResolvingAReportAsksForBillingWrite(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sync, report := b.inDoubt(t)
+	for _, scope := range scopes {
+		if scope == metering.ScopeAdmin {
+			continue
+		}
+		as := b.keyOf(t, b.tenant.ID, scope).headers("")
+		b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`, as...).problem(t, 403, "forbidden")
+	}
+	b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`, "Authorization: ").problem(t, 401, "unauthorized")
+	require.EqualValues(t, "in_doubt", b.line(t, sync).State)
+	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, "report.resolve")
+}

@@ -1841,7 +1841,7 @@ type Provider struct {
 	SecretLastFour string       `json:"secret_last_four"`
 	Type           ProviderType `json:"type"`
 
-	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
+	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
 	// ValidatedAt When the provider took the settings
@@ -1951,7 +1951,7 @@ type SaveProvider struct {
 	SecretKey *string          `json:"secret_key,omitempty"`
 	Type      SaveProviderType `json:"type"`
 
-	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
+	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
 	// WebhookSecret Of Stripe: the signing secret of the endpoint there

@@ -1855,7 +1855,7 @@ export interface components {
             secret_last_four: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
-            /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
+            /** @description Of a webhook: gets signed statements (Standard Webhooks) */
             url?: string;
             /**
              * Format: date-time
@@ -1932,7 +1932,7 @@ export interface components {
             secret_key?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
-            /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
+            /** @description Of a webhook: gets signed statements (Standard Webhooks) */
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;

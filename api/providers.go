@@ -166,7 +166,7 @@ func isGiven(setting providers.Setting, body map[string]any) bool {
 func (s *server) keepProvider(ctx context.Context, about providers.Description, identity providers.Identity, in given) (*providerOutput, error) {
 	who := principalOf(ctx)
 	p := metering.Provider{
-		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now),
+		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Livemode: livemode(identity.Mode), Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now),
 		LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
 	}
 	var err error
@@ -183,6 +183,15 @@ func (s *server) keepProvider(ctx context.Context, about providers.Description, 
 		return nil, err
 	}
 	return s.showProvider(who.Tenant.ID, saved)
+}
+
+// livemode is nil where the provider does not tell.
+func livemode(m providers.Mode) *bool {
+	if m == "" {
+		return nil
+	}
+	live := m == providers.Live
+	return &live
 }
 
 // lastFour is what is shown of a secret: nothing where that were half of it.

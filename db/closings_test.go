@@ -148,7 +148,7 @@ func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	b.now = over(next)
 	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Empty(t, b.plan(anew).Send, "closing changes nothing that was told")
+	require.Empty(t, b.plan(anew).Send, "closing changes nothing that was reported")
 	b.useAt("300", late)
 	m := b.accept()
 	require.True(t, m.Data.Period.Start.Equal(next.End))

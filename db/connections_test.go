@@ -64,8 +64,8 @@ func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
 	require.Equal(t, "75", m.Data.Meters[0].Amount.String())
 }
 
-// moveWhileSending uses something, of which a report is sent to the present
-// connection, and then another connection: only then is an answer expected.
+// moveWhileSending has a report of some usage sent to the present connection,
+// and moves to another one before anything is heard of it.
 func (b *biller) moveWhileSending(value string, move func()) (unheard uuid.UUID) {
 	b.Helper()
 	b.use(value)
@@ -137,7 +137,7 @@ func TestWhatIsPlannedGoesOnWhereItsConnectionIsBackBeforeAnyPlan(t *testing.T) 
 func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[billing.State]string{billing.Accepted: "0", billing.Rejected: "60"} {
-		b := newBiller(t)
+		b, _ := newOldBiller(t)
 		s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
 		planned := b.plan(0)
 		require.Equal(t, "0", b.says(planned.Send[0].ID).Data.Meters[0].Usage.String(), "nobody is waited for")
@@ -177,7 +177,7 @@ func TestAnAcceptanceThatTurnsUpAfterARejectionIsTakenBackElsewhere(t *testing.T
 
 func TestWhatIsInDoubtGoesOnWhereItsConnectionIsBack(t *testing.T) {
 	t.Parallel()
-	b := newBiller(t)
+	b, _ := newOldBiller(t)
 	s := b.moveWhileSending("60", func() { b.useProvider(anotherReceiver) })
 	written := b.body(s)
 	b.now = b.now.Add(lease)

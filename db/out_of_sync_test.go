@@ -115,7 +115,7 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	b.now = over(month).Add(-time.Microsecond)
 	require.Empty(t, duePeriods().Customers)
 	b.now = over(month)
-	require.Equal(t, []metering.CustomerID{b.customer.ID}, duePeriods().Customers, "also where no sync has made its chain")
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, duePeriods().Customers, "also where no sync has made its periods")
 	tenants, err := b.store.Ledger.DueTenants(t.Context(), b.now)
 	require.NoError(t, err)
 	require.Contains(t, tenants, b.tenant)

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// chain reads the customer's periods as "start..end" dates.
-func (b *biller) chain() []string {
+// billingPeriods reads the customer's periods as "start..end" dates.
+func (b *biller) billingPeriods() []string {
 	b.Helper()
 	rows, err := b.connect().Query(b.Context(), `
 		select to_char(starts_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24') || '..' || to_char(ends_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24')
@@ -56,42 +56,42 @@ func at(text string) time.Time {
 	return t
 }
 
-func TestTheChainBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
+func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-01-31T23:59:59Z"))
 	b.plan(0)
-	require.Equal(t, []string{"2026-01-01T00..2026-02-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-01-01T00..2026-02-01T00"}, b.billingPeriods())
 	b.now = at("2026-04-01T00:00:00Z")
 	b.accept()
 	b.accept()
 	require.Equal(t, []string{
 		"2026-01-01T00..2026-02-01T00", "2026-02-01T00..2026-03-01T00", "2026-03-01T00..2026-04-01T00", "2026-04-01T00..2026-05-01T00",
-	}, b.chain())
+	}, b.billingPeriods())
 	b.accept()
-	require.Len(t, b.chain(), 4)
+	require.Len(t, b.billingPeriods(), 4)
 }
 
-func TestTheChainReachesBackToAnEventWhoseGraceWasRunning(t *testing.T) {
+func TestTheStreamReachesBackToAnEventWhoseGraceWasRunning(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-02T12:00:00Z")) // within 72 hours of May's end
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
 	b.plan(0)
-	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
 }
 
-func TestTheChainGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
+func TestTheStreamGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-01T12:00:00Z"))
 	b.plan(0)
-	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
 	b.now = at("2026-06-03T23:59:59Z")
 	b.accept()
 	b.plan(0)
-	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
 
 	late := newBiller(t)
 	late.created(at("2026-06-01T12:00:00Z"))
@@ -99,17 +99,17 @@ func TestTheChainGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
 	late.useAt("1", at("2026-05-31T23:00:00Z"))
 	late.now = at("2026-06-04T00:00:00Z")
 	late.plan(1)
-	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, late.chain(), "May's grace is over")
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, late.billingPeriods(), "May's grace is over")
 }
 
-func TestUsageFromBeforeTheChainIsNeverBilled(t *testing.T) {
+func TestUsageFromBeforeTheStreamIsNeverBilled(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-20T00:00:00Z"))
 	b.useAt("7", at("2026-05-31T23:00:00Z"))
 	b.useAt("1", at("2026-06-01T00:00:00Z"))
 	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String())
-	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
 }
 
 func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
@@ -119,10 +119,10 @@ func TestAnOperatorMaySayWhereBillingStarts(t *testing.T) {
 	b.exec(`update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`,
 		b.tenant, b.customer.ID, at("2026-03-10T06:00:00Z"))
 	require.Empty(t, b.plan(0).Send, "nothing is billed before")
-	require.Empty(t, b.chain())
+	require.Empty(t, b.billingPeriods())
 	b.now = at("2026-04-02T00:00:00Z")
 	b.plan(0)
-	require.Equal(t, []string{"2026-03-10T06..2026-04-01T00", "2026-04-01T00..2026-05-01T00"}, b.chain())
+	require.Equal(t, []string{"2026-03-10T06..2026-04-01T00", "2026-04-01T00..2026-05-01T00"}, b.billingPeriods())
 }
 
 func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
@@ -131,14 +131,14 @@ func TestPeriodsAreTheTenantsLocalMonths(t *testing.T) {
 	b.exec(`update tenants set timezone = 'America/New_York' where id = $1`, b.tenant)
 	b.created(at("2026-03-01T04:59:59Z")) // still February in New York
 	b.plan(0)
-	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.chain())
+	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05"}, b.billingPeriods())
 	b.now = at("2026-03-20T00:00:00Z")
 	b.accept()
 	b.plan(0)
-	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05", "2026-03-01T05..2026-04-01T04"}, b.chain(), "across the change of the clocks")
+	require.Equal(t, []string{"2026-02-01T05..2026-03-01T05", "2026-03-01T05..2026-04-01T04"}, b.billingPeriods(), "across the change of the clocks")
 }
 
-func TestTheCurrentPeriodIsTheOneThatTheChainWouldHave(t *testing.T) {
+func TestTheCurrentPeriodIsTheOneThatTheStreamWouldHave(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.created(at("2026-06-20T00:00:00Z"))
@@ -149,7 +149,7 @@ func TestTheCurrentPeriodIsTheOneThatTheChainWouldHave(t *testing.T) {
 		return metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
 	}
 	require.Equal(t, june, current())
-	require.Empty(t, b.chain(), "reading makes nothing")
+	require.Empty(t, b.billingPeriods(), "reading makes nothing")
 	b.plan(0)
 	require.Equal(t, june, current())
 	b.now = at("2026-08-20T00:00:00Z")

@@ -41,14 +41,14 @@ func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		err := tx.QueryRow(ctx, `
 			insert into billing_connections
-			  (tenant_id, kind, statements, account, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
-			values (@tenant, @kind, @statements, @account, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
+			  (tenant_id, kind, statements, account, livemode, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
+			values (@tenant, @kind, @statements, @account, @livemode, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
 			on conflict (tenant_id, kind, account) do update
-			set statements = excluded.statements, secret = excluded.secret, secret_last_four = excluded.secret_last_four,
+			set statements = excluded.statements, livemode = excluded.livemode, secret = excluded.secret, secret_last_four = excluded.secret_last_four,
 			  webhook_secret = excluded.webhook_secret, webhook_secret_last_four = excluded.webhook_secret_last_four, mapping = excluded.mapping,
 			  validated_at = excluded.validated_at, created_by = excluded.created_by, retired_at = null
 			returning id, created_at`, pgx.NamedArgs{
-			"tenant": tenant, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account, "secret": provider.SealedSecret,
+			"tenant": tenant, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account, "livemode": provider.Livemode, "secret": provider.SealedSecret,
 			"last_four": provider.LastFour, "webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour,
 			"mapping": mapping, "validated_at": provider.ValidatedAt, "actor": actor,
 		}).Scan(&provider.ID, &provider.CreatedAt)
@@ -72,11 +72,11 @@ func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (meteri
 func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {
 	var p metering.Provider
 	err := q.QueryRow(ctx, `
-		select id, kind, statements, account, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
+		select id, kind, statements, account, livemode, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
 		from billing_connections
 		where tenant_id = $1
 		  and retired_at is null`, tenant,
-	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
+	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.Livemode, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Provider{}, errNoProvider
 	}

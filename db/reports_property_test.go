@@ -95,7 +95,7 @@ func (m *machine) ingestLate(t *rapid.T) {
 	sums[period] = sums[period].Add(metering.MustDecimal(value))
 }
 
-// closeOne closes what is due, whatever is under way.
+// closeOne closes what is over, whatever is under way.
 func (m *machine) closeOne(*rapid.T) {
 	m.closePeriods()
 	rows, err := m.conn.Query(m.Context(), `

@@ -39,7 +39,7 @@ func TestARefusedReportIsReplacedByTheNextNumber(t *testing.T) {
 	refused := b.next(0)
 	b.lease(refused.ID)
 	b.complete(refused.ID, billing.Rejected)
-	require.Empty(t, b.plan(0).Send, "this pass has been told no")
+	require.Empty(t, b.plan(0).Send, "this pass was refused it")
 	require.EqualValues(t, 2, b.next(refused.Number).Number)
 	_, err := b.store.Ledger.Lease(t.Context(), b.tenant, refused.ID, b.now, lease)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "what is decided is never sent again")

@@ -78,7 +78,7 @@ func TestAnOperatorResolvesWhatIsInDoubtAtAFormerConnection(t *testing.T) {
 					b.now = b.now.Add(lease)
 					b.use("3")
 					require.Equal(t, "3", to.rest(b), "the 10 count as billed there")
-					require.Equal(t, "", to.rest(b))
+					require.Empty(t, to.rest(b))
 					require.Empty(t, b.outOfSync())
 
 					require.NoError(t, b.resolve(s, outcome))

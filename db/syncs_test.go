@@ -76,6 +76,35 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	require.Equal(t, []uuid.UUID{third}, b.begin().Syncs)
 }
 
+func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`update meters set usage_scale = 2 where tenant_id = $1`, b.tenant)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.counted(b.sendAccepted("120.125"))
+	id := b.request()
+	begun := b.begin()
+	require.True(t, begun.Reads)
+	require.EqualValues(t, 1, begun.After)
+	sent := b.sendAccepted("30")
+	b.finish(db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{sent}})
+
+	lines := b.sync(id).Lines
+	require.Len(t, lines, 1)
+	l := lines[0]
+	require.Equal(t, []string{"quantity", "accepted", "usage", "meter_delta", "mtr_1", "USD", "tested"},
+		[]string{l.Kind, l.State, l.Component, l.Method, l.Target, l.Currency, l.Response})
+	require.Equal(t, []string{"150.125", "0.005", "10.25", "150.12", "30"},
+		[]string{l.Usage.String(), l.UnitPrice.String(), l.Amount.String(), l.Quantity.String(), l.Sent.String()})
+	for _, r := range []metering.Range{l.Period, l.Window} {
+		require.True(t, r.Start.Equal(month.Start) && r.End.Equal(month.End))
+	}
+
+	b.useProvider(oneReceiver)
+	require.False(t, b.begin().Reads)
+}
+
 func TestAFailedPassSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -17,4 +17,3 @@ type Invoice struct {
 	CreatedAt    time.Time
 	FinalizedAt  time.Time // zero while it is a draft
 }
-

@@ -17,6 +17,7 @@ type Provider struct {
 	Kind         ProviderKind
 	Statements   bool   // it takes the bill of a period in one report
 	Account      string // what makes two settings the same destination: the URL of a webhook, or whom the secret belongs to
+	Livemode     *bool  // whether what is reported is charged; nil: the provider does not tell
 	SealedSecret []byte
 	LastFour     string // all of the secret that is ever shown
 

@@ -5,6 +5,7 @@ create table billing_connections (
   kind                     text not null,
   statements               boolean not null, -- it takes the bill of a period in one report
   account                  text not null, -- a URL, or whom the secret belongs to
+  livemode                 boolean, -- whether what is reported is charged; null: the provider does not tell
   secret                   bytea not null, -- sealed
   secret_last_four         text not null,
   webhook_secret           bytea, -- sealed; what the provider signs its events with

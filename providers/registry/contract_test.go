@@ -60,7 +60,7 @@ func report(p providers.Provider) billing.Message {
 		Timezone: time.UTC, Now: began.Add(time.Hour),
 	}
 	m.Report = billing.Report{
-		Series: billing.Series{Kind: billing.StatementReport, Account: "account", Counting: billing.Replaces, Period: began, Window: period},
+		Series: billing.Series{Kind: billing.StatementReport, Connection: 1, Counting: billing.Replaces, Period: began, Window: period},
 		Lines:  []billing.Line{line}, Quantity: line.Quantity, Currency: "USD", Of: period, Deadline: period.End.AddDate(0, 0, 3),
 	}
 	if p.Describe().Statements {

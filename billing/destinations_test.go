@@ -270,3 +270,25 @@ func TestWhatIsOnItsWayHoldsUpAClosing(t *testing.T) {
 		})
 	}
 }
+
+// An open period is stated in the units that its provider counts, and of what
+// goes nowhere there as it was used.
+func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		charge string // of 10.5 used, at 100
+	}{
+		"Reported":                  {func(*billing.Facts) {}, "1000"},
+		"NothingLeadsThere":         {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, "1050"},
+		"FromBeforeTheSubscription": {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{} }, "1050"},
+		"NotRead":                   {func(f *billing.Facts) { f.Side = nil }, "1050"},
+		"InStatements":              {func(f *billing.Facts) { f.Connection.Statements = true }, "1050"},
+		"Nowhere":                   {func(f *billing.Facts) { f.Connection = nil }, "1050"},
+	} {
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+		f.Usage = []billing.Usage{used(january, "10.5")}
+		c.change(&f)
+		require.Equal(t, c.charge, billing.StatementOf(f, f.Stored[0]).Lines[0].Charge.String(), name)
+	}
+}

@@ -21,7 +21,7 @@ func TestAStatementSaysWhatTheCustomerOwes(t *testing.T) {
 
 	body := b.body(b.next(0).ID)
 	m := read(t, body)
-	require.Equal(t, "usage.snapshot", m.Type)
+	require.Equal(t, "usage.statement", m.Type)
 	require.Equal(t, b.tenant.String(), m.Data.TenantID)
 	require.Equal(t, "acme", m.Data.CustomerExternalID)
 	month := billing.CalendarPeriod(b.now, time.UTC)

@@ -7,7 +7,7 @@ type ProviderKind string
 
 // The kinds that tenants can choose.
 const (
-	Webhook ProviderKind = "webhook" // signed snapshots to any HTTPS endpoint
+	Webhook ProviderKind = "webhook" // signed statements to any HTTPS endpoint
 	Stripe  ProviderKind = "stripe"  // usage records and meter events
 )
 

@@ -106,7 +106,7 @@ func deliveries(t *testing.T, c config, prefix string) int {
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&received))
 	charged := make(map[string]bool)
 	for _, d := range received {
-		var message struct{ Data webhook.Snapshot }
+		var message struct{ Data webhook.Statement }
 		require.NoError(t, json.Unmarshal([]byte(d.Body), &message))
 		require.True(t, d.SignatureValid)
 		if customer := message.Data.CustomerExternalID; strings.HasPrefix(customer, prefix) {

@@ -63,7 +63,7 @@ func TestWhatLacksAPermissionLaterNamesIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: enough}}))
-	_, err := b.client.Send(t.Context(), "rk_test_canary", entry(stripe.UsageRecord, 1, whole(5)))
+	_, err := b.client.Send(t.Context(), "rk_test_canary", report(stripe.UsageRecord, 1, whole(5)))
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "lacks a permission at Stripe (rak_usage_record_write)")
 	requireSafe(t, err)

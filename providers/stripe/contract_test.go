@@ -196,14 +196,14 @@ func (c *contract) subscribe() {
 	require.NoError(c, err)
 	require.Len(c, items, 4)
 	c.items = map[string]stripe.Item{}
-	for what, mechanism := range map[string]billing.Method{
+	for what, method := range map[string]billing.Method{
 		"storage": stripe.UsageRecord, "calls": stripe.MeterDelta, "minutes": stripe.MeterWindow, "seats": stripe.MeterLast,
 	} {
 		item, why := stripe.Match(items, c.name(what), nil)
 		require.Empty(c, why)
-		got, why := item.Mechanism()
+		got, why := item.Method()
 		require.Empty(c, why)
-		require.Equal(c, mechanism, got)
+		require.Equal(c, method, got)
 		require.Equal(c, "USD", item.Currency)
 		require.Equal(c, c.start, item.PeriodStart)
 		c.items[what] = item
@@ -257,20 +257,20 @@ func (c *contract) eventually(check func() error) {
 	})
 }
 
-func (c *contract) entry(what string, version int, value int64, at time.Time) stripe.Entry {
+func (c *contract) report(what string, version int, value int64, at time.Time) stripe.Report {
 	i := c.items[what]
-	mechanism, _ := i.Mechanism()
+	method, _ := i.Method()
 	id := fmt.Sprintf("%s-%d", c.name(what), version)
-	return stripe.Entry{
-		Mechanism: mechanism, ItemID: i.ItemID, EventName: i.MeterEventName, CustomerKey: i.CustomerKey, ValueKey: i.ValueKey,
+	return stripe.Report{
+		Method: method, ItemID: i.ItemID, EventName: i.MeterEventName, CustomerKey: i.CustomerKey, ValueKey: i.ValueKey,
 		Customer: c.customer, Value: whole(value), Timestamp: at, Identifier: id, IdempotencyKey: "key-" + id,
 	}
 }
 
-// send sends an entry until Stripe has decided, which is at once but for outages.
-func (c *contract) send(e stripe.Entry) (answer stripe.Answer, err error) {
+// send sends a report until Stripe has decided, which is at once but for outages.
+func (c *contract) send(r stripe.Report) (answer stripe.Answer, err error) {
 	c.eventually(func() error {
-		answer, err = c.client.Send(c.Context(), c.key, e)
+		answer, err = c.client.Send(c.Context(), c.key, r)
 		if metering.CodeOf(err) == metering.CodeProviderDown {
 			return err
 		}
@@ -284,23 +284,23 @@ func (c *contract) tellUsage() {
 	now := c.start.Add(3 * time.Minute)
 	for what, values := range map[string][2]int64{"storage": {40, 26}, "calls": {40, -15}, "minutes": {40, 7}, "seats": {40, 9}} {
 		var last time.Time
-		var e stripe.Entry
+		var r stripe.Report
 		for version, value := range values {
-			mechanism, _ := c.items[what].Mechanism()
-			last = stripe.Timestamp(mechanism, now, last, c.period)
-			e = c.entry(what, version, value, last)
-			answer, err := c.send(e)
+			method, _ := c.items[what].Method()
+			last = stripe.Timestamp(method, now, last, c.period)
+			r = c.report(what, version, value, last)
+			answer, err := c.send(r)
 			require.NoError(c, err, what)
 			require.Equal(c, http.StatusOK, answer.Status)
 			require.NotEmpty(c, answer.RequestID)
 		}
-		again, err := c.send(e)
+		again, err := c.send(r)
 		require.NoError(c, err, what)
 		require.True(c, again.Replayed, "the same key: the saved answer")
-		e.IdempotencyKey += "-another"
-		other, err := c.send(e)
+		r.IdempotencyKey += "-another"
+		other, err := c.send(r)
 		require.NoError(c, err, what)
-		require.Equal(c, e.Mechanism != stripe.UsageRecord, other.Duplicate, "the identifier of %s: taken before", what)
+		require.Equal(c, r.Method != stripe.UsageRecord, other.Duplicate, "the identifier of %s: taken before", what)
 		c.Logf("told of %s", what)
 	}
 	for what, want := range map[string]string{"storage": "26", "calls": "25", "minutes": "7", "seats": "9"} {
@@ -329,16 +329,16 @@ func (c *contract) beRefused() {
 	_, err := c.client.Validate(c.Context(), "sk_test_"+strings.Repeat("0", 24))
 	require.ErrorContains(c, err, "does not accept the API key")
 
-	former := c.entry("storage", 9, 1, c.start)
+	former := c.report("storage", 9, 1, c.start)
 	_, err = c.send(former)
 	require.ErrorIs(c, err, stripe.ErrOutsidePeriod)
 
-	wrong := c.entry("storage", 10, 1, c.start.Add(time.Second))
+	wrong := c.report("storage", 10, 1, c.start.Add(time.Second))
 	wrong.ItemID = c.items["calls"].ItemID
 	_, err = c.send(wrong)
 	require.ErrorIs(c, err, stripe.ErrNotLegacy)
 
-	old := c.entry("calls", 11, 1, c.start.Add(-36*24*time.Hour))
+	old := c.report("calls", 11, 1, c.start.Add(-36*24*time.Hour))
 	_, err = c.send(old)
 	require.Equal(c, metering.CodeProviderRefuse, metering.CodeOf(err), "more than 35 days ago by both clocks")
 
@@ -349,10 +349,10 @@ func (c *contract) beRefused() {
 	c.Log("Stripe refused what it must not take")
 }
 
-func (c *contract) late(version int, cents int64) stripe.Entry {
+func (c *contract) late(version int, cents int64) stripe.Report {
 	id := fmt.Sprintf("%s-%d", c.name("late"), version)
-	return stripe.Entry{
-		Mechanism: stripe.InvoiceItem, Customer: c.customer, SubscriptionID: c.items["calls"].SubscriptionID, Currency: "USD", Value: whole(cents),
+	return stripe.Report{
+		Method: stripe.InvoiceItem, Customer: c.customer, SubscriptionID: c.items["calls"].SubscriptionID, Currency: "USD", Value: whole(cents),
 		Description: "Usage reported late", Period: metering.Range{Start: c.start.AddDate(0, -1, 0), End: c.start},
 		Identifier: id, IdempotencyKey: "key-" + id,
 	}
@@ -361,13 +361,13 @@ func (c *contract) late(version int, cents int64) stripe.Entry {
 // charge puts two amounts on the next invoice, and finds them.
 func (c *contract) charge() {
 	for version, cents := range []int64{250, -30} {
-		e := c.late(version, cents)
-		_, err := c.send(e)
+		r := c.late(version, cents)
+		_, err := c.send(r)
 		require.NoError(c, err)
-		again, err := c.send(e)
+		again, err := c.send(r)
 		require.NoError(c, err)
 		require.True(c, again.Replayed)
-		require.True(c, c.isBilled(e.Identifier))
+		require.True(c, c.isBilled(r.Identifier))
 	}
 	require.False(c, c.isBilled(c.late(12, 1).Identifier), "it was refused")
 	c.Log("put two amounts on the next invoice, and found them")

@@ -17,7 +17,7 @@ import (
 
 // Refusals that ask for something else than putting the request right.
 var (
-	// ErrNotLegacy asks to find the item's mechanism anew.
+	// ErrNotLegacy asks to find the item's reporting method anew.
 	ErrNotLegacy = errors.New("the subscription item is not on Stripe's legacy metered billing")
 	// ErrOutsidePeriod says that the item's period ended: meters take its usage for another hour, usage records do not.
 	ErrOutsidePeriod = errors.New("the subscription's current period does not hold the timestamp")

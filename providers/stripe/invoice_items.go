@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// entryKey is the metadata of an invoice item that says which entry made it.
-const entryKey = "odometer_entry"
+// reportKey is the metadata of an invoice item that says which report made it.
+const reportKey = "odometer_report"
 
 // clocks is how far ours may be ahead of Stripe's.
 const clocks = time.Hour
 
-// InvoiceItem says whether the customer has an invoice item with an entry's
-// identifier, pending or invoiced, that was made since the entry was first
+// InvoiceItem says whether the customer has an invoice item with a report's
+// identifier, pending or invoiced, that was made since the report was first
 // sent, by our clock. Stripe lists at once what it took, so what is not found
 // when no call is under way was not taken.
 func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier string, since time.Time) (found bool, err error) {
@@ -22,7 +22,7 @@ func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier stri
 	if err != nil {
 		return false, fmt.Errorf("list invoice items: %w", err)
 	}
-	return slices.ContainsFunc(items, func(i invoiceItem) bool { return i.Metadata[entryKey] == identifier }), nil
+	return slices.ContainsFunc(items, func(i invoiceItem) bool { return i.Metadata[reportKey] == identifier }), nil
 }
 
 type invoiceItem struct {

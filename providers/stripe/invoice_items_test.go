@@ -20,10 +20,10 @@ var february = metering.Range{Start: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 
 // lateUsage is what a ledger would have stored for usage that came after
 // February was invoiced.
-func lateUsage(version int, cents metering.Decimal) stripe.Entry {
+func lateUsage(version int, cents metering.Decimal) stripe.Report {
 	id := fmt.Sprintf("late-%d", version)
-	return stripe.Entry{
-		Mechanism: stripe.InvoiceItem, Customer: "cus_1", SubscriptionID: "sub_cus_1", Currency: "USD", Value: cents,
+	return stripe.Report{
+		Method: stripe.InvoiceItem, Customer: "cus_1", SubscriptionID: "sub_cus_1", Currency: "USD", Value: cents,
 		Description: "API calls, usage of February reported late", Period: february, Identifier: id, IdempotencyKey: "key-" + id,
 	}
 }
@@ -32,7 +32,7 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, "")
-		_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(40))) // 40 × 2.5 cents
+		_, err := b.client.Send(t.Context(), key, report(stripe.UsageRecord, 1, whole(40))) // 40 × 2.5 cents
 		require.NoError(t, err)
 		answer, err := b.client.Send(t.Context(), key, lateUsage(1, whole(250)))
 		require.NoError(t, err)
@@ -67,10 +67,10 @@ func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
 	b := setup(t)
 	owed := billing.RoundMoney(decimal("0.40"), "MGA") // ISO 4217 gives the ariary two digits, Stripe none
 	requireDecimal(t, "0.4", owed)
-	e := lateUsage(1, stripe.Smallest(owed, "MGA"))
-	e.Currency = "MGA"
-	requireDecimal(t, "0", e.Value)
-	_, err := b.client.Send(t.Context(), key, e)
+	r := lateUsage(1, stripe.Smallest(owed, "MGA"))
+	r.Currency = "MGA"
+	requireDecimal(t, "0", r.Value)
+	_, err := b.client.Send(t.Context(), key, r)
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 	require.Empty(t, b.fake.State().Accounts[0].Pending)
 }
@@ -107,25 +107,25 @@ func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 	t.Parallel()
 	client := serve(t, nil) // nothing may be sent
 	for name, c := range map[string]struct {
-		change func(*stripe.Entry)
+		change func(*stripe.Report)
 		code   metering.Code
 		rule   string
 	}{
-		"nothing":           {func(e *stripe.Entry) { e.Value = whole(0) }, metering.CodeInvalid, "entry.value must not be 0"},
-		"a fraction":        {func(e *stripe.Entry) { e.Value = decimal("0.5") }, metering.CodeInvalid, "entry.value must be whole"},
-		"20 digits":         {func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) }, metering.CodeProviderRefuse, "at most 2^63-1"},
-		"no customer":       {func(e *stripe.Entry) { e.Customer = "" }, metering.CodeInvalid, "entry.subscription_id"},
-		"no subscription":   {func(e *stripe.Entry) { e.SubscriptionID = "" }, metering.CodeInvalid, "entry.subscription_id"},
-		"no identifier":     {func(e *stripe.Entry) { e.Identifier = "" }, metering.CodeInvalid, "entry.identifier"},
-		"no currency":       {func(e *stripe.Entry) { e.Currency = "" }, metering.CodeInvalid, "entry.currency"},
-		"Stripe's currency": {func(e *stripe.Entry) { e.Currency = "usd" }, metering.CodeInvalid, "entry.currency"},
-		"no description":    {func(e *stripe.Entry) { e.Description = "" }, metering.CodeInvalid, "entry.description"},
-		"a long one":        {func(e *stripe.Entry) { e.Description = strings.Repeat("x", 501) }, metering.CodeInvalid, "entry.description"},
-		"no period":         {func(e *stripe.Entry) { e.Period = metering.Range{} }, metering.CodeInvalid, "entry.period"},
+		"nothing":           {func(r *stripe.Report) { r.Value = whole(0) }, metering.CodeInvalid, "report.value must not be 0"},
+		"a fraction":        {func(r *stripe.Report) { r.Value = decimal("0.5") }, metering.CodeInvalid, "report.value must be whole"},
+		"20 digits":         {func(r *stripe.Report) { r.Value = decimal("99999999999999999").Mul(whole(1000)) }, metering.CodeProviderRefuse, "at most 2^63-1"},
+		"no customer":       {func(r *stripe.Report) { r.Customer = "" }, metering.CodeInvalid, "report.subscription_id"},
+		"no subscription":   {func(r *stripe.Report) { r.SubscriptionID = "" }, metering.CodeInvalid, "report.subscription_id"},
+		"no identifier":     {func(r *stripe.Report) { r.Identifier = "" }, metering.CodeInvalid, "report.identifier"},
+		"no currency":       {func(r *stripe.Report) { r.Currency = "" }, metering.CodeInvalid, "report.currency"},
+		"Stripe's currency": {func(r *stripe.Report) { r.Currency = "usd" }, metering.CodeInvalid, "report.currency"},
+		"no description":    {func(r *stripe.Report) { r.Description = "" }, metering.CodeInvalid, "report.description"},
+		"a long one":        {func(r *stripe.Report) { r.Description = strings.Repeat("x", 501) }, metering.CodeInvalid, "report.description"},
+		"no period":         {func(r *stripe.Report) { r.Period = metering.Range{} }, metering.CodeInvalid, "report.period"},
 	} {
-		e := lateUsage(1, whole(5))
-		c.change(&e)
-		_, err := client.Send(t.Context(), key, e)
+		r := lateUsage(1, whole(5))
+		c.change(&r)
+		_, err := client.Send(t.Context(), key, r)
 		require.Equal(t, c.code, metering.CodeOf(err), name)
 		require.ErrorContains(t, err, c.rule, name)
 	}
@@ -133,15 +133,15 @@ func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 
 func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	for rule, change := range map[string]func(*stripe.Entry){
-		"bills the customer in another currency":                 func(e *stripe.Entry) { e.Currency = "EUR" },
-		"subscription at Stripe has ended":                       func(e *stripe.Entry) { e.SubscriptionID = "sub_other" },
-		"Stripe refused with 400 resource_missing; its log says": func(e *stripe.Entry) { e.Customer = "cus_other" },
+	for rule, change := range map[string]func(*stripe.Report){
+		"bills the customer in another currency":                 func(r *stripe.Report) { r.Currency = "EUR" },
+		"subscription at Stripe has ended":                       func(r *stripe.Report) { r.SubscriptionID = "sub_other" },
+		"Stripe refused with 400 resource_missing; its log says": func(r *stripe.Report) { r.Customer = "cus_other" },
 	} {
 		b := setup(t)
-		e := lateUsage(1, whole(5))
-		change(&e)
-		_, err := b.client.Send(t.Context(), key, e)
+		r := lateUsage(1, whole(5))
+		change(&r)
+		_, err := b.client.Send(t.Context(), key, r)
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 		require.ErrorContains(t, err, rule)
 		requireSafe(t, err)
@@ -154,7 +154,7 @@ func TestEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, stop := start(t, "")
 		defer stop()
-		l := &ledger{bundle: b, t: t, mechanism: stripe.InvoiceItem}
+		l := &ledger{bundle: b, t: t, method: stripe.InvoiceItem}
 		var want metering.Decimal
 		for version := range rapid.IntRange(1, 5).Draw(t, "amounts") {
 			cents := whole(rapid.SampledFrom([]int64{-4000, -1, 1, 7, 7, 1250}).Draw(t, "cents"))
@@ -166,12 +166,12 @@ func TestEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 	})
 }
 
-// bill sends an entry until it is known to be taken. What Stripe has forgotten,
+// bill sends a report until it is known to be taken. What Stripe has forgotten,
 // or answers with what it saved, is looked for before it is sent anew.
-func (l *ledger) bill(e stripe.Entry) {
+func (l *ledger) bill(r stripe.Report) {
 	first := l.fake.Now()
 	for range 40 {
-		answer, err := l.send(e)
+		answer, err := l.send(r)
 		if err == nil {
 			return
 		}
@@ -181,19 +181,19 @@ func (l *ledger) bill(e stripe.Entry) {
 		if !stuck && l.fake.Now().Sub(first) < 24*time.Hour {
 			continue
 		}
-		if l.billed(e, first) {
+		if l.billed(r, first) {
 			return
 		}
 		if stuck {
-			e.IdempotencyKey += "'"
+			r.IdempotencyKey += "'"
 		}
 	}
 	l.t.Fatal("never settled")
 }
 
-func (l *ledger) billed(e stripe.Entry, since time.Time) bool {
+func (l *ledger) billed(r stripe.Report, since time.Time) bool {
 	l.fake.Behave(stripetest.Behaviour{})
-	found, err := l.client.InvoiceItem(context.Background(), key, e.Customer, e.Identifier, since)
+	found, err := l.client.InvoiceItem(context.Background(), key, r.Customer, r.Identifier, since)
 	require.NoError(l.t, err)
 	return found
 }

@@ -30,7 +30,7 @@ type Invoice struct {
 // InvoiceLine is one line of an invoice, before tax and discounts.
 type InvoiceLine struct {
 	ItemID      string // of the subscription; "" where no item made it
-	Identifier  string // of the Entry that put it there as an invoice item; "" where none did
+	Identifier  string // of the Report that put it there as an invoice item; "" where none did
 	PriceID     string
 	Quantity    metering.Decimal
 	Amount      metering.Decimal
@@ -121,7 +121,7 @@ func (in invoice) invoice() Invoice {
 	for _, l := range in.Lines.Data {
 		line := InvoiceLine{
 			ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(l.Price, l.Pricing.Details.Price),
-			Identifier: l.Metadata[entryKey], Amount: Amount(l.Amount, currency),
+			Identifier: l.Metadata[reportKey], Amount: Amount(l.Amount, currency),
 			PeriodStart: instant(l.Period.Start), PeriodEnd: instant(l.Period.End),
 			Proration: l.Proration || l.Parent.Details.Proration,
 		}

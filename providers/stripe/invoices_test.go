@@ -15,10 +15,10 @@ func TestAnInvoiceSaysTheSameInEveryVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
 		b := setupVersion(t, "")
-		_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(41))) // 41 × 2.5 cents
+		_, err := b.client.Send(t.Context(), key, report(stripe.UsageRecord, 1, whole(41))) // 41 × 2.5 cents
 		require.NoError(t, err)
 		b.fake.Advance(april.Sub(noon))
-		_, err = b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(7))) // within the hour; 7 × 3 cents
+		_, err = b.client.Send(t.Context(), key, report(stripe.MeterDelta, 1, whole(7))) // within the hour; 7 × 3 cents
 		require.NoError(t, err)
 		id := b.fake.State().Accounts[0].Invoices[0].ID
 

@@ -36,8 +36,8 @@ type Item struct {
 	BillingThresholds bool
 }
 
-// Mechanism says how usage is sent to the item, or why it cannot be.
-func (i Item) Mechanism() (billing.Method, string) {
+// Method is how usage is sent to the item, or why it cannot be.
+func (i Item) Method() (billing.Method, string) {
 	switch {
 	case i.UsageType != "metered":
 		return "", fmt.Sprintf("price %s is not metered", i.PriceID)

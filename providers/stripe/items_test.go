@@ -138,15 +138,15 @@ func TestTheMechanismFollowsTheItem(t *testing.T) {
 		"legacy with thresholds": {metered(func(i *stripe.Item) { i.MeterID, i.BillingThresholds = "", true }), "",
 			"subscription sub_1 has billing thresholds"},
 	} {
-		got, reason := c.item.Mechanism()
+		got, reason := c.item.Method()
 		require.Equal(t, c.want, got, name)
 		require.Contains(t, reason, c.reason, name)
 		require.Equal(t, c.reason == "", reason == "", name)
 	}
-	for mechanism, overwrites := range map[billing.Method]bool{
+	for method, overwrites := range map[billing.Method]bool{
 		stripe.UsageRecord: true, stripe.MeterWindow: true, stripe.MeterLast: true, stripe.MeterDelta: false,
 	} {
-		require.Equal(t, overwrites, stripe.CountingOf(mechanism) != billing.Adds, mechanism)
+		require.Equal(t, overwrites, stripe.CountingOf(method) != billing.Adds, method)
 	}
 }
 

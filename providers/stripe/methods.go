@@ -6,8 +6,8 @@ import "github.com/odometer-metering/odometer/billing"
 const (
 	UsageRecord billing.Method = "usage_record" // the period's total, at one timestamp of the period
 	MeterWindow billing.Method = "meter_window" // a window's total, in that window
-	MeterDelta  billing.Method = "meter_delta"  // what came since the last entry
-	MeterLast   billing.Method = "meter_last"   // the period's total, later than the last entry
+	MeterDelta  billing.Method = "meter_delta"  // what came since the last report
+	MeterLast   billing.Method = "meter_last"   // the period's total, later than the last report
 	InvoiceItem billing.Method = "invoice_item" // money on the next invoice, for usage of a period that is invoiced
 )
 

@@ -28,32 +28,32 @@ var trouble = []stripetest.Behaviour{
 	{Mode: stripetest.Hang, Done: true},
 }
 
-// ledger is the least that a caller must do: store an entry, send it as it is
+// ledger is the least that a caller must do: store a report, send it as it is
 // until the answer is known, and only then make the next.
 type ledger struct {
 	bundle
-	t         *rapid.T
-	mechanism billing.Method
-	decimals  int32
-	version   int
-	told      metering.Decimal // what the deltas so far add up to
+	t        *rapid.T
+	method   billing.Method
+	decimals int32
+	version  int
+	told     metering.Decimal // what the deltas so far add up to
 }
 
 func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 	t.Parallel()
-	for _, mechanism := range mechanisms {
-		t.Run(string(mechanism), func(t *testing.T) {
+	for _, method := range methods {
+		t.Run(string(method), func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				b, stop := start(t, "")
 				defer stop()
-				l := &ledger{bundle: b, t: t, mechanism: mechanism}
-				if mechanism != stripe.UsageRecord {
+				l := &ledger{bundle: b, t: t, method: method}
+				if method != stripe.UsageRecord {
 					l.decimals = rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 				}
 				want := l.tellSomeTotals()
 				b.fake.Behave(stripetest.Behaviour{})
-				requireDecimal(t, want.String(), b.fake.Quantity(itemOf(mechanism)))
+				requireDecimal(t, want.String(), b.fake.Quantity(itemOf(method)))
 				l.requireSummary(want)
 			})
 		})
@@ -65,7 +65,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 	totals := map[int]metering.Decimal{} // by hour; all but windows have only the first
 	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
 		hour := 0
-		if l.mechanism == stripe.MeterWindow {
+		if l.method == stripe.MeterWindow {
 			hour = rapid.IntRange(0, 2).Draw(l.t, "hour")
 		}
 		totals[hour] = whole(rapid.Int64Range(0, 10_000_000_000).Draw(l.t, "ten-millionths")).Mul(decimal("0.0000001"))
@@ -81,39 +81,39 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
 	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
-	e := entry(l.mechanism, l.version, billing.Units(total, l.decimals))
-	switch l.mechanism {
+	r := report(l.method, l.version, billing.Units(total, l.decimals))
+	switch l.method {
 	case stripe.MeterDelta:
-		e.Value = billing.UnitsBetween(l.told, total, l.decimals)
+		r.Value = billing.UnitsBetween(l.told, total, l.decimals)
 	case stripe.MeterLast:
-		e.Timestamp = l.fake.Now()
+		r.Timestamp = l.fake.Now()
 	case stripe.MeterWindow:
-		e.Timestamp = march.Add(time.Duration(hour) * time.Hour)
+		r.Timestamp = march.Add(time.Duration(hour) * time.Hour)
 	}
-	l.settle(e)
-	l.told = l.told.Add(e.Value)
+	l.settle(r)
+	l.told = l.told.Add(r.Value)
 }
 
-func (l *ledger) settle(e stripe.Entry) {
+func (l *ledger) settle(r stripe.Report) {
 	first := l.fake.Now()
 	for range 40 {
-		if l.mechanism == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(e) {
+		if l.method == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(r) {
 			return // nothing at Stripe would stop a second one any more
 		}
-		answer, err := l.send(e)
+		answer, err := l.send(r)
 		if err == nil {
 			return
 		}
 		require.Equal(l.t, metering.CodeProviderDown, metering.CodeOf(err), "%v", err)
 		if answer.Replayed && answer.Status >= 500 {
-			e.IdempotencyKey += "'"
+			r.IdempotencyKey += "'"
 		}
 		l.wait()
 	}
 	l.t.Fatal("never settled")
 }
 
-func (l *ledger) send(e stripe.Entry) (stripe.Answer, error) {
+func (l *ledger) send(r stripe.Report) (stripe.Answer, error) {
 	b := rapid.SampledFrom(trouble).Draw(l.t, "trouble")
 	b.Times = 1
 	l.fake.Behave(b)
@@ -122,7 +122,7 @@ func (l *ledger) send(e stripe.Entry) (stripe.Answer, error) {
 		ctx, cancel = l.untilTaken(context.Background())
 	}
 	defer cancel()
-	return l.client.Send(ctx, key, e)
+	return l.client.Send(ctx, key, r)
 }
 
 // wait lets time pass, but not the period.
@@ -133,17 +133,17 @@ func (l *ledger) wait() {
 	}
 }
 
-func (l *ledger) taken(e stripe.Entry) bool {
+func (l *ledger) taken(r stripe.Report) bool {
 	l.fake.Behave(stripetest.Behaviour{})
 	got, err := l.client.Summary(context.Background(), key, "mtr_delta", "cus_1", march, april)
 	require.NoError(l.t, err)
-	return got.Equal(l.told.Add(e.Value))
+	return got.Equal(l.told.Add(r.Value))
 }
 
 func (l *ledger) requireSummary(want metering.Decimal) {
 	var got metering.Decimal
 	var err error
-	switch l.mechanism {
+	switch l.method {
 	case stripe.UsageRecord:
 		got, err = l.client.RecordSummary(context.Background(), key, "si_legacy_cus_1", march.Add(time.Minute))
 	case stripe.MeterDelta:

@@ -87,7 +87,7 @@ func place(items []Item, meter metering.Meter, q providers.Question) (Item, stri
 	}
 	item, reason := Match(items, meter.Slug, q.Mapping)
 	if reason == "" {
-		_, reason = item.Mechanism()
+		_, reason = item.Method()
 	}
 	return item, reason
 }
@@ -101,7 +101,7 @@ const (
 )
 
 func (i Item) destination(meter metering.MeterID) billing.Destination {
-	method, _ := i.Mechanism()
+	method, _ := i.Method()
 	d := billing.Destination{MeterID: meter, Target: i.MeterID, Method: method, Counting: CountingOf(method), Address: map[string]string{itemKey: i.ItemID}}
 	for key, value := range map[string]string{eventKey: i.MeterEventName, payloadKey: i.CustomerKey, payloadValue: i.ValueKey} {
 		if value != "" {
@@ -119,7 +119,7 @@ func (i Item) destination(meter metering.MeterID) billing.Destination {
 
 // call is what Stripe is told, as it is stored.
 type call struct {
-	Method      billing.Method   `json:"mechanism"`
+	Method      billing.Method   `json:"method"`
 	Target      string           `json:"target"`
 	ItemID      string           `json:"item_id,omitempty"`
 	EventName   string           `json:"event_name,omitempty"`
@@ -164,11 +164,11 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 
 // Send makes the call.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
-	e, err := entryOf(s)
+	r, err := reportOf(s)
 	if err != nil {
 		return providers.Outcome{Err: err}
 	}
-	answer, err := p.client.Send(ctx, c.Secret, e)
+	answer, err := p.client.Send(ctx, c.Secret, r)
 	adds := s.Counting == billing.Adds
 	overdue := s.Invoiced && s.Kind == billing.QuantityReport && !answer.Replayed && s.Now.Sub(s.FirstSentAt) <= certain
 	switch {
@@ -183,40 +183,40 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{Err: advised(err), Look: saved && adds, NewKey: saved && (!adds || s.Kind == billing.ChargeReport)}
 }
 
-func entryOf(s providers.Sending) (Entry, error) {
+func reportOf(s providers.Sending) (Report, error) {
 	var c call
 	if err := json.Unmarshal(s.Body, &c); err != nil {
-		return Entry{}, fmt.Errorf("read call: %w", err)
+		return Report{}, fmt.Errorf("read call: %w", err)
 	}
 	id := s.ReportID.String()
-	e := Entry{
-		Mechanism: c.Method, ItemID: c.ItemID, EventName: c.EventName, CustomerKey: c.CustomerKey, ValueKey: c.ValueKey,
+	r := Report{
+		Method: c.Method, ItemID: c.ItemID, EventName: c.EventName, CustomerKey: c.CustomerKey, ValueKey: c.ValueKey,
 		Customer: c.Customer, Value: c.Quantity, Timestamp: c.Timestamp, Identifier: id, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
 	}
 	if c.Method == InvoiceItem {
-		e.SubscriptionID, e.Currency, e.Description, e.Period = c.Target, c.Currency, c.Description, metering.Range(*c.Period)
-		e.Value = Smallest(c.Quantity, c.Currency)
+		r.SubscriptionID, r.Currency, r.Description, r.Period = c.Target, c.Currency, c.Description, metering.Range(*c.Period)
+		r.Value = Smallest(c.Quantity, c.Currency)
 	}
-	return e, nil
+	return r, nil
 }
 
 // Find asks Stripe what it has taken. An invoice item is there or it is not. Of
 // usage it has counted the quantity with what came before it, or only that;
 // where it is neither, somebody else writes to the same meter.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
-	e, err := entryOf(s)
+	r, err := reportOf(s)
 	if err != nil {
 		return providers.Found{}, err
 	}
 	if s.Kind == billing.ChargeReport {
-		found, err := p.client.InvoiceItem(ctx, c.Secret, e.Customer, e.Identifier, s.FirstSentAt)
+		found, err := p.client.InvoiceItem(ctx, c.Secret, r.Customer, r.Identifier, s.FirstSentAt)
 		if err != nil || !found {
 			return providers.Found{}, advised(err)
 		}
 		return providers.Found{State: billing.Accepted, Answer: "seen among the customer's invoice items"}, nil
 	}
 	counted, err := p.Count(ctx, c, at)
-	with := before.Add(e.Value)
+	with := before.Add(r.Value)
 	switch {
 	case err != nil:
 		return providers.Found{}, err

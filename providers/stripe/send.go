@@ -16,10 +16,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Entry is one thing to tell Stripe. It is stored before it is first sent, and
+// Report is what Stripe is told in one call. It is stored before it is first sent, and
 // sent again as it was until the answer is known.
-type Entry struct {
-	Mechanism      billing.Method
+type Report struct {
+	Method         billing.Method
 	ItemID         string           // of a usage record
 	EventName      string           // of a meter event, as the two keys of its payload
 	CustomerKey    string           // "" is Stripe's default
@@ -49,112 +49,112 @@ const (
 	maxEventDecimals = 12
 )
 
-// Send tells Stripe one entry. The error is CodeProviderDown where the same
-// entry must be sent again, whether or not it was taken, and
+// Send tells Stripe one report. The error is CodeProviderDown where the same
+// report must be sent again, whether or not it was taken, and
 // CodeProviderRefuse where it was not taken and somebody has to act first:
 // the same refusal may come again for its idempotency key, whatever was done.
 // An answer that is Replayed with a status of 500 or more comes again for this
-// idempotency key, whatever is tried: an entry that Overwrites may then go out
+// idempotency key, whatever is tried: a report that Overwrites may then go out
 // under a new key, with all else as it was, and so may an invoice item that
 // InvoiceItem does not find.
-func (c *Client) Send(ctx context.Context, key string, e Entry) (Answer, error) {
-	if err := e.check(); err != nil {
+func (c *Client) Send(ctx context.Context, key string, r Report) (Answer, error) {
+	if err := r.check(); err != nil {
 		return Answer{}, err
 	}
 	ctx, x := open(ctx)
-	x.fraction = !whole(e.Value)
-	return judge(x, c.create(key, e, stripego.Params{Context: ctx, IdempotencyKey: &e.IdempotencyKey}))
+	x.fraction = !whole(r.Value)
+	return judge(x, c.create(key, r, stripego.Params{Context: ctx, IdempotencyKey: &r.IdempotencyKey}))
 }
 
-func (c *Client) create(key string, e Entry, params stripego.Params) (err error) {
-	switch e.Mechanism {
+func (c *Client) create(key string, r Report, params stripego.Params) (err error) {
+	switch r.Method {
 	case UsageRecord:
-		quantity, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
+		quantity, _ := strconv.ParseInt(r.Value.String(), 10, 64) // checked
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
-			SubscriptionItem: &e.ItemID,
+			SubscriptionItem: &r.ItemID,
 			Action:           new(stripego.UsageRecordActionSet),
 			Quantity:         &quantity,
-			Timestamp:        new(e.Timestamp.Unix()),
+			Timestamp:        new(r.Timestamp.Unix()),
 		})
 	case InvoiceItem:
-		amount, _ := strconv.ParseInt(e.Value.String(), 10, 64) // checked
+		amount, _ := strconv.ParseInt(r.Value.String(), 10, 64) // checked
 		_, err = invoiceitem.Client{B: c.backend, Key: key}.New(&stripego.InvoiceItemParams{
 			Params:       params,
-			Customer:     &e.Customer,
-			Subscription: &e.SubscriptionID,
-			Currency:     new(strings.ToLower(e.Currency)),
+			Customer:     &r.Customer,
+			Subscription: &r.SubscriptionID,
+			Currency:     new(strings.ToLower(r.Currency)),
 			Amount:       &amount,
-			Description:  &e.Description,
-			Period:       &stripego.InvoiceItemPeriodParams{Start: new(e.Period.Start.Unix()), End: new(e.Period.End.Unix())},
-			Metadata:     map[string]string{entryKey: e.Identifier},
+			Description:  &r.Description,
+			Period:       &stripego.InvoiceItemPeriodParams{Start: new(r.Period.Start.Unix()), End: new(r.Period.End.Unix())},
+			Metadata:     map[string]string{reportKey: r.Identifier},
 		})
 	default:
 		_, err = meterevent.Client{B: c.backend, Key: key}.New(&stripego.BillingMeterEventParams{
 			Params:     params,
-			EventName:  &e.EventName,
-			Identifier: &e.Identifier,
-			Payload:    e.payload(),
-			Timestamp:  new(e.Timestamp.Unix()),
+			EventName:  &r.EventName,
+			Identifier: &r.Identifier,
+			Payload:    r.payload(),
+			Timestamp:  new(r.Timestamp.Unix()),
 		})
 	}
 	return err
 }
 
-func (e Entry) payload() map[string]string {
-	customer, value := e.CustomerKey, e.ValueKey
+func (r Report) payload() map[string]string {
+	customer, value := r.CustomerKey, r.ValueKey
 	if customer == "" {
 		customer = "stripe_customer_id"
 	}
 	if value == "" {
 		value = "value"
 	}
-	return map[string]string{customer: e.Customer, value: e.Value.String()}
+	return map[string]string{customer: r.Customer, value: r.Value.String()}
 }
 
-func (e Entry) check() error {
+func (r Report) check() error {
 	switch {
-	case e.IdempotencyKey == "" || len(e.IdempotencyKey) > maxIdempotencyKeyBytes:
-		return metering.Invalid("entry.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
-	case e.Timestamp.IsZero() && e.Mechanism != InvoiceItem:
-		return metering.Invalid("entry.timestamp", "must be set")
+	case r.IdempotencyKey == "" || len(r.IdempotencyKey) > maxIdempotencyKeyBytes:
+		return metering.Invalid("report.idempotency_key", "must have 1 to %d bytes", maxIdempotencyKeyBytes)
+	case r.Timestamp.IsZero() && r.Method != InvoiceItem:
+		return metering.Invalid("report.timestamp", "must be set")
 	}
-	switch e.Mechanism {
+	switch r.Method {
 	case UsageRecord:
-		return e.checkRecord()
+		return r.checkRecord()
 	case MeterWindow, MeterDelta, MeterLast:
-		return e.checkEvent()
+		return r.checkEvent()
 	case InvoiceItem:
-		return e.checkInvoiceItem()
+		return r.checkInvoiceItem()
 	default:
-		return metering.Invalid("entry.mechanism", "must be one of Stripe's")
+		return metering.Invalid("report.method", "must be one of Stripe's")
 	}
 }
 
-func (e Entry) checkRecord() error {
-	if e.ItemID == "" {
-		return metering.Invalid("entry.item_id", "must be set")
+func (r Report) checkRecord() error {
+	if r.ItemID == "" {
+		return metering.Invalid("report.item_id", "must be set")
 	}
-	if !whole(e.Value) {
+	if !whole(r.Value) {
 		return errFraction
 	}
-	if _, err := strconv.ParseInt(e.Value.String(), 10, 64); err != nil || e.Value.IsNegative() {
+	if _, err := strconv.ParseInt(r.Value.String(), 10, 64); err != nil || r.Value.IsNegative() {
 		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's usage records take quantities from 0 to 2^63-1")
 	}
 	return nil
 }
 
-func (e Entry) checkEvent() error {
+func (r Report) checkEvent() error {
 	switch {
-	case e.EventName == "" || e.Customer == "":
-		return metering.Invalid("entry.event_name", "and customer must be set")
-	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
-		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
-	case !e.Value.Equal(billing.Units(e.Value, maxEventDecimals)):
-		return metering.Invalid("entry.value", "must have at most %d decimals", maxEventDecimals)
-	case digits(e.Value) > maxEventDigits:
+	case r.EventName == "" || r.Customer == "":
+		return metering.Invalid("report.event_name", "and customer must be set")
+	case r.Identifier == "" || len(r.Identifier) > maxIdentifierBytes:
+		return metering.Invalid("report.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
+	case !r.Value.Equal(billing.Units(r.Value, maxEventDecimals)):
+		return metering.Invalid("report.value", "must have at most %d decimals", maxEventDecimals)
+	case digits(r.Value) > maxEventDigits:
 		return metering.Errorf(metering.CodeProviderRefuse,
-			"entry.value must have at most %d digits, as Stripe's meter events do; lower the meter's usage_scale", maxEventDigits)
+			"report.value must have at most %d digits, as Stripe's meter events do; lower the meter's usage_scale", maxEventDigits)
 	}
 	return nil
 }
@@ -166,28 +166,28 @@ func digits(value metering.Decimal) int {
 
 func whole(value metering.Decimal) bool { return value.Equal(billing.Units(value, 0)) }
 
-var errFraction = metering.Invalid("entry.value", "must be whole")
+var errFraction = metering.Invalid("report.value", "must be whole")
 
 var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 
-func (e Entry) checkInvoiceItem() error {
+func (r Report) checkInvoiceItem() error {
 	switch {
-	case e.Customer == "" || e.SubscriptionID == "":
-		return metering.Invalid("entry.subscription_id", "and customer must be set")
-	case e.Identifier == "" || len(e.Identifier) > maxIdentifierBytes:
-		return metering.Invalid("entry.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
-	case !currencyPattern.MatchString(e.Currency):
-		return metering.Invalid("entry.currency", "must be a code of ISO 4217")
-	case e.Description == "" || len(e.Description) > maxDescriptionBytes:
-		return metering.Invalid("entry.description", "must have 1 to %d bytes", maxDescriptionBytes)
-	case !e.Period.Start.Before(e.Period.End):
-		return metering.Invalid("entry.period", "must end after it begins")
-	case !whole(e.Value):
+	case r.Customer == "" || r.SubscriptionID == "":
+		return metering.Invalid("report.subscription_id", "and customer must be set")
+	case r.Identifier == "" || len(r.Identifier) > maxIdentifierBytes:
+		return metering.Invalid("report.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
+	case !currencyPattern.MatchString(r.Currency):
+		return metering.Invalid("report.currency", "must be a code of ISO 4217")
+	case r.Description == "" || len(r.Description) > maxDescriptionBytes:
+		return metering.Invalid("report.description", "must have 1 to %d bytes", maxDescriptionBytes)
+	case !r.Period.Start.Before(r.Period.End):
+		return metering.Invalid("report.period", "must end after it begins")
+	case !whole(r.Value):
 		return errFraction
-	case e.Value.IsZero():
-		return metering.Invalid("entry.value", "must not be 0: there is nothing to charge")
+	case r.Value.IsZero():
+		return metering.Invalid("report.value", "must not be 0: there is nothing to charge")
 	}
-	if _, err := strconv.ParseInt(e.Value.String(), 10, 64); err != nil {
+	if _, err := strconv.ParseInt(r.Value.String(), 10, 64); err != nil {
 		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's invoice items take amounts of at most 2^63-1")
 	}
 	return nil

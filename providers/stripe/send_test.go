@@ -17,47 +17,47 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-var mechanisms = []billing.Method{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
+var methods = []billing.Method{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
 
-// entry is what a ledger would have stored for one of cus_1's items.
-func entry(mechanism billing.Method, version int, value metering.Decimal) stripe.Entry {
-	id := fmt.Sprintf("%s-%d", mechanism, version)
-	e := stripe.Entry{Mechanism: mechanism, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
-	switch mechanism {
+// report is what a ledger would have stored for one of cus_1's items.
+func report(method billing.Method, version int, value metering.Decimal) stripe.Report {
+	id := fmt.Sprintf("%s-%d", method, version)
+	r := stripe.Report{Method: method, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
+	switch method {
 	case stripe.UsageRecord:
-		e.ItemID = "si_legacy_cus_1"
+		r.ItemID = "si_legacy_cus_1"
 	case stripe.MeterDelta:
-		e.EventName = "calls"
+		r.EventName = "calls"
 	case stripe.MeterWindow:
-		e.EventName, e.CustomerKey, e.ValueKey = "minutes", "who", "amount"
+		r.EventName, r.CustomerKey, r.ValueKey = "minutes", "who", "amount"
 	case stripe.MeterLast:
-		e.EventName = "seats"
+		r.EventName = "seats"
 	}
-	return e
+	return r
 }
 
-func itemOf(mechanism billing.Method) string {
+func itemOf(method billing.Method) string {
 	return map[billing.Method]string{
 		stripe.UsageRecord: "si_legacy_cus_1", stripe.MeterDelta: "si_delta_cus_1",
 		stripe.MeterWindow: "si_window_cus_1", stripe.MeterLast: "si_last_cus_1",
-	}[mechanism]
+	}[method]
 }
 
 func TestEachMechanismBringsStripeToTheTotal(t *testing.T) {
 	t.Parallel()
-	for _, mechanism := range mechanisms {
+	for _, method := range methods {
 		b := setup(t)
 		first, second := whole(40), whole(25)
-		if mechanism == stripe.MeterDelta {
+		if method == stripe.MeterDelta {
 			second = whole(-15)
 		}
 		for version, value := range []metering.Decimal{first, second} {
-			answer, err := b.client.Send(t.Context(), key, entry(mechanism, version, value))
-			require.NoError(t, err, mechanism)
+			answer, err := b.client.Send(t.Context(), key, report(method, version, value))
+			require.NoError(t, err, method)
 			require.Equal(t, 200, answer.Status)
 			require.NotEmpty(t, answer.RequestID)
 		}
-		requireDecimal(t, "25", b.fake.Quantity(itemOf(mechanism)), mechanism)
+		requireDecimal(t, "25", b.fake.Quantity(itemOf(method)), method)
 	}
 }
 
@@ -68,9 +68,9 @@ func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
 		hour  int
 		value int64
 	}{{0, 10}, {1, 20}, {0, 7}, {2, 1}, {1, 0}} {
-		e := entry(stripe.MeterWindow, version, whole(w.value))
-		e.Timestamp = march.Add(time.Duration(w.hour) * time.Hour)
-		_, err := b.client.Send(t.Context(), key, e)
+		r := report(stripe.MeterWindow, version, whole(w.value))
+		r.Timestamp = march.Add(time.Duration(w.hour) * time.Hour)
+		_, err := b.client.Send(t.Context(), key, r)
 		require.NoError(t, err)
 	}
 	requireDecimal(t, "8", b.fake.Quantity("si_window_cus_1"))
@@ -78,22 +78,22 @@ func TestWindowsAddUpAndEachIsReplacedByItself(t *testing.T) {
 
 func TestWhatIsSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
-	for _, mechanism := range mechanisms {
+	for _, method := range methods {
 		b := setup(t)
-		e := entry(mechanism, 1, whole(9))
-		_, err := b.client.Send(t.Context(), key, e)
+		r := report(method, 1, whole(9))
+		_, err := b.client.Send(t.Context(), key, r)
 		require.NoError(t, err)
-		again, err := b.client.Send(t.Context(), key, e)
+		again, err := b.client.Send(t.Context(), key, r)
 		require.NoError(t, err)
 		require.True(t, again.Replayed, "the same key: the saved answer")
 		require.False(t, again.Duplicate)
 
-		e.IdempotencyKey = "another"
-		third, err := b.client.Send(t.Context(), key, e)
-		require.NoError(t, err, mechanism)
+		r.IdempotencyKey = "another"
+		third, err := b.client.Send(t.Context(), key, r)
+		require.NoError(t, err, method)
 		require.False(t, third.Replayed)
-		require.Equal(t, mechanism != stripe.UsageRecord, third.Duplicate, "the identifier: taken before")
-		requireDecimal(t, "9", b.fake.Quantity(itemOf(mechanism)), mechanism)
+		require.Equal(t, method != stripe.UsageRecord, third.Duplicate, "the identifier: taken before")
+		requireDecimal(t, "9", b.fake.Quantity(itemOf(method)), method)
 	}
 }
 
@@ -119,7 +119,7 @@ var failures = map[string]struct {
 func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, f := range failures {
-		for _, mechanism := range mechanisms {
+		for _, method := range methods {
 			b := setup(t)
 			f.behaviour.Times = 1
 			b.fake.Behave(f.behaviour)
@@ -127,18 +127,18 @@ func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
 			if f.behaviour.Mode == stripetest.Hang {
 				ctx, cancel = b.untilTaken(t.Context())
 			}
-			answer, err := b.client.Send(ctx, key, entry(mechanism, 1, whole(5)))
+			answer, err := b.client.Send(ctx, key, report(method, 1, whole(5)))
 			cancel()
-			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err), "%s, %s: %v", name, mechanism, err)
+			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err), "%s, %s: %v", name, method, err)
 			require.Equal(t, f.status, answer.Status, name)
 			require.Equal(t, f.code, answer.Code, name)
 			require.Equal(t, time.Duration(f.behaviour.RetryAfter)*time.Second, answer.RetryAfter)
 			require.Equal(t, answer, stripe.AnswerOf(err))
 			requireSafe(t, err)
 
-			_, err = b.client.Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+			_, err = b.client.Send(t.Context(), key, report(method, 1, whole(5)))
 			require.NoError(t, err, name)
-			requireDecimal(t, "5", b.fake.Quantity(itemOf(mechanism)), "%s, %s", name, mechanism)
+			requireDecimal(t, "5", b.fake.Quantity(itemOf(method)), "%s, %s", name, method)
 		}
 	}
 }
@@ -146,24 +146,24 @@ func TestEveryPassingFailureIsOverWhenTheSameEntryIsSentAgain(t *testing.T) {
 func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, done := range []bool{false, true} {
-		for _, mechanism := range mechanisms {
+		for _, method := range methods {
 			b := setup(t)
 			b.fake.Behave(stripetest.Behaviour{Status: 500, Mode: stripetest.Saved, Done: done, Times: 1})
-			e := entry(mechanism, 1, whole(5))
-			first, err := b.client.Send(t.Context(), key, e)
+			r := report(method, 1, whole(5))
+			first, err := b.client.Send(t.Context(), key, r)
 			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 			require.False(t, first.Replayed)
 			for range 3 {
-				again, err := b.client.Send(t.Context(), key, e)
+				again, err := b.client.Send(t.Context(), key, r)
 				require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 				require.ErrorContains(t, err, "repeats the 500 that it saved")
 				require.True(t, again.Replayed)
 				require.Equal(t, 500, again.Status)
 			}
-			e.IdempotencyKey = "another"
-			_, err = b.client.Send(t.Context(), key, e)
+			r.IdempotencyKey = "another"
+			_, err = b.client.Send(t.Context(), key, r)
 			require.NoError(t, err)
-			requireDecimal(t, "5", b.fake.Quantity(itemOf(mechanism)), mechanism)
+			requireDecimal(t, "5", b.fake.Quantity(itemOf(method)), method)
 		}
 	}
 }
@@ -171,26 +171,26 @@ func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
 func TestARefusalSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*stripe.Entry)
+		change func(*stripe.Report)
 		from   billing.Method
 		rule   string
 		cause  error
 	}{
-		"not legacy": {func(e *stripe.Entry) { e.ItemID = "si_delta_cus_1" }, stripe.UsageRecord,
+		"not legacy": {func(r *stripe.Report) { r.ItemID = "si_delta_cus_1" }, stripe.UsageRecord,
 			"takes meter events, not usage records", stripe.ErrNotLegacy},
-		"the former period": {func(e *stripe.Entry) { e.Timestamp = march }, stripe.UsageRecord,
+		"the former period": {func(r *stripe.Report) { r.Timestamp = march }, stripe.UsageRecord,
 			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
-		"the future": {func(e *stripe.Entry) { e.Timestamp = noon.Add(time.Hour) }, stripe.UsageRecord,
+		"the future": {func(r *stripe.Report) { r.Timestamp = noon.Add(time.Hour) }, stripe.UsageRecord,
 			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
-		"unknown item":     {func(e *stripe.Entry) { e.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused with 404 resource_missing", nil},
-		"unknown customer": {func(e *stripe.Entry) { e.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused with 400; its log says why", nil},
-		"unknown event":    {func(e *stripe.Entry) { e.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused with 400", nil},
-		"36 days ago":      {func(e *stripe.Entry) { e.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused with 400", nil},
+		"unknown item":     {func(r *stripe.Report) { r.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused with 404 resource_missing", nil},
+		"unknown customer": {func(r *stripe.Report) { r.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused with 400; its log says why", nil},
+		"unknown event":    {func(r *stripe.Report) { r.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused with 400", nil},
+		"36 days ago":      {func(r *stripe.Report) { r.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused with 400", nil},
 	} {
 		b := setup(t)
-		e := entry(c.from, 1, whole(5))
-		c.change(&e)
-		_, err := b.client.Send(t.Context(), key, e)
+		r := report(c.from, 1, whole(5))
+		c.change(&r)
+		_, err := b.client.Send(t.Context(), key, r)
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), name)
 		require.ErrorContains(t, err, c.rule, name)
 		if c.cause != nil {
@@ -203,10 +203,10 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403} {
-		for _, mechanism := range mechanisms {
+		for _, method := range methods {
 			b := setup(t)
 			b.fake.Behave(stripetest.Behaviour{Status: status, Times: 1})
-			answer, err := b.client.Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+			answer, err := b.client.Send(t.Context(), key, report(method, 1, whole(5)))
 			require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 			require.ErrorContains(t, err, "save the key again")
 			require.Equal(t, status, answer.Status)
@@ -218,11 +218,11 @@ func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
 func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := entry(stripe.UsageRecord, 1, whole(5))
-	_, err := b.client.Send(t.Context(), key, e)
+	r := report(stripe.UsageRecord, 1, whole(5))
+	_, err := b.client.Send(t.Context(), key, r)
 	require.NoError(t, err)
-	e.Value = whole(6)
-	_, err = b.client.Send(t.Context(), key, e)
+	r.Value = whole(6)
+	_, err = b.client.Send(t.Context(), key, r)
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 	require.ErrorContains(t, err, "saw this idempotency key with another request")
 	requireDecimal(t, "5", b.fake.Quantity("si_legacy_cus_1"))
@@ -235,7 +235,7 @@ func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
 	answers, errs := make([]stripe.Answer, 2), make([]error, 2)
 	var calls sync.WaitGroup
 	for n := range 2 {
-		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, entry(stripe.MeterDelta, n, whole(5))) })
+		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, report(stripe.MeterDelta, n, whole(5))) })
 	}
 	calls.Wait()
 	met := 0
@@ -254,33 +254,33 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	for name, c := range map[string]struct {
 		from   billing.Method
-		change func(*stripe.Entry)
+		change func(*stripe.Report)
 		code   metering.Code
 		rule   string
 	}{
-		"no idempotency key":   {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = "" }, metering.CodeInvalid, "entry.idempotency_key"},
-		"long idempotency key": {stripe.MeterDelta, func(e *stripe.Entry) { e.IdempotencyKey = long }, metering.CodeInvalid, "entry.idempotency_key"},
-		"no identifier":        {stripe.MeterDelta, func(e *stripe.Entry) { e.Identifier = "" }, metering.CodeInvalid, "entry.identifier"},
-		"long identifier":      {stripe.MeterLast, func(e *stripe.Entry) { e.Identifier = long[:101] }, metering.CodeInvalid, "entry.identifier"},
-		"no event name":        {stripe.MeterDelta, func(e *stripe.Entry) { e.EventName = "" }, metering.CodeInvalid, "entry.event_name"},
-		"no customer":          {stripe.MeterDelta, func(e *stripe.Entry) { e.Customer = "" }, metering.CodeInvalid, "customer must be set"},
-		"no item":              {stripe.UsageRecord, func(e *stripe.Entry) { e.ItemID = "" }, metering.CodeInvalid, "entry.item_id"},
-		"no timestamp":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Timestamp = time.Time{} }, metering.CodeInvalid, "entry.timestamp"},
-		"no mechanism":         {stripe.UsageRecord, func(e *stripe.Entry) { e.Mechanism = "" }, metering.CodeInvalid, "entry.mechanism"},
-		"13 decimals": {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
-			metering.CodeInvalid, "entry.value must have at most 12 decimals"},
-		"16 digits, some of them decimals": {stripe.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1234567890.123456") },
-			metering.CodeProviderRefuse, "entry.value must have at most 15 digits, as Stripe's meter events do; lower the meter's usage_scale"},
-		"a fraction, legacy": {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
-		"16 digits":          {stripe.MeterDelta, func(e *stripe.Entry) { e.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"-16 digits":         {stripe.MeterLast, func(e *stripe.Entry) { e.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"negative, legacy":   {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
-		"20 digits, legacy": {stripe.UsageRecord, func(e *stripe.Entry) { e.Value = decimal("99999999999999999").Mul(whole(1000)) },
+		"no idempotency key":   {stripe.MeterDelta, func(r *stripe.Report) { r.IdempotencyKey = "" }, metering.CodeInvalid, "report.idempotency_key"},
+		"long idempotency key": {stripe.MeterDelta, func(r *stripe.Report) { r.IdempotencyKey = long }, metering.CodeInvalid, "report.idempotency_key"},
+		"no identifier":        {stripe.MeterDelta, func(r *stripe.Report) { r.Identifier = "" }, metering.CodeInvalid, "report.identifier"},
+		"long identifier":      {stripe.MeterLast, func(r *stripe.Report) { r.Identifier = long[:101] }, metering.CodeInvalid, "report.identifier"},
+		"no event name":        {stripe.MeterDelta, func(r *stripe.Report) { r.EventName = "" }, metering.CodeInvalid, "report.event_name"},
+		"no customer":          {stripe.MeterDelta, func(r *stripe.Report) { r.Customer = "" }, metering.CodeInvalid, "customer must be set"},
+		"no item":              {stripe.UsageRecord, func(r *stripe.Report) { r.ItemID = "" }, metering.CodeInvalid, "report.item_id"},
+		"no timestamp":         {stripe.UsageRecord, func(r *stripe.Report) { r.Timestamp = time.Time{} }, metering.CodeInvalid, "report.timestamp"},
+		"no method":            {stripe.UsageRecord, func(r *stripe.Report) { r.Method = "" }, metering.CodeInvalid, "report.method"},
+		"13 decimals": {stripe.MeterDelta, func(r *stripe.Report) { r.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
+			metering.CodeInvalid, "report.value must have at most 12 decimals"},
+		"16 digits, some of them decimals": {stripe.MeterLast, func(r *stripe.Report) { r.Value = decimal("-1234567890.123456") },
+			metering.CodeProviderRefuse, "report.value must have at most 15 digits, as Stripe's meter events do; lower the meter's usage_scale"},
+		"a fraction, legacy": {stripe.UsageRecord, func(r *stripe.Report) { r.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
+		"16 digits":          {stripe.MeterDelta, func(r *stripe.Report) { r.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"-16 digits":         {stripe.MeterLast, func(r *stripe.Report) { r.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
+		"negative, legacy":   {stripe.UsageRecord, func(r *stripe.Report) { r.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
+		"20 digits, legacy": {stripe.UsageRecord, func(r *stripe.Report) { r.Value = decimal("99999999999999999").Mul(whole(1000)) },
 			metering.CodeProviderRefuse, "quantities from 0"},
 	} {
-		e := entry(c.from, 1, whole(5))
-		c.change(&e)
-		_, err := client.Send(t.Context(), key, e)
+		r := report(c.from, 1, whole(5))
+		c.change(&r)
+		_, err := client.Send(t.Context(), key, r)
 		require.Equal(t, c.code, metering.CodeOf(err), name)
 		require.ErrorContains(t, err, c.rule, name)
 	}
@@ -289,13 +289,13 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 func TestTheLargestValuesArriveToTheLastDigit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for mechanism, value := range map[billing.Method]string{
+	for method, value := range map[billing.Method]string{
 		stripe.UsageRecord: "999999999999999999", stripe.MeterDelta: "999999999999999", stripe.MeterLast: "-999999999999999",
 		stripe.MeterWindow: "123456789.123456",
 	} {
-		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, decimal(value)))
+		_, err := b.client.Send(t.Context(), key, report(method, 1, decimal(value)))
 		require.NoError(t, err)
-		requireDecimal(t, value, b.fake.Quantity(itemOf(mechanism)))
+		requireDecimal(t, value, b.fake.Quantity(itemOf(method)))
 	}
 }
 
@@ -307,17 +307,17 @@ func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
 	require.NoError(t, b.fake.Seed(in))
 	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log"
 	for n, value := range []string{"0.5", "0.000001", "-1234567.125"} {
-		e := entry(stripe.MeterDelta, n, decimal(value))
-		_, err := b.client.Send(t.Context(), key, e)
+		r := report(stripe.MeterDelta, n, decimal(value))
+		_, err := b.client.Send(t.Context(), key, r)
 		require.NoError(t, err)
-		_, err = b.client.Send(t.Context(), "sk_test_whole", e)
+		_, err = b.client.Send(t.Context(), "sk_test_whole", r)
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
 		require.ErrorContains(t, err, problem)
 	}
 	requireDecimal(t, "-1234566.624999", summary(t, b, stripe.MeterDelta)) // 0.5 + 0.000001 - 1234567.125
-	e := entry(stripe.MeterDelta, 9, whole(5))
-	e.Timestamp = april.AddDate(1, 0, 0)
-	_, err := b.client.Send(t.Context(), "sk_test_whole", e)
+	r := report(stripe.MeterDelta, 9, whole(5))
+	r.Timestamp = april.AddDate(1, 0, 0)
+	_, err := b.client.Send(t.Context(), "sk_test_whole", r)
 	require.ErrorContains(t, err, "Stripe refused with 400; its log says why", "what is whole is refused for something else")
 }
 
@@ -357,8 +357,8 @@ func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
 			_, _ = w.Write([]byte(`{"id":`))
 		}, metering.CodeProviderDown, "could not be read"},
 	} {
-		for _, mechanism := range mechanisms[:2] {
-			_, err := serve(t, c.handler).Send(t.Context(), key, entry(mechanism, 1, whole(5)))
+		for _, method := range methods[:2] {
+			_, err := serve(t, c.handler).Send(t.Context(), key, report(method, 1, whole(5)))
 			require.Equal(t, c.code, metering.CodeOf(err), "%s: %v", name, err)
 			require.ErrorContains(t, err, c.rule, name)
 			requireSafe(t, err)
@@ -370,7 +370,7 @@ func TestACancelledCallIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := setup(t).client.Send(ctx, key, entry(stripe.MeterDelta, 1, whole(5)))
+	_, err := setup(t).client.Send(ctx, key, report(stripe.MeterDelta, 1, whole(5)))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
 }

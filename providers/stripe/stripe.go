@@ -1,5 +1,5 @@
 // Package stripe is the billing provider Stripe: it says where a customer's
-// usage goes there, sends one stored entry at a time, reads back what Stripe
+// usage goes there, sends one stored report at a time, reads back what Stripe
 // counted, and verifies Stripe's events. It decides neither what to send nor
 // when nor how often, and stores nothing. It is the only importer of stripe-go.
 package stripe
@@ -19,7 +19,7 @@ import (
 )
 
 // Timeout is how long one call may take, from the name's resolution to the end
-// of the answer. Whoever leases an entry must lease it for longer.
+// of the answer. Whoever leases a report must lease it for longer.
 const Timeout = 20 * time.Second
 
 const (

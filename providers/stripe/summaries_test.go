@@ -15,20 +15,20 @@ import (
 func TestSummariesSayWhatWasSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, mechanism := range mechanisms {
-		_, err := b.client.Send(t.Context(), key, entry(mechanism, 1, whole(41)))
+	for _, method := range methods {
+		_, err := b.client.Send(t.Context(), key, report(method, 1, whole(41)))
 		require.NoError(t, err)
-		requireDecimal(t, "41", summary(t, b, mechanism))
+		requireDecimal(t, "41", summary(t, b, method))
 	}
 	requireDecimal(t, "0", b.fake.Quantity("si_count_cus_1"))
 }
 
-func summary(t *testing.T, b bundle, mechanism billing.Method) metering.Decimal {
+func summary(t *testing.T, b bundle, method billing.Method) metering.Decimal {
 	t.Helper()
-	meter := map[billing.Method]string{stripe.MeterDelta: "mtr_delta", stripe.MeterWindow: "mtr_window", stripe.MeterLast: "mtr_last"}[mechanism]
+	meter := map[billing.Method]string{stripe.MeterDelta: "mtr_delta", stripe.MeterWindow: "mtr_window", stripe.MeterLast: "mtr_last"}[method]
 	var got metering.Decimal
 	var err error
-	if mechanism == stripe.UsageRecord {
+	if method == stripe.UsageRecord {
 		got, err = b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", march.Add(time.Minute))
 	} else {
 		got, err = b.client.Summary(t.Context(), key, meter, "cus_1", march, april)
@@ -41,7 +41,7 @@ func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
-	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, report(stripe.MeterDelta, 1, whole(41)))
 	require.NoError(t, err)
 	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
 	require.Equal(t, []stripetest.Rejection{{Identifier: "meter_delta-1", Meter: "mtr_delta", Customer: "cus_1"}}, b.fake.State().Accounts[0].Rejected)
@@ -50,7 +50,7 @@ func TestASummaryOfWhatWasRejectedLaterDoesNotAgree(t *testing.T) {
 func TestAStaleSummaryAgreesInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.client.Send(t.Context(), key, entry(stripe.MeterDelta, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, report(stripe.MeterDelta, 1, whole(41)))
 	require.NoError(t, err)
 	b.fake.Behave(stripetest.Behaviour{Mode: stripetest.Stale, Times: 2})
 	requireDecimal(t, "0", summary(t, b, stripe.MeterDelta))
@@ -61,12 +61,12 @@ func TestAStaleSummaryAgreesInTime(t *testing.T) {
 func TestUsageRecordsAreOfTheirPeriodFromItsFirstSecond(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := entry(stripe.UsageRecord, 1, whole(41))
-	e.Timestamp = stripe.RecordTime(march)
-	require.Equal(t, march.Add(time.Second), e.Timestamp)
-	_, err := b.client.Send(t.Context(), key, e)
+	r := report(stripe.UsageRecord, 1, whole(41))
+	r.Timestamp = stripe.RecordTime(march)
+	require.Equal(t, march.Add(time.Second), r.Timestamp)
+	_, err := b.client.Send(t.Context(), key, r)
 	require.NoError(t, err)
-	got, err := b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", e.Timestamp)
+	got, err := b.client.RecordSummary(t.Context(), key, "si_legacy_cus_1", r.Timestamp)
 	require.NoError(t, err)
 	requireDecimal(t, "41", got)
 }
@@ -99,10 +99,10 @@ func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
 		"after the period":  {end.Add(time.Hour), noon.Add(-time.Second)},
 	} {
 		b := setup(t)
-		e := entry(stripe.MeterDelta, 1, whole(3))
-		e.Timestamp = stripe.EventTime(c.at, start, end)
-		require.Equal(t, c.want, e.Timestamp, name)
-		_, err := b.client.Send(t.Context(), key, e)
+		r := report(stripe.MeterDelta, 1, whole(3))
+		r.Timestamp = stripe.EventTime(c.at, start, end)
+		require.Equal(t, c.want, r.Timestamp, name)
+		_, err := b.client.Send(t.Context(), key, r)
 		require.NoError(t, err)
 		got, err := b.client.Summary(t.Context(), key, "mtr_delta", "cus_1", start, end)
 		require.NoError(t, err)
@@ -116,12 +116,12 @@ func TestAnEventInThePeriodIsInItsSummary(t *testing.T) {
 func TestARecordSummaryIsThatOfItsPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.client.Send(t.Context(), key, entry(stripe.UsageRecord, 1, whole(41)))
+	_, err := b.client.Send(t.Context(), key, report(stripe.UsageRecord, 1, whole(41)))
 	require.NoError(t, err)
 	b.fake.Advance(april.Sub(noon) + time.Hour)
-	e := entry(stripe.UsageRecord, 2, whole(2))
-	e.Timestamp = april.Add(time.Minute)
-	_, err = b.client.Send(t.Context(), key, e)
+	r := report(stripe.UsageRecord, 2, whole(2))
+	r.Timestamp = april.Add(time.Minute)
+	_, err = b.client.Send(t.Context(), key, r)
 	require.NoError(t, err)
 
 	for at, want := range map[time.Time]string{march.Add(time.Second): "41", april: "41", april.Add(time.Second): "2"} {

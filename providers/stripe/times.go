@@ -7,8 +7,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Timestamp is the time of an entry that is made now, where the part r of a
-// subscription's period is told of; last is that of the entry before it.
+// Timestamp is the time of a report that is made now, where the part r of a
+// subscription's period is told of; last is that of the report before it.
 func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Time {
 	switch m {
 	case UsageRecord:
@@ -28,7 +28,7 @@ func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Tim
 func RecordTime(start time.Time) time.Time { return start.Truncate(time.Second).Add(time.Second) }
 
 // EventTime moves at into the whole minutes from start to end. Stripe sums up
-// whole minutes only, so an entry outside of them could be billed but never seen.
+// whole minutes only, so a report outside of them could be billed but never seen.
 func EventTime(at, start, end time.Time) time.Time {
 	from, until := wholeMinutes(start, end)
 	last := until.Add(-time.Second)

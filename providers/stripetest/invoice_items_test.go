@@ -16,7 +16,7 @@ func (b bundle) charge(amount, idempotencyKey string, more ...string) reply {
 	b.t.Helper()
 	form := url.Values{
 		"customer": {"cus_1"}, "subscription": {"sub_1"}, "currency": {"usd"}, "amount": {amount}, "description": {"Late usage"},
-		"period[start]": {fmt.Sprint(march.AddDate(0, -1, 0).Unix())}, "period[end]": {fmt.Sprint(march.Unix())}, "metadata[odometer_entry]": {"entry_1"},
+		"period[start]": {fmt.Sprint(march.AddDate(0, -1, 0).Unix())}, "period[end]": {fmt.Sprint(march.Unix())}, "metadata[odometer_report]": {"report_1"},
 	}
 	for i := 0; i < len(more); i += 2 {
 		form.Set(more[i], more[i+1])
@@ -29,7 +29,7 @@ func TestInvoiceItemsFollowStripesRules(t *testing.T) {
 	b := setup(t)
 	made := b.charge("250", "k")
 	require.Equal(t, 200, made.status, made.message())
-	require.Equal(t, map[string]any{"odometer_entry": "entry_1"}, made.body["metadata"])
+	require.Equal(t, map[string]any{"odometer_report": "report_1"}, made.body["metadata"])
 	require.Nil(t, made.body["invoice"])
 	require.Equal(t, "true", b.charge("250", "k").header.Get("Idempotent-Replayed"))
 	require.Equal(t, 200, b.charge("-50", "").status)
@@ -52,7 +52,7 @@ func TestInvoiceItemsFollowStripesRules(t *testing.T) {
 	pending := b.State().Accounts[0].Pending
 	require.Len(t, pending, 3)
 	require.Equal(t, "250", pending[0].Amount.String())
-	require.Equal(t, "entry_1", pending[0].Metadata["odometer_entry"])
+	require.Equal(t, "report_1", pending[0].Metadata["odometer_report"])
 }
 
 func TestAnInvoiceTakesWhatIsPendingWhenItIsDrafted(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAnInvoiceTakesWhatIsPendingWhenItIsDrafted(t *testing.T) {
 	require.EqualValues(t, 250, late["amount"])
 	require.Equal(t, "usd", late["currency"])
 	require.Equal(t, false, late["proration"])
-	require.Equal(t, map[string]any{"odometer_entry": "entry_1"}, late["metadata"])
+	require.Equal(t, map[string]any{"odometer_report": "report_1"}, late["metadata"])
 
 	b.Advance(30 * 24 * time.Hour)
 	require.Equal(t, "1000", b.Total(b.State().Accounts[0].Invoices[2].ID).String())

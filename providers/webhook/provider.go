@@ -54,27 +54,27 @@ func (Provider) Count(context.Context, providers.Credentials, providers.Place) (
 	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "a webhook counts nothing")
 }
 
-// Snapshot is what a message says of a customer's bill for one period so far.
+// Statement is what a message says of a customer's bill for one period so far.
 // It is cumulative: the one with the highest sequence replaces all before it
 // for the same period.
-type Snapshot struct {
-	TenantID           string         `json:"tenant_id"`
-	CustomerExternalID string         `json:"customer_external_id"`
-	Period             SnapshotPeriod `json:"period"`
-	Sequence           int64          `json:"sequence"` // one series of numbers per customer
-	Currency           string         `json:"currency"` // the lines' where they have one in common, else the tenant's
-	Meters             []SnapshotLine `json:"meters"`
-	Adjustments        []Adjustment   `json:"adjustments"`
+type Statement struct {
+	TenantID           string          `json:"tenant_id"`
+	CustomerExternalID string          `json:"customer_external_id"`
+	Period             StatementPeriod `json:"period"`
+	Sequence           int64           `json:"sequence"` // one series of numbers per customer
+	Currency           string          `json:"currency"` // the lines' where they have one in common, else the tenant's
+	Meters             []StatementLine `json:"meters"`
+	Adjustments        []Adjustment    `json:"adjustments"`
 }
 
-// SnapshotPeriod is the billing period that a snapshot is about, half-open.
-type SnapshotPeriod struct {
+// StatementPeriod is the billing period that a statement is about, half-open.
+type StatementPeriod struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 }
 
-// SnapshotLine is one meter of a snapshot.
-type SnapshotLine struct {
+// StatementLine is one meter of a statement.
+type StatementLine struct {
 	MeterID   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
 	Usage     metering.Decimal `json:"usage"`
@@ -84,25 +84,25 @@ type SnapshotLine struct {
 }
 
 // Adjustment is what usage that arrived late adds to a closed period. Like the
-// lines, it is cumulative over the snapshots of the period that carries it.
+// lines, it is cumulative over the statements of the period that carries it.
 type Adjustment struct {
-	Period SnapshotPeriod `json:"period"` // the closed one
-	SnapshotLine
+	Period StatementPeriod `json:"period"` // the closed one
+	StatementLine
 }
 
 // Frame makes the message of a statement.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
-	snapshot := Snapshot{
+	statement := Statement{
 		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Period: periodOf(m.Of),
 		Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
 	}
 	for _, l := range m.Lines {
-		line := SnapshotLine{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
+		line := StatementLine{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
 		if l.Closed.IsZero() {
-			snapshot.Meters = append(snapshot.Meters, line)
+			statement.Meters = append(statement.Meters, line)
 			continue
 		}
-		snapshot.Adjustments = append(snapshot.Adjustments, Adjustment{periodOf(m.PeriodFrom(l.Closed)), line})
+		statement.Adjustments = append(statement.Adjustments, Adjustment{periodOf(m.PeriodFrom(l.Closed)), line})
 	}
 	var message bytes.Buffer
 	encoder := json.NewEncoder(&message)
@@ -110,12 +110,12 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	err := encoder.Encode(struct {
 		Type      string    `json:"type"`
 		Timestamp time.Time `json:"timestamp"`
-		Data      Snapshot  `json:"data"`
-	}{"usage.snapshot", metering.Instant(m.Now), snapshot})
+		Data      Statement `json:"data"`
+	}{"usage.statement", metering.Instant(m.Now), statement})
 	if err != nil {
-		return billing.Framed{}, fmt.Errorf("encode snapshot: %w", err)
+		return billing.Framed{}, fmt.Errorf("encode statement: %w", err)
 	}
 	return billing.Framed{Body: bytes.TrimSuffix(message.Bytes(), []byte("\n"))}, nil
 }
 
-func periodOf(r metering.Range) SnapshotPeriod { return SnapshotPeriod{r.Start.UTC(), r.End.UTC()} }
+func periodOf(r metering.Range) StatementPeriod { return StatementPeriod{r.Start.UTC(), r.End.UTC()} }

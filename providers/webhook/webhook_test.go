@@ -40,7 +40,7 @@ func received(t *testing.T, url string) []receiver.Delivery {
 func TestAMessageArrivesSignedAndUnaltered(t *testing.T) {
 	t.Parallel()
 	url := serve(t, receiver.New(secret))
-	body := []byte(`{"type":"usage.snapshot","data":{"usage":0.1}}`)
+	body := []byte(`{"type":"usage.statement","data":{"usage":0.1}}`)
 	answer, err := webhook.New(development).Deliver(t.Context(), url+"/usage", []string{secret}, "msg_1", time.Now(), body)
 	require.NoError(t, err)
 	require.Equal(t, 204, answer.Status)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
@@ -155,6 +156,56 @@ func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
 	require.Len(t, b.far.bodies, 2)
 	require.Equal(t, b.far.bodies[0], b.far.bodies[1])
 	require.Equal(t, b.far.ids[0], b.far.ids[1])
+}
+
+// What was on its way to a connection that was replaced is never sent to the new
+// one, nor given up where it may have arrived, and holds nothing up there.
+func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dies  bool // once the receiver has it
+		state billing.State
+		err   string
+	}{
+		"not sent yet":        {false, billing.Rejected, "the report is decided"},
+		"it may have arrived": {true, billing.InDoubt, "the billing provider was replaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			former := b.planned(t)
+			if c.dies {
+				_, err := b.dying(t).SendReport(t.Context(), former)
+				require.Error(t, err)
+				b.far.onDeliver = nil
+			}
+			sent := len(b.far.bodies)
+			b.useProvider(t, "https://other.example.com/")
+			b.now = b.now.Add(time.Minute)
+			_, err := b.ExecuteActivity(b.do.SendReport, former)
+			require.ErrorContains(t, err, "the billing provider was replaced")
+
+			again := b.planned(t)
+			require.NotEqual(t, former.ReportID, again.ReportID)
+			require.Equal(t, c.state, b.state(t, former.ReportID))
+			_, err = b.ExecuteActivity(b.do.SendReport, former)
+			require.ErrorContains(t, err, c.err)
+			require.Len(t, b.far.bodies, sent)
+			require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, again).State)
+			require.Len(t, b.far.bodies, sent+1)
+			require.Equal(t, c.state, b.state(t, former.ReportID))
+			for _, report := range b.plan(t, 0).Send { // of a period that has begun meanwhile
+				require.Greater(t, report.Number, int64(2))
+			}
+		})
+	}
+}
+
+func (b *bench) state(t *testing.T, report uuid.UUID) (state billing.State) {
+	t.Helper()
+	row := dbtest.Conn(t).QueryRow(t.Context(), `select state from billing_reports where tenant_id = $1 and id = $2`, b.tenant, report)
+	require.NoError(t, row.Scan(&state))
+	return state
 }
 
 // The same at a provider that adds up: it knows the report again by its key.

@@ -85,16 +85,21 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(writer.Close)
 	_, err = writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "call", "acme", b.now, "5", "", "")})
 	require.NoError(t, err)
-	sealed, err := ring.Seal(b.tenant, db.ProviderSecret, []byte("the secret"))
-	require.NoError(t, err)
-	_, err = b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: sealed, ValidatedAt: b.now,
-	})
-	require.NoError(t, err)
+	b.useProvider(t, "https://billing.example.com/")
 	requested, err := b.store.Syncs.Request(t.Context(), b.tenant, metering.Operator, b.customer, metering.Manual, b.now)
 	require.NoError(t, err)
 	b.sync = requested.ID
 	return b
+}
+
+func (b *bench) useProvider(t *testing.T, account string) {
+	t.Helper()
+	sealed, err := b.ring.Seal(b.tenant, db.ProviderSecret, []byte("the secret"))
+	require.NoError(t, err)
+	_, err = b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Account: account, SealedSecret: sealed, ValidatedAt: b.now,
+	})
+	require.NoError(t, err)
 }
 
 // run executes an activity and returns its result.
@@ -117,11 +122,12 @@ func (b *bench) plan(t *testing.T, after int64) activities.PlanReportsResult {
 	return run[activities.PlanReportsResult](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
 }
 
-// planned is the one report that there is to send.
+// planned is the report to send: of the oldest period, where another has begun
+// since the bench was made.
 func (b *bench) planned(t *testing.T) activities.SendReportInput {
 	t.Helper()
 	plan := b.plan(t, 0)
-	require.Len(t, plan.Send, 1)
+	require.NotEmpty(t, plan.Send)
 	return activities.SendReportInput{TenantID: b.tenant, ReportID: plan.Send[0].ID}
 }
 

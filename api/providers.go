@@ -60,7 +60,7 @@ type saveProviderInput struct {
 	Body struct {
 		Type metering.ProviderKind `json:"type"`
 
-		URL    string  `json:"url,omitempty" maxLength:"2048" doc:"Of a webhook: gets signed usage snapshots (Standard Webhooks)"`
+		URL    string  `json:"url,omitempty" maxLength:"2048" doc:"Of a webhook: gets signed usage statements (Standard Webhooks)"`
 		Secret *string `json:"secret,omitempty" maxLength:"128" doc:"Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent"`
 
 		SecretKey     string            `json:"secret_key,omitempty" maxLength:"255" doc:"Of Stripe: a secret or restricted API key"`

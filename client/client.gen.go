@@ -1715,7 +1715,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider acknowledged it when it was closed
+	// Billed Whether the provider had accepted it when it was closed
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
@@ -1946,7 +1946,7 @@ type SaveProvider struct {
 	SecretKey *string          `json:"secret_key,omitempty"`
 	Type      SaveProviderType `json:"type"`
 
-	// Url Of a webhook: gets signed usage snapshots (Standard Webhooks)
+	// Url Of a webhook: gets signed usage statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
 	// WebhookSecret Of Stripe: the signing secret of the endpoint there

@@ -84,7 +84,7 @@ func TestUsageThatArrivesLateMakesItsCustomerDue(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func TestDueCustomersComeInPagesAndOfOneTenant(t *testing.T) {
+func TestCustomersOutOfSyncComeInPagesAndOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b, other := newBiller(t), newBiller(t)
 	want := []metering.CustomerID{b.customer.ID}

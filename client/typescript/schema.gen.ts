@@ -1718,7 +1718,7 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider acknowledged it when it was closed */
+            /** @description Whether the provider had accepted it when it was closed */
             billed: boolean;
             currency: string;
             /** Format: int64 */
@@ -1929,7 +1929,7 @@ export interface components {
             secret_key?: string;
             /** @enum {string} */
             type: "webhook" | "stripe";
-            /** @description Of a webhook: gets signed usage snapshots (Standard Webhooks) */
+            /** @description Of a webhook: gets signed usage statements (Standard Webhooks) */
             url?: string;
             /** @description Of Stripe: the signing secret of the endpoint there */
             webhook_secret?: string;

@@ -1715,7 +1715,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider acknowledged it when it was closed
+	// Billed Whether the provider had accepted it when it was closed
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`

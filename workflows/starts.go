@@ -44,7 +44,7 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		input:    SyncCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
-		details: fmt.Sprintf("Tells the billing provider of %s what %s owes so far, one stored report at a time. "+
+		details: fmt.Sprintf("Reports to the billing provider of %s what %s owes so far, one stored report at a time. "+
 			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
@@ -69,7 +69,7 @@ func autoSyncStart(tenant metering.TenantID) start {
 		input:      AutoSyncInput{TenantID: tenant},
 		id:         AutoSyncID(tenant),
 		summary:    fmt.Sprintf("Auto-Sync of %s", tenant),
-		details:    "Tells the billing provider whatever it does not know yet, of every customer.",
+		details:    "Reports to the billing provider whatever is unreported, of every customer.",
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.Scheduled))},
 		priority:   background,
@@ -85,7 +85,7 @@ func closePeriodStart(tenant metering.TenantID) start {
 		input:    ClosePeriodInput{TenantID: tenant},
 		id:       ClosePeriodID(tenant),
 		summary:  fmt.Sprintf("Close the billing periods of %s", tenant),
-		details:  "Tells the provider the last usage of the periods whose grace is over, and then closes them.",
+		details:  "Reports to the provider the last usage of the periods whose grace is over, and then closes them.",
 		tenant:   tenant,
 		priority: background,
 	}

@@ -1718,7 +1718,7 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider acknowledged it when it was closed */
+            /** @description Whether the provider had accepted it when it was closed */
             billed: boolean;
             currency: string;
             /** Format: int64 */

@@ -128,10 +128,10 @@ func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (
 			return metering.ParseDecimal(s.TotalUsage.String())
 		}
 	}
-	return metering.Decimal{}, errors.New("no meter of ours is told to " + item.Item)
+	return metering.Decimal{}, errors.New("no meter of ours is reported to " + item.Item)
 }
 
-// accepted counts the calls that told Stripe of an item, in all and at the most
+// accepted counts the calls that reported an item to Stripe, in all and at the most
 // of one idempotency key. What was answered from memory was not accepted again.
 // The demo's meters have the names of their events behind "mtr_".
 func accepted(requests []stripetest.Request, customer string, item stripetest.ItemState) (calls, most int) {

@@ -109,7 +109,7 @@ func TestAMeterIsReadOncePerAccount(t *testing.T) {
 	require.Equal(t, 8, reads(), "ids of two accounts are never mistaken for each other")
 }
 
-func TestTheMechanismFollowsTheItem(t *testing.T) {
+func TestTheReportingMethodFollowsTheItem(t *testing.T) {
 	t.Parallel()
 	metered := func(change func(*stripe.Item)) stripe.Item {
 		i := stripe.Item{SubscriptionID: "sub_1", PriceID: "price_1", UsageType: "metered", MeterID: "mtr_1",

@@ -43,7 +43,7 @@ func itemOf(method billing.Method) string {
 	}[method]
 }
 
-func TestEachMechanismBringsStripeToTheTotal(t *testing.T) {
+func TestEachReportingMethodBringsStripeToTheTotal(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
 		b := setup(t)

@@ -63,7 +63,7 @@ func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 	require.Equal(t, []string{"sync-customer/1/2"}, f.children)
 }
 
-func TestWhatStopsAMassIsItsOwnFailure(t *testing.T) {
+func TestWhatStopsABulkSyncIsItsOwnFailure(t *testing.T) {
 	refuse := func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 		return activities.CustomerPageResult{}, errForPeople
 	}

@@ -163,6 +163,42 @@ func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	return calls
 }
 
+// activities are those that a run took, in their order.
+func (s *system) activities(run string) (names []string) {
+	s.Helper()
+	for _, event := range s.history(run).GetEvents() {
+		if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
+			names = append(names, scheduled.GetActivityType().GetName())
+		}
+	}
+	return names
+}
+
+func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	s.meters("record", "delta", "last")
+	s.work()
+	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	for _, meter := range []string{"record", "delta", "last"} {
+		s.useOf(meter, "1")
+	}
+	s.synced()
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, []string{
+		"BeginSync", "ReadProvider", "PlanReports", "SendReport", "SendReport", "SendReport", "ReadProvider", "FinishSync",
+	}, s.activities(run))
+	s.synced()
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "FinishSync"}, s.activities(run), "nothing has changed")
+
+	s.useProvider(s.farEnd.url)
+	s.use("1")
+	s.synced()
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, s.activities(run), "a webhook has nothing to read")
+}
+
 // begins is an event of Stripe's as the API keeps it.
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()

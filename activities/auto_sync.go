@@ -250,19 +250,21 @@ func (s *batchSteps) Send(report Report) (Ending, error) {
 	if err != nil {
 		return Ending{}, err
 	}
-	result, newKey, err := s.send(s.ctx, s.tenant, leased)
-	if err != nil {
-		return Ending{}, s.release(s.ctx, s.tenant, leased, newKey, err)
-	}
-	if result.State == billing.Accepted {
-		s.accepted, s.kind = &db.Accepted{Report: report.ID, Response: result.Response}, leased.Kind
+	sent, err := s.send(s.ctx, s.tenant, leased)
+	switch {
+	case err != nil:
+		return Ending{}, s.release(s.ctx, s.tenant, leased, sent.newKey, err)
+	case sent.Refused:
+		return Ending{}, s.release(s.ctx, s.tenant, leased, false, sent.refusal)
+	case sent.State == billing.Accepted:
+		s.accepted, s.kind = &db.Accepted{Report: report.ID, Response: sent.Response}, leased.Kind
 		return Ending{Accepted: true}, nil
 	}
-	err = s.complete(s.ctx, s.tenant, leased, result)
-	if err == nil && result.State == billing.InDoubt {
-		err = metering.Errorf(metering.CodeProviderRefuse, "%s", result.Response).Because(providers.OwnRefusal{})
+	err = errors.Join(s.complete(s.ctx, s.tenant, leased, sent.SendReportResult), sent.refusal)
+	if err == nil && sent.State == billing.InDoubt {
+		err = metering.Errorf(metering.CodeProviderRefuse, "%s", sent.Response).Because(providers.OwnRefusal{})
 	}
-	return Ending{Refused: result.State == billing.Rejected}, err
+	return Ending{Refused: sent.State == billing.Rejected}, err
 }
 
 // leaseOf leases a report, unless that was done when it was planned.

@@ -35,14 +35,11 @@ func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendRe
 	if err != nil {
 		return SendReportResult{}, err
 	}
-	result, newKey, err := a.send(ctx, in.TenantID, leased)
-	if metering.CodeOf(err) == metering.CodeProviderRefuse {
-		result, err = SendReportResult{State: billing.Rejected, Response: failureText(err), Refused: true}, nil
-	}
+	sent, err := a.send(ctx, in.TenantID, leased)
 	if err != nil {
-		return SendReportResult{}, a.release(ctx, in.TenantID, leased, newKey, err)
+		return SendReportResult{}, a.release(ctx, in.TenantID, leased, sent.newKey, err)
 	}
-	return result, a.complete(ctx, in.TenantID, leased, result)
+	return sent.SendReportResult, a.complete(ctx, in.TenantID, leased, sent.SendReportResult)
 }
 
 func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l db.Leased, r SendReportResult) error {
@@ -56,20 +53,26 @@ func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l db
 	return errors.Join(err, released)
 }
 
+// attempt is what came of sending a report once.
+type attempt struct {
+	SendReportResult
+	refusal error // why it was refused
+	newKey  bool  // after an error: the provider would repeat its answer to this key
+}
+
 // send makes an attempt at a report that is leased to the caller, or finds that
 // it was taken: what may have arrived longer ago than the provider remembers is
-// looked for first. After an error it is to be tried again, under a new key
-// where the provider would repeat its answer to this one.
-func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Leased) (result SendReportResult, newKey bool, err error) {
+// looked for first. After an error nothing is decided, and it is to be tried again.
+func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Leased) (attempt, error) {
 	now := a.now()
 	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
 	defer cancel()
 	p, err := a.open(tenant, l.Provider)
 	if err != nil {
-		return result, false, err
+		return attempt{}, err
 	}
 	if l.Invoiced && l.Kind == billing.QuantityReport && l.Attempt == 1 {
-		return SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}, false, nil
+		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}}, nil
 	}
 	sending := providers.Sending{
 		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
@@ -77,24 +80,45 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 	if l.Counting == billing.Adds && now.Sub(l.FirstSentAt) > p.Remembers {
 		found, err := a.find(ctx, tenant, p, sending)
 		if err != nil || found.State != "" {
-			return found, false, err
+			return attempt{SendReportResult: found}, err
 		}
 	}
 	outcome, _ := measured(a.metrics, p.Kind, func() (providers.Outcome, error) {
 		outcome := p.Send(ctx, p.credentials, sending)
 		return outcome, outcome.Err
 	})
-	if outcome.Err == nil {
-		return SendReportResult{State: outcome.State, Response: outcome.Answer}, false, nil
-	}
-	if !outcome.Look {
-		return result, outcome.NewKey, outcome.Err
+	switch {
+	case outcome.Err == nil:
+		return attempt{SendReportResult: SendReportResult{State: outcome.State, Response: outcome.Answer}}, nil
+	case metering.CodeOf(outcome.Err) == metering.CodeProviderRefuse:
+		return a.refused(ctx, tenant, p, sending, l.Attempt, outcome.Err), nil
+	case !outcome.Look:
+		return attempt{newKey: outcome.NewKey}, outcome.Err
 	}
 	found, unread := a.find(ctx, tenant, p, sending)
 	if unread == nil && found.State == billing.Accepted {
-		return found, false, nil
+		return attempt{SendReportResult: found}, nil
 	}
-	return result, outcome.NewKey && unread == nil, outcome.Err
+	return attempt{newKey: outcome.NewKey && unread == nil}, outcome.Err
+}
+
+// refused is what becomes of a report that was refused. That says nothing about
+// attempts before this one: what is added up and may have arrived with them is
+// rejected only once the provider should have counted it.
+func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
+	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
+	if s.Counting != billing.Adds || number == 1 {
+		return rejected
+	}
+	found, err := a.find(ctx, tenant, p, s)
+	switch {
+	case err == nil && found.State != "":
+		return attempt{SendReportResult: found}
+	case err == nil && (s.Kind == billing.ChargeReport || s.Now.Sub(s.FirstSentAt) > p.CountsWithin):
+		return rejected
+	}
+	response := "refused, and it may have arrived before: " + failureText(refusal)
+	return attempt{SendReportResult{State: billing.InDoubt, Response: response}, refusal, false}
 }
 
 // find asks the provider whether it has taken a report. Where it cannot tell,

@@ -61,12 +61,12 @@ func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
 	require.NoError(t, err)
 	do := activities.New(b.store, other, b.far, b.far.registry(), 0, activities.NewMetrics(nil), clock.Now)
-	result, err := do.SendReport(t.Context(), b.planned(t))
-	require.NoError(t, err)
-	require.True(t, result.Refused)
-	require.Equal(t, billing.Rejected, result.State)
-	require.Contains(t, result.Response, "save the provider again")
+	send := b.planned(t)
+	_, err = do.SendReport(t.Context(), send)
+	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
+	require.ErrorContains(t, err, "save the provider again")
 	require.Empty(t, b.far.bodies)
+	require.Equal(t, billing.Sending, b.state(t, send.ReportID), "nobody has refused it")
 }
 
 func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
@@ -229,6 +229,44 @@ func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
 			require.Equal(t, "5", s.fake.Quantity("si_"+meter).String())
 			require.Equal(t, 1, s.report())
 			require.Equal(t, "7", s.fake.Quantity("si_"+meter).String())
+		})
+	}
+}
+
+// A refusal says nothing about an attempt before it whose answer was lost.
+func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
+	t.Parallel()
+	const events = "/v1/billing/meter_events"
+	for name, arrived := range map[string]bool{"it arrived": true, "it did not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRegular(t)
+			s.ingest("delta", "5")
+			s.read()
+			report := s.planned(true)[0]
+			send := func() (activities.SendReportResult, error) {
+				return s.do.SendReport(t.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: report})
+			}
+			s.fake.Behave(stripetest.Behaviour{Status: 500, Done: arrived, Times: 1, Path: events})
+			_, err := send()
+			require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
+
+			s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: events})
+			result, err := send()
+			require.NoError(t, err)
+			if arrived {
+				require.Equal(t, billing.Accepted, result.State, result.Response)
+			} else {
+				require.Equal(t, billing.InDoubt, result.State, result.Response)
+				s.fake.Advance(25 * time.Hour)
+				result, err = send()
+				require.NoError(t, err)
+				require.Equal(t, billing.Accepted, result.State, result.Response)
+			}
+			require.Equal(t, "5", s.fake.Quantity("si_delta").String())
+			s.ingest("delta", "2")
+			require.Equal(t, 1, s.report())
+			require.Equal(t, "7", s.fake.Quantity("si_delta").String())
 		})
 	}
 }

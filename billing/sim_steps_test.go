@@ -239,7 +239,7 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 	here := l.connection != nil && r.Connection == l.connection.ID
 	switch what {
 	case refusal:
-		return !r.arrived
+		return !r.arrived || r.Counting == billing.Adds
 	case answerLost:
 		return !l.leavesAnswer(r)
 	case savedError:

@@ -194,6 +194,13 @@ func (p *pass) call() {
 	what := p.trouble(r)
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
 	switch {
+	case answer.refused && adds && p.attempt > 1:
+		p.outcome = p.look(r) // it may have arrived before
+		if unknown := r.Kind == billing.QuantityReport && p.now.Sub(r.firstSent) <= certain; p.outcome == "" && unknown {
+			p.outcome = billing.InDoubt
+		} else if p.outcome == "" {
+			p.outcome = billing.Rejected
+		}
 	case answer.refused:
 		p.outcome = billing.Rejected
 	case answer.duplicate && answer.taken:

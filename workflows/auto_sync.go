@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -42,3 +45,22 @@ func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	}
 	return closePeriodStart(b.tenant).withoutAttributes(b.unindexed).apart(ctx)
 }
+
+// AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
+// begin with.
+func AutoSyncID(tenant metering.TenantID) string { return fmt.Sprintf("auto-sync/%d", tenant) }
+
+func autoSyncStart(tenant metering.TenantID) start {
+	return start{
+		workflow:   AutoSync,
+		input:      AutoSyncInput{TenantID: tenant},
+		id:         AutoSyncID(tenant),
+		summary:    fmt.Sprintf("Auto-Sync of %s", tenant),
+		details:    "Reports to the billing provider whatever is unreported, of every customer.",
+		tenant:     tenant,
+		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.Scheduled))},
+		priority:   background,
+	}
+}
+
+func (in AutoSyncInput) unindexed() any { in.Unindexed = true; return in }

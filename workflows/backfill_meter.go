@@ -1,9 +1,11 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -52,4 +54,27 @@ func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterRe
 	}
 	err = workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteMeterVersion, version).Get(ctx, nil)
 	return result, err
+}
+
+// BackfillMeterID is the workflow id of a meter version's backfill.
+func BackfillMeterID(tenant metering.TenantID, version metering.MeterVersionID) string {
+	return fmt.Sprintf("backfill-meter/%d/%d", tenant, version)
+}
+
+func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionID) start {
+	return start{
+		workflow: BackfillMeter,
+		input:    BackfillMeterInput{TenantID: tenant, MeterVersionID: version},
+		id:       BackfillMeterID(tenant, version),
+		summary:  fmt.Sprintf("Count the past of a meter of %s", tenant),
+		details: fmt.Sprintf("Counts what was ingested before meter version %d of %s was published. "+
+			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", version, tenant),
+		tenant:   tenant,
+		priority: background,
+	}
+}
+
+// StartBackfillMeter makes sure that a run counts the meter version's past.
+func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, version metering.MeterVersionID) error {
+	return backfillMeterStart(tenant, version).by(ctx, c)
 }

@@ -1,9 +1,11 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -59,4 +61,24 @@ func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) 
 	b.result.Open += len(customers)
 	b.report(ctx)
 	return nil
+}
+
+// ClosePeriodID is the workflow id of the closing of a tenant's periods.
+func ClosePeriodID(tenant metering.TenantID) string { return fmt.Sprintf("close-period/%d", tenant) }
+
+func closePeriodStart(tenant metering.TenantID) start {
+	return start{
+		workflow: ClosePeriod,
+		input:    ClosePeriodInput{TenantID: tenant},
+		id:       ClosePeriodID(tenant),
+		summary:  fmt.Sprintf("Close the billing periods of %s", tenant),
+		details:  "Reports to the provider the last usage of the periods whose grace is over, and then closes them.",
+		tenant:   tenant,
+		priority: background,
+	}
+}
+
+// StartClosePeriod makes sure that a run closes the tenant's due periods.
+func StartClosePeriod(ctx context.Context, c client.Client, tenant metering.TenantID) error {
+	return closePeriodStart(tenant).by(ctx, c)
 }

@@ -1,10 +1,12 @@
 package workflows
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -126,4 +128,27 @@ func disabledText(because metering.DisabledBecause) string {
 		return "the webhook is disabled: it has taken nothing for five days; enable it again once it answers"
 	}
 	return "the webhook was disabled by the tenant; what waited for it is given up"
+}
+
+// DeliverWebhooksID is the workflow id of what is told to an endpoint.
+func DeliverWebhooksID(endpoint metering.EndpointID) string {
+	return fmt.Sprintf("deliver-webhooks/%d", endpoint)
+}
+
+func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID) start {
+	return start{
+		workflow: DeliverWebhooks,
+		input:    DeliverWebhooksInput{TenantID: tenant, EndpointID: endpoint},
+		id:       DeliverWebhooksID(endpoint),
+		summary:  fmt.Sprintf("Tell %s of %s what happened", endpoint, tenant),
+		details:  "Delivers the messages that wait for a webhook of the tenant's, and waits with it while it fails.",
+		tenant:   tenant,
+		priority: background,
+		signal:   messagesDue,
+	}
+}
+
+// StartDeliverWebhooks makes sure that a run looks at what is due for the endpoint.
+func StartDeliverWebhooks(ctx context.Context, c client.Client, tenant metering.TenantID, endpoint metering.EndpointID) error {
+	return deliverWebhooksStart(tenant, endpoint).by(ctx, c)
 }

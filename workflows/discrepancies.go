@@ -42,3 +42,13 @@ func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, err
 		}
 	}
 }
+
+func auditUsageStart() start {
+	return start{
+		workflow: AuditUsage,
+		input:    AuditUsageInput{},
+		id:       "audit-usage",
+		summary:  "Daily comparison of usage with its independent count",
+		priority: background,
+	}
+}

@@ -1,10 +1,12 @@
 package workflows
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -181,3 +183,30 @@ func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 	err := workflow.ExecuteActivity(looking(ctx, "see whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	return err == nil && !invoice.Final
 }
+
+// HandleProviderEventID is the workflow id of an event of a provider's.
+func HandleProviderEventID(tenant metering.TenantID, row metering.ProviderEventID) string {
+	return fmt.Sprintf("provider-event/%d/%d", tenant, row)
+}
+
+func handleProviderEventStart(tenant metering.TenantID, row metering.ProviderEventID) start {
+	return start{
+		workflow: HandleProviderEvent,
+		input:    HandleProviderEventInput{TenantID: tenant, RowID: row},
+		id:       HandleProviderEventID(tenant, row),
+		summary:  fmt.Sprintf("Act on an event of the billing provider of %s", tenant),
+		details: "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open " +
+			"and says what came of it, and closes one whose invoice is final.",
+		tenant:     tenant,
+		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider))},
+		priority:   interactive,
+	}
+}
+
+// StartHandleProviderEvent makes sure that a run acts on the event, whose row
+// was committed before.
+func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, row metering.ProviderEventID) error {
+	return handleProviderEventStart(tenant, row).by(ctx, c)
+}
+
+func (in HandleProviderEventInput) unindexed() any { in.Unindexed = true; return in }

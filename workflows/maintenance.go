@@ -26,3 +26,7 @@ func Maintain(ctx workflow.Context) (MaintainResult, error) {
 	)
 	return MaintainResult{dropped.Chunks}, err
 }
+
+func maintainStart() start {
+	return start{workflow: Maintain, id: "maintain", summary: "Hourly maintenance", priority: background}
+}

@@ -1,9 +1,11 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -123,4 +125,29 @@ func detailsOfRotation(now activities.RotationResult) string {
 		return both
 	}
 	return now.Old + " is revoked"
+}
+
+// RotateCredentialID is the workflow id of a rotation.
+func RotateCredentialID(tenant metering.TenantID, rotation metering.RotationID) string {
+	return fmt.Sprintf("rotate-credential/%d/%d", tenant, rotation)
+}
+
+func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationID) start {
+	return start{
+		workflow: RotateCredential,
+		input:    RotateCredentialInput{TenantID: tenant, RotationID: rotation},
+		id:       RotateCredentialID(tenant, rotation),
+		summary:  fmt.Sprintf("Rotate a credential of %s", tenant),
+		details: "Records the end of the old credential once its time beside the new one is over, and warns where it is still used near its end. " +
+			"The update finish-now ends it at once; cancelling keeps both. Neither credential is here.",
+		tenant:   tenant,
+		priority: background,
+		signal:   rotationChanged,
+	}
+}
+
+// StartRotateCredential makes sure that a run watches over a rotation, and
+// looks at it after now. The old credential ends in time all the same.
+func StartRotateCredential(ctx context.Context, c client.Client, tenant metering.TenantID, rotation metering.RotationID) error {
+	return rotateCredentialStart(tenant, rotation).by(ctx, c)
 }

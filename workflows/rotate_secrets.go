@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"context"
+
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -26,4 +29,25 @@ func RotateSecrets(ctx workflow.Context, in RotateSecretsInput) (RotateSecretsRe
 	err := workflow.ExecuteActivity(counting(ctx, "seal every secret again"), do.RewrapSecrets,
 		activities.RewrapSecretsInput{KeyID: in.KeyID}).Get(ctx, &done)
 	return RotateSecretsResult(done), err
+}
+
+func rotateSecretsStart(keyID string) start {
+	return start{
+		workflow: RotateSecrets,
+		input:    RotateSecretsInput{KeyID: keyID},
+		id:       "rotate-secrets/" + keyID,
+		summary:  "Seal every secret under the key " + keyID,
+		priority: background,
+	}
+}
+
+// RunRotateSecrets has every secret sealed under the key of that id and waits
+// for the end of it, in the run that is open if there is one.
+func RunRotateSecrets(ctx context.Context, c client.Client, keyID string) (done RotateSecretsResult, err error) {
+	s := rotateSecretsStart(keyID)
+	run, err := c.ExecuteWorkflow(ctx, s.clientOptions(), s.workflow, s.args()...)
+	if err != nil {
+		return done, unreachable(s.id, err)
+	}
+	return done, run.Get(ctx, &done)
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"fmt"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -13,7 +12,7 @@ import (
 )
 
 // start says how a run is begun, whoever begins it: a client, another run or a
-// schedule. There is one function below for each workflow.
+// schedule. Beside each workflow stands the one function that makes its start.
 type start struct {
 	workflow   any
 	input      any // nil: the workflow takes none
@@ -33,168 +32,8 @@ const (
 	background  = 4
 )
 
-// SyncCustomerID is the workflow id of a customer's sync: one run at a time.
-func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
-	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
-}
-
-func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) start {
-	s := start{
-		workflow: SyncCustomer,
-		input:    SyncCustomerInput{TenantID: tenant, CustomerID: customer},
-		id:       SyncCustomerID(tenant, customer),
-		summary:  fmt.Sprintf("Sync the usage of %s", customer),
-		details: fmt.Sprintf("Reports to the billing provider of %s what %s owes so far, one stored report at a time. "+
-			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
-		tenant: tenant,
-		attributes: []temporal.SearchAttributeUpdate{
-			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),
-		},
-		priority: interactive,
-		signal:   syncRequested,
-	}
-	if trigger == metering.Scheduled {
-		s.priority = background
-	}
-	return s
-}
-
-// AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
-// begin with.
-func AutoSyncID(tenant metering.TenantID) string { return fmt.Sprintf("auto-sync/%d", tenant) }
-
-func autoSyncStart(tenant metering.TenantID) start {
-	return start{
-		workflow:   AutoSync,
-		input:      AutoSyncInput{TenantID: tenant},
-		id:         AutoSyncID(tenant),
-		summary:    fmt.Sprintf("Auto-Sync of %s", tenant),
-		details:    "Reports to the billing provider whatever is unreported, of every customer.",
-		tenant:     tenant,
-		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.Scheduled))},
-		priority:   background,
-	}
-}
-
-// ClosePeriodID is the workflow id of the closing of a tenant's periods.
-func ClosePeriodID(tenant metering.TenantID) string { return fmt.Sprintf("close-period/%d", tenant) }
-
-func closePeriodStart(tenant metering.TenantID) start {
-	return start{
-		workflow: ClosePeriod,
-		input:    ClosePeriodInput{TenantID: tenant},
-		id:       ClosePeriodID(tenant),
-		summary:  fmt.Sprintf("Close the billing periods of %s", tenant),
-		details:  "Reports to the provider the last usage of the periods whose grace is over, and then closes them.",
-		tenant:   tenant,
-		priority: background,
-	}
-}
-
-// HandleProviderEventID is the workflow id of an event of a provider's.
-func HandleProviderEventID(tenant metering.TenantID, row metering.ProviderEventID) string {
-	return fmt.Sprintf("provider-event/%d/%d", tenant, row)
-}
-
-func handleProviderEventStart(tenant metering.TenantID, row metering.ProviderEventID) start {
-	return start{
-		workflow: HandleProviderEvent,
-		input:    HandleProviderEventInput{TenantID: tenant, RowID: row},
-		id:       HandleProviderEventID(tenant, row),
-		summary:  fmt.Sprintf("Act on an event of the billing provider of %s", tenant),
-		details: "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open " +
-			"and says what came of it, and closes one whose invoice is final.",
-		tenant:     tenant,
-		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider))},
-		priority:   interactive,
-	}
-}
-
-// BackfillMeterID is the workflow id of a meter version's backfill.
-func BackfillMeterID(tenant metering.TenantID, version metering.MeterVersionID) string {
-	return fmt.Sprintf("backfill-meter/%d/%d", tenant, version)
-}
-
-func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionID) start {
-	return start{
-		workflow: BackfillMeter,
-		input:    BackfillMeterInput{TenantID: tenant, MeterVersionID: version},
-		id:       BackfillMeterID(tenant, version),
-		summary:  fmt.Sprintf("Count the past of a meter of %s", tenant),
-		details: fmt.Sprintf("Counts what was ingested before meter version %d of %s was published. "+
-			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", version, tenant),
-		tenant:   tenant,
-		priority: background,
-	}
-}
-
-// RotateCredentialID is the workflow id of a rotation.
-func RotateCredentialID(tenant metering.TenantID, rotation metering.RotationID) string {
-	return fmt.Sprintf("rotate-credential/%d/%d", tenant, rotation)
-}
-
-func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationID) start {
-	return start{
-		workflow: RotateCredential,
-		input:    RotateCredentialInput{TenantID: tenant, RotationID: rotation},
-		id:       RotateCredentialID(tenant, rotation),
-		summary:  fmt.Sprintf("Rotate a credential of %s", tenant),
-		details: "Records the end of the old credential once its time beside the new one is over, and warns where it is still used near its end. " +
-			"The update finish-now ends it at once; cancelling keeps both. Neither credential is here.",
-		tenant:   tenant,
-		priority: background,
-		signal:   rotationChanged,
-	}
-}
-
-// DeliverWebhooksID is the workflow id of what is told to an endpoint.
-func DeliverWebhooksID(endpoint metering.EndpointID) string {
-	return fmt.Sprintf("deliver-webhooks/%d", endpoint)
-}
-
-func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID) start {
-	return start{
-		workflow: DeliverWebhooks,
-		input:    DeliverWebhooksInput{TenantID: tenant, EndpointID: endpoint},
-		id:       DeliverWebhooksID(endpoint),
-		summary:  fmt.Sprintf("Tell %s of %s what happened", endpoint, tenant),
-		details:  "Delivers the messages that wait for a webhook of the tenant's, and waits with it while it fails.",
-		tenant:   tenant,
-		priority: background,
-		signal:   messagesDue,
-	}
-}
-
-func rotateSecretsStart(keyID string) start {
-	return start{
-		workflow: RotateSecrets,
-		input:    RotateSecretsInput{KeyID: keyID},
-		id:       "rotate-secrets/" + keyID,
-		summary:  "Seal every secret under the key " + keyID,
-		priority: background,
-	}
-}
-
-func maintainStart() start {
-	return start{workflow: Maintain, id: "maintain", summary: "Hourly maintenance", priority: background}
-}
-
-func auditUsageStart() start {
-	return start{
-		workflow: AuditUsage,
-		input:    AuditUsageInput{},
-		id:       "audit-usage",
-		summary:  "Daily comparison of usage with its independent count",
-		priority: background,
-	}
-}
-
 // indexable inputs tell their run whether it may set search attributes.
 type indexable interface{ unindexed() any }
-
-func (in SyncCustomerInput) unindexed() any        { in.Unindexed = true; return in }
-func (in AutoSyncInput) unindexed() any            { in.Unindexed = true; return in }
-func (in HandleProviderEventInput) unindexed() any { in.Unindexed = true; return in }
 
 // withoutAttributes is the start where search attributes are not registered.
 func (s start) withoutAttributes(unindexed bool) start {

@@ -1,12 +1,14 @@
 package workflows
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -310,3 +312,46 @@ func (s *syncCustomer) index(ctx workflow.Context, update temporal.SearchAttribu
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, update)
 }
+
+// SyncCustomerID is the workflow id of a customer's sync: one run at a time.
+func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
+	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
+}
+
+func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) start {
+	s := start{
+		workflow: SyncCustomer,
+		input:    SyncCustomerInput{TenantID: tenant, CustomerID: customer},
+		id:       SyncCustomerID(tenant, customer),
+		summary:  fmt.Sprintf("Sync the usage of %s", customer),
+		details: fmt.Sprintf("Reports to the billing provider of %s what %s owes so far, one stored report at a time. "+
+			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
+		tenant: tenant,
+		attributes: []temporal.SearchAttributeUpdate{
+			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),
+		},
+		priority: interactive,
+		signal:   syncRequested,
+	}
+	if trigger == metering.Scheduled {
+		s.priority = background
+	}
+	return s
+}
+
+// StartSyncCustomer makes sure that a pass begins after now, in the run that
+// is open or in a new one. The request's row is committed before.
+func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
+	return syncCustomerStart(tenant, customer, trigger).by(ctx, c)
+}
+
+// RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for
+// any longer. It leaves a run that is open alone, because that takes every
+// request before it ends.
+func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
+	s := syncCustomerStart(tenant, customer, metering.Scheduled)
+	s.signal = ""
+	return s.by(ctx, c)
+}
+
+func (in SyncCustomerInput) unindexed() any { in.Unindexed = true; return in }

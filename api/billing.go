@@ -16,7 +16,7 @@ type previewItem struct {
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price"`
-	Amount    metering.Decimal `json:"amount" doc:"base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by"`
+	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by"`
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
 

@@ -1737,7 +1737,7 @@ type PeriodLine struct {
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by
+	// Amount The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD

@@ -1749,7 +1749,7 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description base_price + max(0, usage - included_units) * overage_rate, exact, for usage in the decimals that the provider takes; of a late item, what the closed period's charge grows by
+             * @description The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by
              */
             amount: string;
             /** @example USD */

@@ -103,8 +103,8 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 }
 
 // refused is what becomes of a report that was refused. That says nothing about
-// attempts before this one: what is added up and may have arrived with them is
-// rejected only once the provider should have counted it.
+// attempts before this one: what is added up and may have arrived with one of
+// them is in doubt, unless the provider is seen to have it.
 func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
 	if s.Counting != billing.Adds || number == 1 {
@@ -114,8 +114,8 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	switch {
 	case err == nil && found.State != "":
 		return attempt{SendReportResult: found}
-	case err == nil && (s.Kind == billing.ChargeReport || s.Now.Sub(s.FirstSentAt) > p.CountsWithin):
-		return rejected
+	case err == nil && s.Kind == billing.ChargeReport:
+		return rejected // a list of them lacks none
 	}
 	response := "refused, and it may have arrived before: " + failureText(refusal)
 	return attempt{SendReportResult{State: billing.InDoubt, Response: response}, refusal, false}

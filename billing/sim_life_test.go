@@ -264,7 +264,7 @@ func (l *life) sync() {
 	p := l.newPass(l.ledger)
 	for range 4000 {
 		if !p.work() {
-			l.checkSynced()
+			l.checkSynced(p)
 			return
 		}
 	}

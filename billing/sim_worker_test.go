@@ -195,11 +195,11 @@ func (p *pass) call() {
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
 	switch {
 	case answer.refused && adds && p.attempt > 1:
-		p.outcome = p.look(r) // it may have arrived before
-		if unknown := r.Kind == billing.QuantityReport && p.now.Sub(r.firstSent) <= certain; p.outcome == "" && unknown {
+		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before
 			p.outcome = billing.InDoubt
-		} else if p.outcome == "" {
-			p.outcome = billing.Rejected
+			if r.Kind == billing.ChargeReport {
+				p.outcome = billing.Rejected
+			}
 		}
 	case answer.refused:
 		p.outcome = billing.Rejected

@@ -361,7 +361,7 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 	totals, err := usageOver(r.ctx, r.q, r.tenant, r.customer, r.facts.Meters, ranges)
 	for _, t := range totals {
 		r.facts.Usage = append(r.facts.Usage, billing.Usage{
-			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.events, Late: t.late, LateEvents: t.lateEvents,
+			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.tally.all().count, Late: t.late, LateEvents: t.tally.lateCount,
 		})
 	}
 	return err

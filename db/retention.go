@@ -205,7 +205,7 @@ func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 		all[i] = m.ID
 	}
 	for _, c := range counted {
-		batch.Queue(update+` and p.starts_at = $3`, tenant, customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.lateEvents)
+		batch.Queue(update+` and p.starts_at = $3`, tenant, customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount)
 	}
 	batch.Queue(update+` and p.starts_at < $3`, tenant, customer, edge, all, metering.Decimal{}, 0)
 	return tx.SendBatch(ctx, &batch).Close()

@@ -70,7 +70,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 	statement.addMonths(0, r)
 	rows, err := tx.Query(ctx, `
 		select start, customer_id, meter_version_id, `+productAt("@tenant", "counted.customer_id", "counted.start")+`,
-		  sum(sum + late_sum), sum(count + late_count)::bigint
+		  `+mergedTally+`
 		from `+statement.rows()+`
 		where customer_id <> 0
 		group by 1, 2, 3
@@ -83,11 +83,10 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 		customer metering.CustomerID
 		version  metering.MeterVersionID
 		product  metering.ProductID
-		sum      metering.Decimal
-		count    int64
+		t        tally
 	)
 	last := make(map[revenueKey]metering.CustomerID)
-	_, err = pgx.ForEachRow(rows, []any{&month, &customer, &version, &product, &sum, &count}, func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&month, &customer, &version, &product}, t.fields()...), func() error {
 		m := byVersion[version]
 		price, priced := billing.PriceAt(e.prices[m.ID], product, month)
 		if !priced {
@@ -103,7 +102,7 @@ func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.T
 			last[key] = customer
 			in.Customers++
 		}
-		in.Amount = in.Amount.Add(billing.Estimate(m, price, m.Version.Aggregation.Usage(sum, count)))
+		in.Amount = in.Amount.Add(billing.Estimate(m, price, t.total(m.Version.Aggregation)))
 		return nil
 	})
 	return err

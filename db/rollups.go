@@ -29,13 +29,6 @@ type bucket struct {
 	start    time.Time
 }
 
-// tally is what is added to one row. Late usage is kept apart, so that a closed
-// window never changes.
-type tally struct {
-	sum, lateSum     metering.Decimal
-	count, lateCount int64
-}
-
 func newRollups() *rollups {
 	return &rollups{
 		hours: make(map[bucket]*tally), months: make(map[bucket]*tally),
@@ -81,11 +74,6 @@ func (r *rollups) foldOthers(known func(groupName) bool) {
 	}
 }
 
-func (t *tally) merge(o *tally) {
-	t.sum, t.lateSum = t.sum.Add(o.sum), t.lateSum.Add(o.lateSum)
-	t.count, t.lateCount = t.count+o.count, t.lateCount+o.lateCount
-}
-
 func addTo(rows map[bucket]*tally, key bucket, value metering.Decimal, late bool) {
 	t, ok := rows[key]
 	if !ok {
@@ -93,14 +81,6 @@ func addTo(rows map[bucket]*tally, key bucket, value metering.Decimal, late bool
 		rows[key] = t
 	}
 	t.add(value, late)
-}
-
-func (t *tally) add(value metering.Decimal, late bool) {
-	if late {
-		t.lateSum, t.lateCount = t.lateSum.Add(value), t.lateCount+1
-		return
-	}
-	t.sum, t.count = t.sum.Add(value), t.count+1
 }
 
 // zoneClock finds the local hour and month of an instant, remembering the last
@@ -120,23 +100,9 @@ func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 	return c.hour.Start, c.month.Start
 }
 
-const (
-	addHours = `
-		insert into usage_hourly as u (tenant_id, customer_id, meter_version_id, group_id, hour, sum, count, late_sum, late_count)
-		select $1, a, b, c, d, e::numeric, f, g::numeric, h
-		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
-		  as rows (a, b, c, d, e, f, g, h)
-		on conflict (tenant_id, customer_id, meter_version_id, group_id, hour) do update
-		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
-		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
-	addMonths = `
-		insert into usage_monthly as u (tenant_id, customer_id, meter_version_id, group_id, month, sum, count, late_sum, late_count)
-		select $1, a, b, c, d, e::numeric, f, g::numeric, h
-		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
-		  as rows (a, b, c, d, e, f, g, h)
-		on conflict (tenant_id, customer_id, meter_version_id, group_id, month) do update
-		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
-		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
+var (
+	addHours  = addTallies("usage_hourly", "hour")
+	addMonths = addTallies("usage_monthly", "month")
 )
 
 // queue puts the additions into a batch, in the one order that every
@@ -164,13 +130,12 @@ func rollupArrays(tenant metering.TenantID, rows map[bucket]*tally) []any {
 	slices.SortFunc(keys, inLockOrder)
 	n := len(keys)
 	customers, versions, groups, starts := make([]int64, n), make([]int64, n), make([][16]byte, n), make([]time.Time, n)
-	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
+	tallies := make([]*tally, n)
 	for i, key := range keys {
-		t := rows[key]
 		customers[i], versions[i], groups[i], starts[i] = int64(key.customer), int64(key.version), key.group, key.start
-		sums[i], counts[i], lateSums[i], lateCounts[i] = t.sum.String(), t.count, t.lateSum.String(), t.lateCount
+		tallies[i] = rows[key]
 	}
-	return []any{tenant, customers, versions, groups, starts, sums, counts, lateSums, lateCounts}
+	return append([]any{tenant, customers, versions, groups, starts}, tallyArrays(tallies)...)
 }
 
 // inLockOrder puts the tenant's own rows, which every transaction wants, last:

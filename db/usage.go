@@ -65,21 +65,20 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	parts, err := usageOver(ctx, q, tenant, customer, meters, []metering.Range{r})
 	for _, p := range parts {
 		i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.meter })
-		totals[i].Sum, totals[i].Count, totals[i].Usage = p.sum, p.events, p.usage
+		all := p.tally.all()
+		totals[i].Sum, totals[i].Count, totals[i].Usage = all.sum, all.count, p.usage
 	}
 	return totals, err
 }
 
 // rangeUsage is what a meter has counted in a range, or in an hour of it.
 type rangeUsage struct {
-	within     metering.Range
-	start      time.Time // of the hour
-	meter      metering.MeterID
-	sum        metering.Decimal // of the events' values
-	usage      metering.Decimal // what came late included
-	events     int64
-	late       metering.Decimal
-	lateEvents int64
+	within metering.Range
+	start  time.Time // of the hour
+	meter  metering.MeterID
+	tally  tally
+	usage  metering.Decimal // what came late included
+	late   metering.Decimal
 }
 
 // usageOver reads what meters have counted in each of some ranges, in one
@@ -104,7 +103,7 @@ func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, custo
 
 func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
 	rows, err := q.Query(ctx, `
-		select no, meter_version_id, `+start+`, sum(sum + late_sum), sum(count + late_count)::bigint, sum(late_sum), sum(late_count)::bigint
+		select no, meter_version_id, `+start+`, `+mergedTally+`
 		from `+s.rows()+`
 		group by 1, 2, 3`, s.args)
 	if err != nil {
@@ -115,19 +114,15 @@ func readRanges(ctx context.Context, q querier, s *usageStatement, meters []mete
 		byVersion[m.Version.ID] = m
 	}
 	var (
-		no             int32
-		version        metering.MeterVersionID
-		at             time.Time
-		sum, late      metering.Decimal
-		count, lateNow int64
+		no      int32
+		version metering.MeterVersionID
+		at      time.Time
+		t       tally
 	)
-	_, err = pgx.ForEachRow(rows, []any{&no, &version, &at, &sum, &count, &late, &lateNow}, func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&no, &version, &at}, t.fields()...), func() error {
 		m := byVersion[version]
 		aggregation := m.Version.Aggregation
-		usage = append(usage, rangeUsage{
-			within: ranges[no], start: at, meter: m.ID, sum: sum, usage: aggregation.Usage(sum, count), events: count,
-			late: aggregation.Usage(late, lateNow), lateEvents: lateNow,
-		})
+		usage = append(usage, rangeUsage{within: ranges[no], start: at, meter: m.ID, tally: t, usage: t.total(aggregation), late: t.late(aggregation)})
 		return nil
 	})
 	if err != nil {

@@ -133,8 +133,8 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 
 // rows is what was counted in the ranges, as a table of SQL: no (of the range),
 // customer_id, meter_version_id, group_id (null of raw events, whose group only
-// Go knows), start, sum, count, late_sum and late_count. However many ranges
-// there are, its text is one of a few.
+// Go knows), start and tallyColumns. However many ranges there are, its text is
+// one of a few.
 func (s *usageStatement) rows() string {
 	var places []string
 	for _, p := range []place{monthly, hourly} {
@@ -178,11 +178,11 @@ func (s *usageStatement) rowsInOrder() string {
 
 func table(parts []string) string {
 	return "(" + strings.Join(parts, " union all ") +
-		") counted (no, customer_id, meter_version_id, group_id, start, sum, count, late_sum, late_count)"
+		") counted (no, customer_id, meter_version_id, group_id, start, " + tallyColumns + ")"
 }
 
 func rollupColumns(start string) string {
-	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", u.sum, u.count, u.late_sum, u.late_count"
+	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", " + tallyColumns
 }
 
 // joined is a rollup's rows in its parts.
@@ -205,8 +205,7 @@ func (s *usageStatement) events() string {
 		customer = "0"
 	}
 	return `
-		select x.no, ` + customer + `, g.id, null::uuid, x.from_at,
-		  case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int
+		select x.no, ` + customer + `, g.id, null::uuid, x.from_at, ` + eventTally + `
 		from ` + s.unnest(raw) + `
 		join events e on e.ts >= x.from_at and e.ts < x.until_at
 		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])

@@ -147,7 +147,8 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 		return nil, false, err
 	}
 	defer rows.Close()
-	edges := r.edges
+	edges, aggregation := r.edges, r.Meter.Version.Aggregation
+	var held tally // by the last window
 	add := func(part windowPart) (full bool) {
 		span := r.windowOf(part.start)
 		if r.After != nil && !after(*r.After, part.group, span.Start) {
@@ -162,16 +163,15 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
 				Final: !span.Start.Before(r.closed.Start) && !span.End.After(r.closed.End),
 			})
-			last++
+			last, held = last+1, tally{}
 		}
-		aggregation := r.Meter.Version.Aggregation
-		windows[last].Value = windows[last].Value.Add(aggregation.Usage(part.sum, part.count))
-		windows[last].LateValue = windows[last].LateValue.Add(aggregation.Usage(part.lateSum, part.lateCount))
+		held.merge(&part.tally)
+		windows[last].Value, windows[last].LateValue = held.usage(aggregation), held.late(aggregation)
 		return false
 	}
 	for rows.Next() {
 		var part windowPart
-		if err := rows.Scan((*[16]byte)(&part.group), &part.start, &part.sum, &part.count, &part.lateSum, &part.lateCount); err != nil {
+		if err := rows.Scan(append([]any{(*[16]byte)(&part.group), &part.start}, part.fields()...)...); err != nil {
 			return nil, false, err
 		}
 		for len(edges) > 0 && before(edges[0], part) {
@@ -220,7 +220,7 @@ func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
 	// after it tells that there is more.
 	statement.args["most"] = (r.Limit + 2) * mostRows(r.Granularity)
 	return r.q.Query(ctx, `
-		select group_id, start, sum, count, late_sum, late_count
+		select group_id, start, `+tallyColumns+`
 		from `+statement.rowsInOrder()+`
 		`+tail+`
 		order by group_id, start
@@ -257,7 +257,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, false)
 	rows, err := r.q.Query(ctx, `
-		select group_id, sum(sum + late_sum), sum(count + late_count)::bigint
+		select group_id, `+mergedTally+`
 		from `+statement.rows()+`
 		where `+r.restrict(statement.args)+`
 		group by 1`, statement.args)
@@ -265,25 +265,27 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 		return nil, metering.Decimal{}, err
 	}
 	defer rows.Close()
-	sums := make(map[metering.GroupID]metering.Decimal)
-	aggregation := r.Meter.Version.Aggregation
+	tallies := make(map[metering.GroupID]*tally)
 	for rows.Next() {
 		var id metering.GroupID
-		var sum metering.Decimal
-		var count int64
-		if err := rows.Scan((*[16]byte)(&id), &sum, &count); err != nil {
+		t := new(tally)
+		if err := rows.Scan(append([]any{(*[16]byte)(&id)}, t.fields()...)...); err != nil {
 			return nil, metering.Decimal{}, err
 		}
-		sums[id] = aggregation.Usage(sum, count)
+		tallies[id] = t
 	}
 	for _, edge := range r.edges {
-		sums[edge.group] = sums[edge.group].Add(aggregation.Usage(edge.sum.Add(edge.lateSum), edge.count+edge.lateCount))
+		if tallies[edge.group] == nil {
+			tallies[edge.group] = new(tally)
+		}
+		tallies[edge.group].merge(&edge.tally)
 	}
-	groups, total := make([]GroupTotal, 0, len(sums)), metering.Decimal{}
-	for id, sum := range sums {
-		groups = append(groups, GroupTotal{id, r.groups[id], sum})
-		total = total.Add(sum)
+	var whole tally
+	groups, aggregation := make([]GroupTotal, 0, len(tallies)), r.Meter.Version.Aggregation
+	for id, t := range tallies {
+		groups = append(groups, GroupTotal{id, r.groups[id], t.total(aggregation)})
+		whole.merge(t)
 	}
 	slices.SortFunc(groups, func(a, b GroupTotal) int { return bytes.Compare(a.GroupID[:], b.GroupID[:]) })
-	return groups, total, rows.Err()
+	return groups, whole.total(aggregation), rows.Err()
 }

@@ -1,0 +1,70 @@
+package db
+
+import "github.com/odometer-metering/odometer/metering"
+
+// tally is what some events come to, of which a meter's aggregation picks its
+// figure: a row of a rollup holds one. Late usage is kept apart, so that a
+// closed window never changes.
+type tally struct {
+	sum, lateSum     metering.Decimal
+	count, lateCount int64
+}
+
+// A tally as SQL.
+const (
+	tallyColumns = `sum, count, late_sum, late_count`
+	mergedTally  = `sum(sum), sum(count)::bigint, sum(late_sum), sum(late_count)::bigint`                                               // of rows
+	eventTally   = `case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int` // of an event e
+)
+
+// fields are where tallyColumns or mergedTally are read to.
+func (t *tally) fields() []any { return []any{&t.sum, &t.count, &t.lateSum, &t.lateCount} }
+
+// addTallies adds tallies to the rows of a rollup, whose column start says where
+// a row starts. Its arguments are a tenant, the rows' keys in four arrays, and
+// what tallyArrays makes.
+func addTallies(rollup, start string) string {
+	key := `tenant_id, customer_id, meter_version_id, group_id, ` + start
+	return `
+		insert into ` + rollup + ` as u (` + key + `, ` + tallyColumns + `)
+		select $1, a, b, c, d, e::numeric, f, g::numeric, h
+		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+		  as rows (a, b, c, d, e, f, g, h)
+		on conflict (` + key + `) do update
+		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
+		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
+}
+
+func tallyArrays(tallies []*tally) []any {
+	n := len(tallies)
+	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
+	for i, t := range tallies {
+		sums[i], counts[i], lateSums[i], lateCounts[i] = t.sum.String(), t.count, t.lateSum.String(), t.lateCount
+	}
+	return []any{sums, counts, lateSums, lateCounts}
+}
+
+func (t *tally) add(value metering.Decimal, late bool) {
+	if late {
+		t.lateSum, t.lateCount = t.lateSum.Add(value), t.lateCount+1
+		return
+	}
+	t.sum, t.count = t.sum.Add(value), t.count+1
+}
+
+func (t *tally) merge(o *tally) {
+	t.sum, t.lateSum = t.sum.Add(o.sum), t.lateSum.Add(o.lateSum)
+	t.count, t.lateCount = t.count+o.count, t.lateCount+o.lateCount
+}
+
+// all is the tally of what came in time and late, as if all of it came in time.
+func (t *tally) all() *tally { return &tally{sum: t.sum.Add(t.lateSum), count: t.count + t.lateCount} }
+
+// usage is the figure of what came in time that the aggregation asks for.
+func (t *tally) usage(a metering.Aggregation) metering.Decimal { return a.Usage(t.sum, t.count) }
+
+// total is usage with what came late.
+func (t *tally) total(a metering.Aggregation) metering.Decimal { return t.all().usage(a) }
+
+// late is what of the total came late.
+func (t *tally) late(a metering.Aggregation) metering.Decimal { return t.total(a).Sub(t.usage(a)) }

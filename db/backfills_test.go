@@ -17,8 +17,10 @@ import (
 
 func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	t.Parallel()
-	store := dbtest.Open(t)
-	conn := dbtest.Conn(t)
+	store, address := dbtest.Fresh(t) // the days are those of all chunks, which other tests make in the common one
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
 	month := billing.CalendarPeriod(november, time.UTC)
 
 	// A tenant with an event in each hour of three days, and then a meter.

@@ -47,7 +47,7 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 			m.own = append(m.own, s)
 		default:
 			m.others.add(s)
-			m.open = m.open || s.Outstanding // what it comes to changes what is left
+			m.open = m.open || s.Outstanding && (p.dry || p.here(s.Series) && s.State != InDoubt) // what it comes to changes what is left
 		}
 	}
 	return m

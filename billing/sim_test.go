@@ -3,10 +3,12 @@ package billing_test
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -32,42 +34,77 @@ func TestLives(t *testing.T) {
 	t.Parallel()
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // nothing is kept
 	lives, first := number(t, "LIVES", 2000), number(t, "SEED", 1)
-	pairs := make([][]int, len(kinds))
-	for i := range pairs {
-		pairs[i] = make([]int, len(kinds))
-	}
-	for seed := first; seed < first+lives; seed++ {
-		l := live(seed, script(seed), circumstances{})
-		if l.failure != "" {
-			t.Fatal(report(seed, circumstances{}))
-		}
-		for a, happened := range l.happened {
-			for b := range a + 1 {
-				if happened && l.happened[b] {
-					pairs[a][b]++
+	workers := runtime.GOMAXPROCS(0)
+	found := make([]coverage, workers)
+	var living sync.WaitGroup
+	for w := range found {
+		living.Go(func() {
+			for seed := first + uint64(w); seed < first+lives && !t.Failed(); seed += uint64(workers) {
+				if failure := found[w].liveOne(seed); failure != "" {
+					t.Error(failure)
 				}
 			}
-		}
-		if seed%16 == 0 {
-			if failure := otherTimes(seed, script(seed), circumstances{}); failure != "" {
-				t.Fatalf("SEED=%d LIVES=1: %s", seed, failure)
-			}
-			if beside := live(seed, script(seed), circumstances{neighbour: true}); beside.all() != l.all() {
-				t.Fatalf("SEED=%d LIVES=1: beside a customer for whom every call fails it comes to\n%s\ninstead of\n%s", seed, beside.all(), l.all())
-			}
-		}
+		})
+	}
+	living.Wait()
+	if t.Failed() {
+		return
+	}
+	var pairs coverage
+	for _, c := range found {
+		pairs.add(c)
 	}
 	least := lives / 400
 	if lives < 20_000 {
 		least = lives / 1000
 	}
-	for a := range pairs {
+	for a := range kinds {
 		for b := range a + 1 {
-			if pairs[a][b] < int(least) {
-				t.Errorf("%q and %q happened in %d of %d lives", kinds[a].name, kinds[b].name, pairs[a][b], lives)
+			if n := pairs[[2]int{a, b}]; n < int(least) {
+				t.Errorf("%q and %q happened in %d of %d lives", kinds[a].name, kinds[b].name, n, lives)
 			}
 		}
 	}
+}
+
+// coverage is in how many lives each two kinds of steps happened.
+type coverage map[[2]int]int
+
+func (c *coverage) add(o coverage) {
+	if *c == nil {
+		*c = make(coverage)
+	}
+	for pair, n := range o {
+		(*c)[pair] += n
+	}
+}
+
+// liveOne lives a life, and some of them with other circumstances as well. It
+// says what went wrong.
+func (c *coverage) liveOne(seed uint64) (failure string) {
+	l := live(seed, script(seed), circumstances{})
+	if l.failure != "" {
+		return report(seed, circumstances{})
+	}
+	happened := make(coverage)
+	for a, is := range l.happened {
+		for b := range a + 1 {
+			if is && l.happened[b] {
+				happened[[2]int{a, b}] = 1
+			}
+		}
+	}
+	c.add(happened)
+	if seed%16 != 0 {
+		return ""
+	}
+	if failure := otherTimes(seed, script(seed), circumstances{}); failure != "" {
+		return fmt.Sprintf("SEED=%d LIVES=1: %s", seed, failure)
+	}
+	if beside := live(seed, script(seed), circumstances{neighbour: true}); beside.all() != l.all() {
+		return fmt.Sprintf("SEED=%d LIVES=1: beside a customer for whom every call fails it comes to\n%s\ninstead of\n%s", seed, beside.all(), l.all())
+	}
+	return ""
 }
 
 // report is a life that went wrong, and, unless time is short, without the steps

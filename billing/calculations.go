@@ -53,13 +53,13 @@ func (c *calculation) charge() metering.Decimal { return c.price.ChargeIn(c.curr
 
 // quantity is what of the units nobody else has billed.
 func (c *calculation) quantity() (quantity metering.Decimal) {
-	if c.scale != nil {
+	switch {
+	case c.late != nil: // what others have billed of it is of rounded totals
+		quantity = c.units().Sub(c.late.then.units()).Sub(c.others.quantity)
+	case c.scale != nil:
 		quantity = UnitsBetween(c.others.quantity, c.total(), *c.scale)
-	} else {
+	default:
 		quantity = c.units().Sub(c.others.quantity)
-	}
-	if c.late != nil {
-		quantity = quantity.Sub(c.late.then.units())
 	}
 	if c.notNegative && quantity.IsNegative() {
 		return metering.Decimal{}

@@ -181,3 +181,17 @@ func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 	require.Equal(t, "700", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
 	require.Equal(t, "0", billing.StatementOf(f, f.Stored[2]).Lines[0].Amount.String())
 }
+
+// A receiver has half a call of January, which counters of whole calls would
+// never have had: February took it back, and March does not do so again.
+func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
+	t.Parallel()
+	half := metering.MustDecimal("0.5")
+	closed := closedAt(january, "0.5", "0")
+	closed.Closed[0].Reported = &half
+	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
+	f.Usage = []billing.Usage{used(january, "0.5")}
+	require.Equal(t, "-0.5", billing.Adjustments(f)[0].Quantity.String())
+	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "0")}
+	require.Empty(t, billing.Adjustments(f))
+}

@@ -204,9 +204,9 @@ var selectReported = `
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
 	  from billing_destinations d
-	  join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind <> 'statement'
-	  join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
-	  join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	  cross join lateral (` + seriesAt + ` and s.kind <> 'statement' offset 0) s
+	  join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.id = s.period_id
+	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
 	    and d.customer_id = @customer
@@ -220,9 +220,9 @@ var selectReported = `
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
 	  from billing_destinations d
-	  join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'statement'
+	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and t.closed_at is null
-	  join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id and r.period_id = t.id
+	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
 	  where d.tenant_id = @tenant
 	    and d.customer_id = @customer
@@ -231,7 +231,13 @@ var selectReported = `
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
 	  from billing_periods c
-	  join billing_report_lines l on l.tenant_id = c.tenant_id and l.period_id = c.id and l.component = 'adjustment'
+	  cross join lateral (
+	    select *
+	    from billing_report_lines l
+	    where l.tenant_id = c.tenant_id
+	      and l.period_id = c.id
+	      and l.component = 'adjustment'
+	    offset 0) l
 	  join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id
 	  join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and s.kind = 'statement'
 	  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
@@ -246,8 +252,17 @@ var selectReported = `
 	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
 	  coalesce(min(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
 	from said x
-	join billing_periods p on p.tenant_id = @tenant and p.id = x.period_id
+	join billing_periods p on p.tenant_id = @tenant and p.customer_id = @customer and p.id = x.period_id
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
+
+// seriesAt are the series of a destination d. Behind "offset 0" they are looked
+// up by it, also in a plan that was made, and kept, while the tables were empty:
+// such a plan went through every series of the tenant.
+const seriesAt = `
+	    select *
+	    from billing_series s
+	    where s.tenant_id = d.tenant_id
+	      and s.destination_id = d.id`
 
 // sumsOf are what the reports of which a condition holds come to, as SQL.
 func sumsOf(condition string) string {
@@ -270,16 +285,17 @@ func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
 	return s, err
 }
 
-const selectSentLines = `
+var selectSentLines = `
 	select x.id, p.starts_at, x.number, x.state, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
-	join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'statement'
+	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.closed_at is null
 	cross join lateral (
 	  (select r.id, r.number, r.state
 	   from billing_reports r
-	   where r.tenant_id = s.tenant_id
+	   where r.tenant_id = d.tenant_id
+	     and r.customer_id = d.customer_id
 	     and r.series_id = s.id
 	     and r.period_id = p.id
 	   order by r.number desc
@@ -287,14 +303,15 @@ const selectSentLines = `
 	  union
 	  (select r.id, r.number, r.state
 	   from billing_reports r
-	   where r.tenant_id = s.tenant_id
+	   where r.tenant_id = d.tenant_id
+	     and r.customer_id = d.customer_id
 	     and r.series_id = s.id
 	     and r.period_id = p.id
 	     and r.state in ('accepted', 'counted')
 	   order by r.number desc
 	   limit 1)) x
 	join billing_report_lines l on l.tenant_id = s.tenant_id and l.report_id = x.id
-	join billing_periods c on c.tenant_id = l.tenant_id and c.id = l.period_id
+	join billing_periods c on c.tenant_id = d.tenant_id and c.customer_id = d.customer_id and c.id = l.period_id
 	where d.tenant_id = @tenant
 	  and d.customer_id = @customer
 	  and d.connection_id = @connection

@@ -51,15 +51,23 @@ func (c *calculation) units() metering.Decimal {
 // charge is for all units, in the currency's minor unit.
 func (c *calculation) charge() metering.Decimal { return c.price.ChargeIn(c.currency, c.units()) }
 
+// otherScale is the decimals that what others have billed is rounded to; nil:
+// it stays as it is, since of late usage it is a difference of rounded totals.
+func (c *calculation) otherScale() *int32 {
+	if c.late != nil {
+		return nil
+	}
+	return c.scale
+}
+
 // quantity is what of the units nobody else has billed.
-func (c *calculation) quantity() (quantity metering.Decimal) {
-	switch {
-	case c.late != nil: // what others have billed of it is of rounded totals
-		quantity = c.units().Sub(c.late.then.units()).Sub(c.others.quantity)
-	case c.scale != nil:
-		quantity = UnitsBetween(c.others.quantity, c.total(), *c.scale)
-	default:
-		quantity = c.units().Sub(c.others.quantity)
+func (c *calculation) quantity() metering.Decimal {
+	quantity := c.units().Sub(c.others.quantity)
+	if scale := c.otherScale(); scale != nil {
+		quantity = UnitsBetween(c.others.quantity, c.total(), *scale)
+	}
+	if c.late != nil {
+		quantity = quantity.Sub(c.late.then.units())
 	}
 	if c.notNegative && quantity.IsNegative() {
 		return metering.Decimal{}

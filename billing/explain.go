@@ -111,12 +111,12 @@ func (c *calculation) less() (steps []Step) {
 			Step{Name: StepClosed, Amount: c.late.then.Charge, Unit: c.currency, Closed: &closed})
 	}
 	if len(c.others.parts) > 0 {
-		quantity := c.others.quantity
-		if c.scale != nil {
-			quantity = Units(quantity, *c.scale)
+		quantity, scale := c.others.quantity, c.otherScale()
+		if scale != nil {
+			quantity = Units(quantity, *scale)
 		}
 		steps = append(steps,
-			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: c.scale, Of: c.others.units()},
+			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: scale, Of: c.others.units()},
 			Step{Name: StepOther, Amount: c.others.amountIn(c.currency), Unit: c.currency, Of: c.others.moneyIn(c.currency)})
 	}
 	if len(steps) == 0 && c.quantity().Equal(c.units()) {

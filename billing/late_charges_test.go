@@ -194,4 +194,10 @@ func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	require.Equal(t, "-0.5", billing.Adjustments(f)[0].Quantity.String())
 	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "0")}
 	require.Empty(t, billing.Adjustments(f))
+
+	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.25", "0")}
+	require.Equal(t, "-0.25", billing.Adjustments(f)[0].Quantity.String())
+	adjustment := of(billing.StatementOf(f, billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
+	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepOtherUnits).Amount.String(), "its working says the same")
+	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepQuantity).Amount.String())
 }

@@ -103,7 +103,11 @@ func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
 }
 
 // here says whether the series is of the tenant's present connection.
-func (f Facts) here(s Series) bool { return f.Connection != nil && s.Connection == f.Connection.ID }
+func (f Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
+
+func (f Facts) connectedTo(c metering.ConnectionID) bool {
+	return f.Connection != nil && c == f.Connection.ID
+}
 
 // currencies are those of the meters' prices in the period.
 func (f Facts) currencies(period Period) (all []string) {

@@ -53,7 +53,7 @@ func (p *planner) lookAtUnreported() {
 func (p *planner) underWay() bool {
 	p.leaveFormer()
 	return slices.ContainsFunc(p.Open, func(o Open) bool {
-		if p.hasConnection(o.Connection) {
+		if p.connectedTo(o.Connection) {
 			return o.Kind == StatementReport
 		}
 		return !slices.Contains(p.plan.Withdraw, o.ID)

@@ -131,7 +131,7 @@ func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
-		case p.hasConnection(o.Connection):
+		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:
 			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
@@ -144,12 +144,10 @@ func (p *planner) leaveFormer() {
 	p.plan.More = len(p.plan.Resume) > 0
 }
 
-func (p *planner) hasConnection(c metering.ConnectionID) bool { return p.here(Series{Connection: c}) }
-
-// statements plans the next statement, one at a time: of the oldest open period that changed
-// since its last one. One that is of the caller's own pass is done with, however
-// its usage has grown since, and also if it was refused, so that it does not
-// hold back the others.
+// statements plans the next statement, one at a time: of the oldest open period
+// that changed since its last one. One that is of the caller's own pass is done
+// with, however its usage has grown since, and also if it was refused, so that
+// it does not hold back the others.
 func (p *planner) statements() {
 	if len(p.plan.Resume) > 0 {
 		return

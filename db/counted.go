@@ -32,16 +32,9 @@ type Counted struct {
 // CountedBefore is what the provider had counted before an outstanding report
 // was sent, where it adds up what it is reported.
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
-	counted, err := l.counted(ctx, `and exists (
-		  select
-		  from billing_reports x
-		  join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id
-		  where x.tenant_id = s.tenant_id
-		    and x.id = @report
-		    and y.destination_id = s.destination_id
-		    and y.target = s.target
-		    and y.method = s.method
-		    and y.window_start = s.window_start)`, pgx.NamedArgs{"tenant": tenant, "report": report, "cutoff": nil})
+	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
+	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)
+		  and (s.target, s.method, s.window_start) = (select y.target, y.method, y.window_start `+of+`)`, pgx.NamedArgs{"tenant": tenant, "report": report, "cutoff": nil})
 	if err != nil {
 		return Counted{}, err
 	}
@@ -80,8 +73,8 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		    when last.old = last.uncounted then last.quantity - coalesce(last.quantity_seen, 0)
 		    else 0 end),
 		  array_remove(array_agg(last.uncounted), null), array_remove(array_agg(last.old), null), bool_or(last.outstanding)
-		from billing_series s
-		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		from billing_destinations d
+		cross join lateral (`+seriesAt+` and s.kind = 'quantity' offset 0) s
 		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id and p.subscription <> ''
 		cross join lateral (
 		  select sum(r.quantity) filter (where r.state in ('accepted', 'counted')) as added,
@@ -95,8 +88,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		  from billing_reports r
 		  where r.tenant_id = s.tenant_id
 		    and r.series_id = s.id) last
-		where s.tenant_id = @tenant
-		  and s.kind = 'quantity'
+		where d.tenant_id = @tenant
 		  and s.window_start >= greatest(p.starts_at, p.subscription_start)
 		  `+which+`
 		group by 1, 2, 3, 4, 5

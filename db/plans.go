@@ -133,6 +133,9 @@ func (w *planWriter) write(plan billing.Plan, frame Frame) (planned Planned, err
 	if planned.Send, err = w.resumed(plan.Resume); err != nil {
 		return planned, err
 	}
+	if len(plan.Reports) > 0 {
+		w.destination(plan.Reports[0].Series) // all of a plan go to one
+	}
 	for _, r := range plan.Reports {
 		report, err := w.report(r, frame)
 		if err != nil {
@@ -182,8 +185,8 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	w.series(r.Series, written.Meter)
 	args := w.seriesArgs(r.Series, written.Meter)
+	w.series(r.Kind, args)
 	maps.Copy(args, pgx.NamedArgs{
 		"id": id, "number": written.Number, "quantity": written.Quantity, "body": framed.Body, "provider_time": nil, "now": w.facts.Now,
 	})
@@ -195,7 +198,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @now
 		from billing_destinations d
 		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
-		join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and `+seriesOf(r.Kind)+`
+		cross join lateral (`+seriesAt+` and `+seriesOf(r.Kind)+` offset 0) s
 		where `+destinationOf, args)
 	w.lines(id, r)
 	return written, nil
@@ -237,15 +240,18 @@ func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.Na
 	}
 }
 
-// series stores a series and its destination, if they are new.
-func (w *planWriter) series(s billing.Series, meter metering.MeterID) {
-	args := w.seriesArgs(s, meter)
+// destination stores the destination of a series, if it is new.
+func (w *planWriter) destination(s billing.Series) {
 	w.batch.Queue(`
 		insert into billing_destinations (tenant_id, customer_id, connection_id, provider_customer)
-		values (@tenant, @customer, @connection, @at_provider)
-		on conflict (tenant_id, customer_id, connection_id, provider_customer) do nothing`, args)
+		values ($1, $2, $3, $4)
+		on conflict (tenant_id, customer_id, connection_id, provider_customer) do nothing`, w.tenant, w.customer, s.Connection, s.Customer)
+}
+
+// series stores a series, if it is new.
+func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 	of := `p.id, @window_start::timestamptz, @window_end::timestamptz, @meter::bigint`
-	if s.Kind == billing.StatementReport {
+	if kind == billing.StatementReport {
 		of = `null, null, null, null`
 	}
 	w.batch.Queue(`

@@ -272,16 +272,20 @@ func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, syncs []uu
 }
 
 func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.ExcludedMeter) error {
-	for _, excluded := range meters {
-		if _, err := tx.Exec(ctx, `
-			insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, reason)
-			select $1, s.id, $3, $4
-			from unnest($2::uuid[]) s (id)
-			on conflict do nothing`, tenant, syncs, excluded.MeterID, excluded.Reason); err != nil {
-			return err
-		}
+	if len(meters) == 0 {
+		return nil
 	}
-	return nil
+	ids, reasons := make([]metering.MeterID, len(meters)), make([]string, len(meters))
+	for i, excluded := range meters {
+		ids[i], reasons[i] = excluded.MeterID, excluded.Reason
+	}
+	_, err := tx.Exec(ctx, `
+		insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, reason)
+		select $1, s.id, m.id, m.reason
+		from unnest($2::uuid[]) s (id)
+		cross join unnest($3::bigint[], $4::text[]) m (id, reason)
+		on conflict do nothing`, tenant, syncs, ids, reasons)
+	return err
 }
 
 const syncColumns = `id, customer_id, trigger, status, error, requested_at, started_at, finished_at`

@@ -13,7 +13,7 @@ import (
 
 // provider is what every provider has. Its settings stand beside it.
 type provider struct {
-	ID             string                `json:"id" example:"prv_3"`
+	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
 	Account        string                `json:"account,omitempty" doc:"The account that the secret belongs to; none where the provider is a URL" example:"acct_1PQ2"`
 	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret that is ever shown again"`

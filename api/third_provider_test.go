@@ -28,16 +28,22 @@ func (b *bundle) tallied(t testing.TB, base string) *bundle {
 	return r
 }
 
-// TestAThirdProviderIsSavedAndShown saves a provider that nothing but this
-// test has heard of.
-func TestAThirdProviderIsSavedAndShown(t *testing.T) {
-	t.Parallel()
+// tallyServer is the provider's own, which knows tallyToken.
+func tallyServer(t testing.TB) string {
+	t.Helper()
 	far := tallytest.NewServer()
 	far.Issue(tallyToken, "tally-1")
 	server := httptest.NewServer(far)
 	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestAThirdProviderIsSavedAndShown saves a provider that nothing but this
+// test has heard of.
+func TestAThirdProviderIsSavedAndShown(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
-	r := b.tallied(t, server.URL)
+	r := b.tallied(t, tallyServer(t))
 
 	saved := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`","tally_meters":{"calls":"count-of-calls"}}`)
 	require.Equal(t, 200, saved.status, saved.body)
@@ -95,12 +101,8 @@ func TestAThirdProviderIsNotSavedWhileItIsDown(t *testing.T) {
 
 func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
 	t.Parallel()
-	far := tallytest.NewServer()
-	far.Issue(tallyToken, "tally-1")
-	server := httptest.NewServer(far)
-	t.Cleanup(server.Close)
 	b := setup(t)
-	r := b.tallied(t, server.URL)
+	r := b.tallied(t, tallyServer(t))
 	_, sends := any(tallytest.New("")).(providers.Events)
 	require.False(t, sends)
 	payload := delivery("evt_1", subscriptionUpdated, "")

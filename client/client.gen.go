@@ -1828,7 +1828,7 @@ type Provider struct {
 	Account   *string   `json:"account,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 
-	// Id Examples: prv_3
+	// Id Examples: con_3
 	Id string `json:"id"`
 
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata

@@ -1843,7 +1843,7 @@ export interface components {
             account?: string;
             /** Format: date-time */
             created_at: string;
-            /** @example prv_3 */
+            /** @example con_3 */
             id: string;
             /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {

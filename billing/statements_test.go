@@ -18,7 +18,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 		return metering.Meter{ID: id, Version: metering.MeterVersion{Status: metering.Complete}}
 	}
 	price := func(meter metering.MeterID, currency string) []billing.Price {
-		return []billing.Price{{MeterID: meter, Version: 1, OverageRate: decimal(t, "0.015"), Currency: currency}}
+		return []billing.Price{{MeterID: meter, Version: 1, Terms: billing.Terms{OverageRate: decimal(t, "0.015"), Currency: currency}}}
 	}
 	facts := billing.Facts{
 		Now: instant(t, "2026-01-10T00:00:00Z"), Settings: billing.Settings{Timezone: location(t, "UTC"), Currency: "USD"},

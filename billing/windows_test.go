@@ -107,7 +107,7 @@ func TestWindowsAddUp(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
 	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
-	f.Prices = basic()
+	f = atBasic(f)
 	for day, total := range []string{"100.4", "0.3", "100.3"} {
 		f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), total))
 	}
@@ -151,7 +151,7 @@ func TestWhatWindowsAreCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
-			f.Prices = basic()
+			f = atBasic(f)
 			var total metering.Decimal
 			for day, used := range c.used {
 				f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), used))

@@ -341,22 +341,35 @@ func TestARefusedCurrencyKeepsItsTargetPeriodOpenForEver(t *testing.T) {
 	require.True(t, plan.Waiting)
 }
 
-// Fault 12: the same events give the same periods, whether or not somebody synced between them.
-func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
+// Fault 12: where the first period begins is the same whenever syncs ran.
+func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
-	last := december.End.Add(-time.Hour)
-	f := atReceiver(first, knownOf(january.Start.Add(80*time.Hour)))
-	f.Customer.EarliestEvent = &last // it came on 2 January, within December's grace, which is over now
+	decided := january.Start.Add(grace)
+	f := atReceiver(first, knownOf(decided.Add(-time.Microsecond)))
+	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: december.End.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
 	plan := f.Plan()
-	require.Len(t, plan.Periods, 2)
-	require.Equal(t, "500", plan.Reports[0].Lines[0].Quantity.String())
-
-	f.Stored = []billing.Period{{Range: january}} // by a sync before it came
-	plan = f.Plan()
 	require.Len(t, plan.Periods, 1)
-	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String(), "of January alone")
+	require.Equal(t, decided, *plan.HeadOpenUntil)
+	require.Equal(t, decided, plan.LookAgain)
+
+	for name, synced := range map[string]bool{"BySomebodyWhoLookedBefore": true, "ByNobody": false} {
+		later := f
+		later.Now = decided
+		if synced {
+			later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, plan.HeadOpenUntil
+		}
+		again := later.Plan()
+		require.Len(t, again.Periods, 2, name)
+		require.Equal(t, december, again.Periods[0].Range, name)
+		require.Equal(t, "500", again.Reports[0].Lines[0].Quantity.String(), name)
+		require.Nil(t, again.HeadOpenUntil, name)
+
+		later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, nil
+		require.Len(t, later.Plan().Periods, 1, "it was decided")
+	}
 }
 
 // Fault 13: late usage of 5 USD that is no longer in one target period is in the next one.

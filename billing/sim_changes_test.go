@@ -103,9 +103,6 @@ func (l *life) newScale() bool {
 // mayLeave says whether the present connection, or the customer there, may be
 // left: nothing of what it has is unknown.
 func (l *life) mayLeave() bool {
-	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
-		return false
-	}
 	if l.connection == nil {
 		return true
 	}
@@ -284,17 +281,9 @@ func (l *life) switchesPolicy() bool {
 	return true
 }
 
-// headMoves says whether some grace may still bring the first period forward.
-func (l *life) headMoves() bool {
-	return l.now.Before(billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(mostGrace))
-}
-
 const mostGrace = 96 * time.Hour
 
 func (l *life) changesGrace() bool {
-	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
-		return false
-	}
 	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace)))
 	return true
 }

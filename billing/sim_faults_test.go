@@ -23,7 +23,6 @@ var knownFaults = []knownFault{
 	{9, "late usage without a price of ours goes nowhere where a provider prices units", meterWithoutPrice, "a final invoice", 85},
 	{10, "late usage of a trial is charged at our price", lateUsageOfATrial, "a final invoice", 0},
 	{11, "a charge in a currency that the provider refuses keeps its target period open for ever", refusedCurrency, "late usage", 114},
-	{12, "where the first period begins depends on when syncs ran", usageBeforeTheFirst, "an earlier month's usage", 34},
 	{13, "what a closed target period carried is forgotten while late usage is only reported", policyBackAgain, "a late policy", 4820},
 	{15, "of two periods in one of a subscription's, an invoice marks the last", invoiceOfTwoPeriods, "a final invoice", 991},
 }
@@ -53,7 +52,6 @@ const (
 	meterWithoutPrice     = "a meter without a price"
 	lateUsageOfATrial     = "a subscription begins with a trial"
 	refusedCurrency       = "a provider refuses a currency"
-	usageBeforeTheFirst   = "usage comes for the month before the customer's"
 	policyBackAgain       = "late usage is only reported, and billed again later"
 	invoiceOfTwoPeriods   = "an invoice becomes final while two periods in it are open"
 )

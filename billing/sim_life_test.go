@@ -283,15 +283,15 @@ func (l *life) shiver() {
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
 	at = metering.Instant(at)
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
-		if of != nil && !of.ingest(at, meter, value) {
+		if of != nil && !of.ingest(at, meter, value, l.now) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
-	e := usageEvent{at: at, meter: meter, value: value}
+func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal, now time.Time) bool {
+	e := usageEvent{at: at, ingestedAt: now, meter: meter, value: value}
 	for _, p := range l.periods {
 		if p.Contains(at) && p.ClosedAt != nil {
 			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {

@@ -75,7 +75,9 @@ func (b *biller) use(value string) { b.useAt(value, b.now) }
 
 func (b *biller) useAt(value string, at time.Time) {
 	b.Helper()
-	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{dbtest.Event(b, "api_call", "acme", at, value, "", "")})
+	event := dbtest.Event(b, "api_call", "acme", at, value, "", "")
+	event.ReceivedAt = b.now
+	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{event})
 	require.NoError(b, err)
 }
 

@@ -151,8 +151,10 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		if err != nil {
 			return err
 		}
+		plan := read.facts.Plan()
 		w := &planWriter{factReader: read, tx: tx}
-		w.periods(billing.Periods(read.facts))
+		w.periods(plan.Periods)
+		w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 		return w.flush()
 	})
 }
@@ -176,12 +178,12 @@ const (
 		  and p.closed_at is null
 		  and p.ends_at <= @now::timestamptz
 		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
-	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (
+	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
 		select
 		from billing_periods p
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
-		  and p.ends_at > @now::timestamptz - t.grace)`
+		  and p.ends_at > @now::timestamptz - t.grace))`
 )
 
 func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {

@@ -46,8 +46,8 @@ type factReader struct {
 }
 
 // customerAndSide reads whose billing it is, where it is billed, and what the
-// customer is there. The earliest event is looked for only where it may still
-// bring the first period forward.
+// customer is there. Early events are looked for only until the first period is
+// decided, and only as far back as one could have come in time.
 func (r *factReader) customerAndSide() error {
 	f, side := &r.facts, billing.Side{}
 	var (
@@ -59,15 +59,14 @@ func (r *factReader) customerAndSide() error {
 		start, end *time.Time
 		products   []metering.ProductID
 		since      []time.Time
+
+		earlyAt, earlyIngested []time.Time
 	)
 	f.Customer.ID = r.customer
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
-		  a.products, a.since,
-		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
-		      or @now < c.created_at + t.grace + interval '1 day'
-		    then (select min(e.ts) from events e where e.tenant_id = c.tenant_id and e.customer_id = c.id) end,
+		  a.products, a.since, c.head_open_until, early.at, early.ingested_at,
 		  `+lastNumber("c.tenant_id", "c.id")+`
 		from customers c
 		join tenants t on t.id = c.tenant_id
@@ -79,10 +78,22 @@ func (r *factReader) customerAndSide() error {
 		  from customer_products a
 		  where a.tenant_id = c.tenant_id
 		    and a.customer_id = c.id) a on true
+		left join lateral (
+		  select array_agg(e.at) as at, array_agg(e.ingested_at) as ingested_at
+		  from (
+		    select min(e.ts) as at, min(e.ingested_at) as ingested_at
+		    from events e
+		    where e.tenant_id = c.tenant_id
+		      and e.customer_id = c.id
+		      and e.ts < c.created_at
+		      and e.ts >= c.created_at - t.grace - interval '32 days'
+		    group by date_trunc('month', e.ts at time zone t.timezone)) e) early
+		  on c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since, &f.Customer.EarliestEvent, &r.lastNumber)
+		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since,
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &r.lastNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -92,6 +103,9 @@ func (r *factReader) customerAndSide() error {
 	f.Settings.Timezone = metering.Location(zone)
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	}
+	for i := range earlyAt {
+		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
 	}
 	if connection != nil {
 		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Mapping: mapping}

@@ -28,7 +28,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	w.periods(plan.Periods)
 	w.watermarks(plan.Reported)
 	w.leaveFormer(plan)
-	w.lookAgain(plan.LookAgain)
+	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 	return w, plan, nil
 }
 
@@ -107,18 +107,19 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// lookAgain notes when there may be something to do although no fact has changed.
-func (w *planWriter) lookAgain(at time.Time) {
+// lookAgain notes when there may be something to do although no fact has
+// changed, and until when an event may bring the first period forward.
+func (w *planWriter) lookAgain(at time.Time, headOpenUntil *time.Time) {
 	var when *time.Time
 	if !at.IsZero() {
 		when = &at
 	}
 	w.batch.Queue(`
 		update customers
-		set look_again_at = $3
+		set look_again_at = $3, head_open_until = $4
 		where tenant_id = $1
 		  and id = $2
-		  and look_again_at is distinct from $3`, w.tenant, w.customer, when)
+		  and (look_again_at is distinct from $3 or head_open_until is distinct from $4)`, w.tenant, w.customer, when, headOpenUntil)
 }
 
 // write writes the plan's reports down, in the transaction that planned them.

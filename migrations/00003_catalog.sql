@@ -8,6 +8,7 @@ create table customers (
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null,
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
+  head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
   closed_from         timestamptz, -- the span of its closed billing periods:
   closed_until        timestamptz, -- usage that arrives within it is late
   billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again

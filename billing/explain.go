@@ -55,16 +55,11 @@ const ReasonLate = "late usage"
 const inUnits = "units"
 
 // Explain is the working of what a meter comes to in a period of
-// ExpectedPeriods, or of a closed one's charge: its last step is the amount of
-// StatementOf. There is none of a meter that is still counting its past, or that
-// a closed period has not known.
+// ExpectedPeriods, to its last step: the amount of StatementOf. There is none of
+// a meter that is still counting its past, or that a closed period has not known.
 func Explain(f Facts, period Period, meter metering.MeterID) []Step {
-	for _, l := range StatementOf(f, period).Lines {
-		if l.MeterID == meter {
-			return l.Working
-		}
-	}
-	return nil
+	l, _ := StatementOf(f, period).Line(meter)
+	return l.Working
 }
 
 // steps are the working of the line that a calculation comes to.
@@ -146,17 +141,15 @@ func (e elsewhere) moneyIn(currency string) (steps []Step) {
 
 // adjusted goes on from the working of an amount with the meter's adjustments in
 // the same currency.
-func adjusted(steps []Step, adjustments []calculation) []Step {
+func adjusted(steps []Step, adjustments []Adjustment) []Step {
 	own := steps[len(steps)-1]
 	sum := own.Amount
-	for i := range adjustments {
-		c := &adjustments[i]
-		if c.currency != own.Unit {
+	for _, a := range adjustments {
+		if a.Currency != own.Unit {
 			continue // it stands by itself
 		}
-		closed := c.late.closed
-		sum = sum.Add(c.amount())
-		steps = append(steps, Step{Name: StepAdjustment, Amount: c.amount(), Unit: c.currency, Closed: &closed, Reason: ReasonLate, Of: c.steps()})
+		sum = sum.Add(a.Amount)
+		steps = append(steps, Step{Name: StepAdjustment, Amount: a.Amount, Unit: a.Currency, Closed: &a.Closed, Reason: a.Reason, Of: a.Working})
 	}
 	if steps[len(steps)-1].Name == StepAdjustment {
 		steps = append(steps, Step{Name: StepAll, Amount: sum, Unit: own.Unit})

@@ -31,10 +31,10 @@ func TestTermsAreNamedByWhatTheySay(t *testing.T) {
 		t.Errorf("read again they are %s", read.JSON())
 	}
 	for _, other := range []billing.Terms{
-		{Terms: billing.Terms{BasePrice: metering.MustDecimal("20.01"), IncludedUnits: terms.IncludedUnits, OverageRate: terms.OverageRate, Currency: "USD"}},
-		{Terms: billing.Terms{BasePrice: terms.BasePrice, IncludedUnits: metering.Whole(1001), OverageRate: terms.OverageRate, Currency: "USD"}},
-		{Terms: billing.Terms{BasePrice: terms.BasePrice, IncludedUnits: terms.IncludedUnits, OverageRate: metering.MustDecimal("0.03"), Currency: "USD"}},
-		{Terms: billing.Terms{BasePrice: terms.BasePrice, IncludedUnits: terms.IncludedUnits, OverageRate: terms.OverageRate, Currency: "EUR"}},
+		{BasePrice: metering.MustDecimal("20.01"), IncludedUnits: terms.IncludedUnits, OverageRate: terms.OverageRate, Currency: "USD"},
+		{BasePrice: terms.BasePrice, IncludedUnits: metering.Whole(1001), OverageRate: terms.OverageRate, Currency: "USD"},
+		{BasePrice: terms.BasePrice, IncludedUnits: terms.IncludedUnits, OverageRate: metering.MustDecimal("0.03"), Currency: "USD"},
+		{BasePrice: terms.BasePrice, IncludedUnits: terms.IncludedUnits, OverageRate: terms.OverageRate, Currency: "EUR"},
 	} {
 		if other.Hash() == hash {
 			t.Errorf("%s has the same name", other.JSON())

@@ -17,6 +17,7 @@ type Behaviour struct {
 	Done       bool   `json:"done"`        // work, though the answer is an error or none
 	RetryAfter int    `json:"retry_after"` // seconds
 	Path       string `json:"path"`        // only calls whose path begins with it
+	LagSeconds int    `json:"lag_seconds"` // how far stale summaries are behind; 0 is ten minutes
 }
 
 // Mode is a way to fail that no status tells.
@@ -27,7 +28,7 @@ const (
 	LockTimeout Mode = "lock_timeout" // 429, as when two calls meet on one object
 	Hang        Mode = "hang"         // no answer until the caller gives up
 	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted
-	Stale       Mode = "stale"        // event summaries lack the last ten minutes' events
+	Stale       Mode = "stale"        // event summaries lack the events of the last LagSeconds
 )
 
 // Behave sets how the next calls are answered.

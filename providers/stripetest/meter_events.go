@@ -19,6 +19,7 @@ const (
 	maxIdentifier = 100 // characters
 )
 
+// lag is how far summaries are behind where a Behaviour says nothing else.
 const lag = 10 * time.Minute
 
 const maxDigits = 15
@@ -72,7 +73,7 @@ func (c *call) createMeterEvent() answer {
 	}
 	c.identifiers[identifier] = e.received
 	if c.mode == RejectLater {
-		c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
+		c.reject(identifier, e)
 	} else {
 		c.events = append(c.events, e)
 	}
@@ -250,9 +251,12 @@ func (c *call) seen() *account {
 	if c.mode != Stale {
 		return c.account
 	}
-	behind := *c.account
+	behind, late := *c.account, lag
+	if c.lagging > 0 {
+		late = c.lagging
+	}
 	behind.events = slices.DeleteFunc(slices.Clone(behind.events), func(e event) bool {
-		return c.fake.now().Sub(e.received) < lag
+		return c.fake.now().Sub(e.received) < late
 	})
 	return &behind
 }

@@ -56,12 +56,14 @@ type WindowState struct {
 	Value metering.Decimal `json:"value"`
 }
 
-// InvoiceState is an invoice; a draft's lines still change.
+// InvoiceState is an invoice. The lines of a draft are what it would bill if it
+// were final now; the API has them as they stood when it was made.
 type InvoiceState struct {
 	ID           string           `json:"id"`
 	Customer     string           `json:"customer"`
 	Subscription string           `json:"subscription"`
 	Status       string           `json:"status"`
+	Reason       string           `json:"billing_reason"`
 	PeriodStart  time.Time        `json:"period_start"`
 	PeriodEnd    time.Time        `json:"period_end"`
 	Total        metering.Decimal `json:"total"` // in the currency's smallest unit
@@ -96,14 +98,14 @@ func (f *Fake) State() State {
 	return state
 }
 
-// Quantity is an item's usage in its current period.
+// Quantity is an item's usage in its current period that no invoice has yet.
 func (f *Fake) Quantity(item string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settle()
 	for _, a := range f.accounts {
 		if s, price := a.item(item); s != nil {
-			return a.usage(s, Item{ID: item}, price, s.start, s.end)
+			return a.count(s, a.lineOf(s, Item{item, price.ID}, s.start, s.end)).quantity
 		}
 	}
 	return metering.Decimal{}
@@ -116,7 +118,7 @@ func (f *Fake) Total(id string) metering.Decimal {
 	f.settle()
 	for _, a := range f.accounts {
 		if in := a.invoice(id); in != nil {
-			return a.total(in)
+			return total(a.counted(in))
 		}
 	}
 	return metering.Decimal{}
@@ -177,14 +179,15 @@ func (l line) state() LineState {
 }
 
 func (a *account) invoiceState(in *invoice) InvoiceState {
+	lines := a.counted(in)
 	state := InvoiceState{
-		ID: in.id, Customer: in.subscription.Customer, Subscription: in.subscription.ID, Status: in.status(),
-		PeriodStart: in.start, PeriodEnd: in.end, Total: a.total(in), Lines: []LineState{},
+		ID: in.id, Customer: in.customer, Subscription: in.subscriptionID(), Status: in.status(), Reason: in.reason,
+		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
 	}
-	for _, l := range a.current(in) {
+	for _, l := range lines {
 		line := l.state()
-		if l.invoiceItem == nil {
-			line.Late = a.usage(in.subscription, l.item, l.price, in.start, in.end).Sub(l.quantity)
+		if l.invoiceItem == nil && !l.counted {
+			line.Late = a.usage(in.subscription, l.item, l.price, l.start, l.end).Sub(l.before).Sub(l.quantity)
 		}
 		state.Lines = append(state.Lines, line)
 	}

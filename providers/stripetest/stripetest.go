@@ -81,7 +81,11 @@ var routes = []route{
 	{"DELETE /v1/subscriptions/{id}", "subscription_write", (*call).cancelSubscription},
 	{"GET /v1/subscriptions", "subscription_read", (*call).listSubscriptions},
 	{"GET /v1/subscriptions/{id}", "subscription_read", (*call).getSubscription},
+	{"POST /v1/subscriptions/{id}", "subscription_write", (*call).updateSubscription},
 	{"GET /v1/subscription_items", "subscription_read", (*call).listItems},
+	{"POST /v1/subscription_items", "subscription_write", (*call).createItem},
+	{"POST /v1/subscription_items/{id}", "subscription_write", (*call).updateItem},
+	{"DELETE /v1/subscription_items/{id}", "subscription_write", (*call).deleteItem},
 	{"POST /v1/subscription_items/{id}/usage_records", "usage_record_write", (*call).createUsageRecord},
 	{"GET /v1/subscription_items/{id}/usage_record_summaries", "usage_record_read", (*call).listUsageRecordSummaries},
 	{"GET /v1/billing/meters/{id}", "billing_meter_read", (*call).getMeter},
@@ -89,9 +93,26 @@ var routes = []route{
 	{"POST /v1/billing/meter_events", "billing_meter_event_write", (*call).createMeterEvent},
 	{"POST /v1/invoiceitems", "invoice_write", (*call).createInvoiceItem},
 	{"GET /v1/invoiceitems", "invoice_read", (*call).listInvoiceItems},
+	{"GET /v1/invoiceitems/{id}", "invoice_read", (*call).getInvoiceItem},
+	{"POST /v1/invoiceitems/{id}", "invoice_write", (*call).updateInvoiceItem},
+	{"DELETE /v1/invoiceitems/{id}", "invoice_write", (*call).deleteInvoiceItem},
 	{"GET /v1/invoices", "invoice_read", (*call).listInvoices},
 	{"GET /v1/invoices/{id}", "invoice_read", (*call).getInvoice},
 	{"GET /v1/invoices/{id}/lines", "invoice_read", (*call).listInvoiceLines},
+	{"POST /v1/invoices/{id}", "invoice_write", (*call).updateInvoice},
+	{"POST /v1/invoices/{id}/lines/{line}", "invoice_write", (*call).updateLine},
+	{"POST /v1/invoices/{id}/finalize", "invoice_write", (*call).finalizeInvoice},
+	{"POST /v1/invoices/{id}/pay", "invoice_write", (*call).payInvoice},
+	{"POST /v1/invoices/{id}/void", "invoice_write", (*call).voidInvoice},
+	{"POST /v1/invoices/{id}/mark_uncollectible", "invoice_write", (*call).markUncollectible},
+	{"POST /v1/credit_notes", "credit_note_write", (*call).createCreditNote},
+	{"GET /v1/credit_notes", "credit_note_read", (*call).listCreditNotes},
+	{"GET /v1/credit_notes/{id}", "credit_note_read", (*call).getCreditNote},
+	{"POST /v1/credit_notes/{id}/void", "credit_note_write", (*call).voidCreditNote},
+	{"GET /v1/events", "event_read", (*call).listEvents},
+	{"GET /v1/events/{id}", "event_read", (*call).getEvent},
+	{"GET /v2/core/events", "event_read", (*call).listCoreEvents},
+	{"GET /v2/core/events/{id}", "event_read", (*call).getCoreEvent},
 	{"/", "", (*call).unknown},
 }
 
@@ -175,6 +196,7 @@ type call struct {
 	key     credential
 	version string
 	mode    Mode
+	lagging time.Duration
 }
 
 type operation func(*call) answer
@@ -232,7 +254,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 		return
 	}
 	text := string(body)
-	if r.Method == http.MethodGet {
+	if r.Method == http.MethodGet || r.Method == http.MethodDelete && text == "" {
 		text = r.URL.RawQuery
 	}
 	form, err := url.ParseQuery(text)
@@ -295,7 +317,7 @@ func (f *Fake) work(c *call, b Behaviour, to route) answer {
 			return invalid("", "%v", err).notSaved()
 		}
 	}
-	c.mode = b.Mode
+	c.mode, c.lagging = b.Mode, time.Duration(b.LagSeconds)*time.Second
 	return c.once(func() answer { return c.alone(b, to.do) })
 }
 

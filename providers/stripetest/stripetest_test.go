@@ -89,10 +89,15 @@ func (b bundle) call(method, path, form, idempotencyKey string) reply {
 
 func (b bundle) callAs(key, method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
+	return b.callIn("2023-10-16", key, method, path, form, idempotencyKey)
+}
+
+func (b bundle) callIn(version, key, method, path, form, idempotencyKey string) reply {
+	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
 	require.NoError(b.t, err)
 	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Stripe-Version", "2023-10-16")
+	request.Header.Set("Stripe-Version", version)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if idempotencyKey != "" {
 		request.Header.Set("Idempotency-Key", idempotencyKey)

@@ -120,7 +120,7 @@ func (c *call) listUsageRecordSummaries() answer {
 	}
 	all := []object{c.summaryObject(id, price, s.start, s.end, nil)}
 	for _, in := range slices.Backward(c.invoices) {
-		if in.subscription == s && !in.first {
+		if in.subscription == s && in.reason != "subscription_create" {
 			all = append(all, c.summaryObject(id, price, in.start, in.end, in.id))
 		}
 	}

@@ -1,0 +1,40 @@
+package stripetest
+
+import (
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// quiet is how long before a period's end thresholds are not looked at:
+// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+const quiet = 24 * time.Hour
+
+// watchThreshold invoices what a subscription used until now where that costs
+// as much as its threshold. The invoice is a draft like any other, whose lines
+// aren't counted again (both assumed): what comes later is on the next.
+func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
+	if s.ThresholdAmount == 0 || s.Status != "active" || !now.Before(s.end.Add(-quiet)) {
+		return
+	}
+	now = now.Truncate(time.Second)
+	lines := a.linesOf(s, s.start, s.end)
+	if total(lines).Cmp(metering.Whole(s.ThresholdAmount)) < 0 {
+		return
+	}
+	f.note(step{Serial: f.serial})
+	in := &invoice{subscription: s, reason: "subscription_threshold", start: s.start, end: now}
+	for _, l := range lines {
+		if l.quantity.IsZero() {
+			continue
+		}
+		s.billed[l.item.ID] = l.before.Add(l.quantity)
+		l.counted, l.end = true, now
+		in.metered = append(in.metered, l)
+	}
+	f.draft(a, in)
+	if s.ResetAnchor {
+		s.turnOver(now)
+		f.emitSubscription(a, s, now, "customer.subscription.updated")
+	}
+}

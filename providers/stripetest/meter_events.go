@@ -76,6 +76,7 @@ func (c *call) createMeterEvent() answer {
 		c.reject(identifier, e)
 	} else {
 		c.events = append(c.events, e)
+		c.fake.watchThresholds(c.account, e.customer)
 	}
 	return found(object{
 		"object": "billing.meter_event", "event_name": e.meter.EventName, "identifier": identifier, "livemode": c.livemode(),

@@ -42,7 +42,7 @@ func plain(t *testing.T, change ...func(*stripetest.Seed)) bundle {
 	return bundle{fake, t, server.URL}
 }
 
-// used tells the meter of calls that were made then.
+// used is so many calls that were made then.
 func (b bundle) used(calls int, at time.Time) {
 	b.t.Helper()
 	require.Equal(b.t, 200, b.event("calls", fmt.Sprint(calls), at, "").status)

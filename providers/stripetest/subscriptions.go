@@ -29,7 +29,10 @@ type pausedCollection struct {
 // newSubscription returns one that renews a month after its first period's end.
 func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()
-	s := &subscription{Subscription: in, start: start, end: end, anchor: end, since: map[string]time.Time{}}
+	s := &subscription{
+		Subscription: in, start: start, end: end, anchor: end,
+		since: map[string]time.Time{}, billed: map[string]metering.Decimal{},
+	}
 	if in.TrialEnd != 0 {
 		s.trialEnd = time.Unix(in.TrialEnd, 0).UTC()
 	}
@@ -91,7 +94,6 @@ func (f *Fake) settle() {
 				f.note(step{Serial: f.serial})
 				f.endPeriod(a, s)
 			}
-			f.watchThreshold(a, s, now)
 		}
 		f.finalizeDue(a)
 		f.reportErrors(a)

@@ -10,6 +10,15 @@ import (
 // https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
 const quiet = 24 * time.Hour
 
+// watchThresholds looks at a customer who has used something.
+func (f *Fake) watchThresholds(a *account, customer string) {
+	for _, s := range a.subscriptions {
+		if s.Customer == customer {
+			f.watchThreshold(a, s, f.at(a, customer))
+		}
+	}
+}
+
 // watchThreshold invoices what a subscription used until now where that costs
 // as much as its threshold. The invoice is a draft like any other, whose lines
 // aren't counted again (both assumed): what comes later is on the next.

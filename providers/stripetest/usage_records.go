@@ -41,6 +41,7 @@ func (c *call) createUsageRecord() answer {
 		return *problem
 	}
 	c.record(id, at, metering.Whole(quantity))
+	c.fake.watchThresholds(c.account, s.Customer)
 	return found(object{
 		"object": "usage_record", "id": c.fake.id("mbur"), "livemode": c.livemode(),
 		"quantity": quantity, "subscription_item": id, "timestamp": at.Unix(),

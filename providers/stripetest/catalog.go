@@ -35,7 +35,7 @@ func (a *account) product(id string) *product {
 }
 
 func (p *product) object(livemode bool) object {
-	return object{"object": "product", "id": p.id, "name": p.name, "active": p.active, "livemode": livemode, "type": "service"}
+	return object{"object": "product", "id": p.id, "name": p.name, "active": p.active, "livemode": livemode}
 }
 
 func (c *call) createMeter() answer {

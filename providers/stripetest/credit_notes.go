@@ -156,19 +156,13 @@ func (a *account) creditNoteObject(n *creditNote) object {
 	body := object{
 		"object": "credit_note", "id": n.id, "invoice": n.invoice.id, "customer": n.invoice.customer, "livemode": a.livemode(),
 		"amount": n.amount, "total": n.amount, "subtotal": n.amount, "currency": a.currencyOn(n.invoice), "created": n.made.Unix(),
-		"status": "issued", "type": "pre_payment", "reason": nil, "memo": nil, "metadata": object{},
+		"status": "issued", "type": "pre_payment", "reason": orNull(n.reason), "memo": orNull(n.memo), "metadata": object{},
 	}
 	if n.void {
 		body["status"] = "void"
 	}
 	if n.after {
 		body["type"] = "post_payment"
-	}
-	if n.reason != "" {
-		body["reason"] = n.reason
-	}
-	if n.memo != "" {
-		body["memo"] = n.memo
 	}
 	var lines []object
 	for i, l := range n.lines {

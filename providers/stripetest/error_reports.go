@@ -2,6 +2,7 @@ package stripetest
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -112,9 +113,7 @@ func (c *call) listCoreEvents() answer {
 	body := object{"data": page, "next_page_url": nil, "previous_page_url": nil}
 	if skip+limit < len(all) {
 		next := url.Values{}
-		for field, values := range c.form {
-			next[field] = values
-		}
+		maps.Copy(next, c.form)
 		next.Set("page", strconv.Itoa(skip+limit))
 		body["next_page_url"] = c.request.URL.Path + "?" + next.Encode()
 	}

@@ -31,6 +31,24 @@ func (c *call) listInvoices() answer {
 	return c.page(all)
 }
 
+// createInvoice makes one without a subscription, of what is pending for its customer
+// or, by default, of nothing: https://docs.stripe.com/api/invoices/create
+func (c *call) createInvoice() answer {
+	customer := c.form.Get("customer")
+	if !c.hasCustomer(customer) {
+		return refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", customer)
+	}
+	if c.form.Has("subscription") {
+		return invalid("subscription", "This fake of Stripe makes the invoices of subscriptions by itself.")
+	}
+	now := c.fake.at(c.account, customer).Truncate(time.Second)
+	in := c.fake.draft(c.account, &invoice{
+		customer: customer, reason: "manual", start: now, end: now, autoAdvance: c.form.Get("auto_advance") == "true",
+		excluding: c.form.Get("pending_invoice_items_behavior") != "include", metadata: c.pairs("metadata"),
+	})
+	return found(c.invoiceObject(in, c.view()))
+}
+
 func (c *call) getInvoice() answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {

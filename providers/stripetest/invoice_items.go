@@ -67,7 +67,7 @@ func (c *call) createInvoiceItem() answer {
 	}
 	i.id = c.fake.id("ii")
 	c.invoiceItems = append(c.invoiceItems, i)
-	return found(i.object(c.livemode()))
+	return found(c.invoiceItemObject(i))
 }
 
 func (c *call) getInvoiceItem() answer {
@@ -75,7 +75,7 @@ func (c *call) getInvoiceItem() answer {
 	if problem != nil {
 		return *problem
 	}
-	return found(i.object(c.livemode()))
+	return found(c.invoiceItemObject(i))
 }
 
 func (c *call) invoiceItemInPath() (*invoiceItem, *answer) {
@@ -117,7 +117,7 @@ func (c *call) updateInvoiceItem() answer {
 		i.description = c.form.Get("description")
 	}
 	c.relabel(&i.metadata)
-	return found(i.object(c.livemode()))
+	return found(c.invoiceItemObject(i))
 }
 
 func (c *call) deleteInvoiceItem() answer {
@@ -236,7 +236,7 @@ func (c *call) listInvoiceItems() answer {
 	for _, i := range slices.Backward(c.invoiceItems) {
 		pending := strconv.FormatBool(i.invoice == nil)
 		if c.wants("customer", i.customer) && c.wants("invoice", i.invoiceID()) && c.wants("pending", pending) && between(i.made.Unix()) {
-			all = append(all, i.object(c.livemode()))
+			all = append(all, c.invoiceItemObject(i))
 		}
 	}
 	return c.page(all)
@@ -249,18 +249,23 @@ func (i *invoiceItem) invoiceID() string {
 	return i.invoice.id
 }
 
-func (i *invoiceItem) object(livemode bool) object {
+func (c *call) invoiceItemObject(i *invoiceItem) object {
 	body := object{
-		"object": "invoiceitem", "id": i.id, "customer": i.customer, "subscription": nil, "invoice": nil, "livemode": livemode,
+		"object": "invoiceitem", "id": i.id, "customer": i.customer, "subscription": orNull(i.subscription), "invoice": orNull(i.invoiceID()), "livemode": c.livemode(),
 		"amount": i.amount, "currency": i.currency, "description": i.description, "metadata": i.metadata, "proration": false,
 		"date": i.made.Unix(), "period": object{"start": i.start, "end": i.end}, "quantity": i.quantity,
 	}
-	if i.subscription != "" {
-		body["subscription"] = i.subscription
+	if i.price == nil {
+		return body
 	}
-	if i.invoice != nil {
-		body["invoice"] = i.invoice.id
+	if c.version < basil {
+		body["subscription_item"], body["price"] = i.item, c.priceObject(i.price, c.view())
+		return body
 	}
+	body["pricing"] = object{"type": "price_details", "price_details": object{"price": i.price.ID}}
+	body["parent"] = object{"type": "subscription_details", "subscription_details": object{
+		"subscription": i.subscription, "subscription_item": i.item,
+	}}
 	return body
 }
 

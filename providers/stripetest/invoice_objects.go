@@ -82,6 +82,14 @@ func seconds(at time.Time) any {
 	return at.Unix()
 }
 
+// orNull is null for a text that is none.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
 func (a *account) lineObjects(in *invoice, v view) []object {
 	var all []object
 	for _, l := range a.shown(in) {
@@ -119,14 +127,14 @@ func (a *account) moneyLine(body object, i *invoiceItem, v view) {
 	body["description"], body["metadata"], body["period"] = i.description, i.metadata, object{"start": i.start, "end": i.end}
 	if v.version < basil {
 		body["type"], body["proration"], body["invoice_item"] = "invoiceitem", false, i.id
-		body["subscription"], body["subscription_item"], body["price"] = i.subscription, nil, nil
+		body["subscription"], body["price"] = orNull(i.subscription), nil
 		if i.price != nil {
 			body["subscription_item"], body["price"] = i.item, a.priceObject(i.price, v)
 		}
 		return
 	}
 	body["parent"] = object{"type": "invoice_item_details", "invoice_item_details": object{
-		"invoice_item": i.id, "proration": false, "subscription": i.subscription,
+		"invoice_item": i.id, "proration": false, "subscription": orNull(i.subscription),
 	}}
 	if i.price != nil {
 		body["pricing"] = object{"type": "price_details", "price_details": object{"price": i.price.ID}}

@@ -14,11 +14,12 @@ const grace = time.Hour
 type invoice struct {
 	id           string
 	customer     string
-	subscription *subscription // nil of an invoice that was made by hand
+	subscription *subscription // nil of an invoice that a call made
 	reason       string
 	start, end   time.Time
 	created      time.Time
 	metadata     map[string]string
+	excluding    bool // what is pending
 	autoAdvance  bool
 	finalizesAt  time.Time // zero where nothing finalizes it by itself
 	finalizedAt  time.Time // zero while it is a draft
@@ -53,16 +54,24 @@ func (l line) currency() string {
 // draft makes an invoice, and puts on it what was pending for it: what comes
 // later waits for the next.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
-	in.id, in.customer, in.created = f.id("in"), in.subscription.Customer, in.end
-	in.autoAdvance, in.finalizesAt = true, in.end.Add(grace)
+	in.id, in.created = f.id("in"), in.end
+	if in.autoAdvance = in.subscription != nil || in.autoAdvance; in.autoAdvance {
+		in.finalizesAt = in.end.Add(grace)
+	}
 	for n := range in.metered {
 		in.metered[n].id = lineID(in, n)
 	}
 	a.invoices, a.drafts = append(a.invoices, in), append(a.drafts, in)
-	a.attach(in)
-	in.subscription.latest = in.id
+	if !in.excluding {
+		a.attach(in)
+	}
+	if in.subscription != nil {
+		in.subscription.latest = in.id
+	}
 	f.emitInvoice(a, in, in.created, "invoice.created")
-	f.pause(a, in)
+	if in.subscription != nil {
+		f.pause(a, in)
+	}
 	return in
 }
 

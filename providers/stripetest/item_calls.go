@@ -122,7 +122,7 @@ func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time)
 		delete(s.billed, change.id)
 	}
 	if c.form.Get("proration_behavior") == "always_invoice" && c.waiting(s) {
-		c.fake.draft(c.account, &invoice{subscription: s, reason: "subscription_update", start: now, end: now})
+		c.fake.draft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_update", start: now, end: now})
 	}
 }
 

@@ -154,3 +154,19 @@ func TestUsageOfThirtySixDaysAgoIsRefused(t *testing.T) {
 	require.Contains(t, b.event("calls", "10", noon, "").message(), "more than 35 days in past")
 	require.EqualValues(t, 25, b.done("/v1/invoices/" + b.newest()["id"].(string) + "/finalize")["total"])
 }
+
+// Whoever has no subscription gets an invoice that a call makes.
+func TestAnInvoiceWithoutASubscription(t *testing.T) {
+	t.Parallel()
+	b := plain(t, func(in *stripetest.Seed) { in.Subscriptions = nil })
+	require.Equal(t, 200, b.call("POST", "/v1/invoiceitems", "customer=cus_1&currency=usd&amount=70", "").status)
+	empty := b.done("/v1/invoices", "customer", "cus_1")
+	require.Equal(t, []any{"manual", "draft", 0.0, false}, []any{empty["billing_reason"], empty["status"], empty["total"], empty["auto_advance"]})
+	in := b.done("/v1/invoices", "customer", "cus_1", "pending_invoice_items_behavior", "include", "auto_advance", "true",
+		"collection_method", "send_invoice", "days_until_due", "14", "metadata[report]", "r_1")
+	require.Equal(t, []any{70.0, map[string]any{"report": "r_1"}}, []any{in["total"], in["metadata"]})
+	b.Advance(time.Hour)
+	require.Equal(t, []string{"open 70", "draft 0"}, fields(b.all("/v1/invoices?customer=cus_1"), "status", "total"))
+	require.Equal(t, 400, b.post("/v1/invoices", "customer", "cus_9").status)
+	require.Equal(t, 400, b.post("/v1/invoices", "customer", "cus_1", "subscription", "sub_1").status)
+}

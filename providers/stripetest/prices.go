@@ -104,12 +104,15 @@ func (c *call) listPrices() answer {
 }
 
 func (a *account) priceObject(p *Price, v view) object {
-	recurring := object{"interval": "month", "interval_count": 1, "usage_type": p.UsageType, "meter": nil, "aggregate_usage": nil}
+	recurring := object{"interval": "month", "interval_count": max(1, p.Months), "usage_type": p.UsageType, "meter": nil, "aggregate_usage": nil}
 	switch {
 	case p.Meter != "":
 		recurring["meter"] = p.Meter
 	case p.UsageType == "metered":
 		recurring["aggregate_usage"] = p.AggregateUsage
+	}
+	if p.Months == 12 {
+		recurring["interval"], recurring["interval_count"] = "year", 1
 	}
 	body := object{
 		"object": "price", "id": p.ID, "active": !p.Inactive, "currency": p.Currency, "livemode": a.livemode(),

@@ -67,6 +67,7 @@ type Price struct {
 	FlatAmount     string            `json:"flat_amount_decimal"` // of the smallest unit
 	TiersMode      string            `json:"tiers_mode,omitempty"`
 	Tiers          []Tier            `json:"tiers,omitempty"`               // instead of UnitAmount
+	Months         int               `json:"months,omitempty"`              // of a period; 0 is one, 12 a year
 	DivideBy       int64             `json:"transform_divide_by,omitempty"` // units are priced in packages of so many
 	DivideRound    string            `json:"transform_round,omitempty"`     // "up" or "down"
 	UsageType      string            `json:"usage_type"`
@@ -75,13 +76,14 @@ type Price struct {
 	Inactive       bool              `json:"inactive"`
 }
 
-// Subscription is active and runs in calendar months of UTC by default.
+// Subscription is active and runs in calendar months of UTC by default. Its
+// prices are all for periods of one length.
 type Subscription struct {
 	ID                string `json:"id"`
 	Customer          string `json:"customer"`
 	Status            string `json:"status"`
 	Start             int64  `json:"current_period_start"`
-	End               int64  `json:"current_period_end"` // later periods end a month after the former
+	End               int64  `json:"current_period_end"` // later periods are as long as its prices say
 	BillingThresholds bool   `json:"billing_thresholds"`
 	Items             []Item `json:"items"`
 	BillingMode       string `json:"billing_mode,omitempty"` // "flexible"; "" is classic
@@ -291,8 +293,18 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	if has := a.clash(in); has != "" {
 		return fmt.Errorf("subscription %s: customer %s is billed in %s", in.ID, in.Customer, has)
 	}
-	a.subscriptions = append(a.subscriptions, newSubscription(*in))
+	s := newSubscription(*in)
+	s.months = a.months(in)
+	a.subscriptions = append(a.subscriptions, s)
 	return nil
+}
+
+// months are how long a subscription's periods are: its first price says so.
+func (a *account) months(in *Subscription) int {
+	if len(in.Items) == 0 {
+		return 1
+	}
+	return max(1, a.price(in.Items[0].Price).Months)
 }
 
 // clash is the currency that a new subscription's customer has, where one of

@@ -97,6 +97,7 @@ var routes = []route{
 	{"POST /v1/invoiceitems/{id}", "invoice_write", (*call).updateInvoiceItem},
 	{"DELETE /v1/invoiceitems/{id}", "invoice_write", (*call).deleteInvoiceItem},
 	{"GET /v1/invoices", "invoice_read", (*call).listInvoices},
+	{"POST /v1/invoices", "invoice_write", (*call).createInvoice},
 	{"GET /v1/invoices/{id}", "invoice_read", (*call).getInvoice},
 	{"GET /v1/invoices/{id}/lines", "invoice_read", (*call).listInvoiceLines},
 	{"POST /v1/invoices/{id}", "invoice_write", (*call).updateInvoice},

@@ -67,7 +67,7 @@ func (c *call) createSubscription() answer {
 	}
 	s := begin(in, now)
 	c.subscriptions = append(c.subscriptions, s)
-	first := c.fake.draft(c.account, &invoice{subscription: s, reason: "subscription_create", start: s.start, end: s.start})
+	first := c.fake.draft(c.account, &invoice{customer: s.Customer, subscription: s, reason: "subscription_create", start: s.start, end: s.start})
 	if first.status() == "draft" {
 		c.fake.finalize(c.account, first, s.start)
 	}
@@ -242,7 +242,7 @@ func (c *call) cancelSubscription() answer {
 		return missing("subscription", c.request.PathValue("id"))
 	}
 	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
-	in := &invoice{subscription: s, reason: "manual", start: s.start, end: now} // the reason is assumed
+	in := &invoice{customer: s.Customer, subscription: s, reason: "manual", start: s.start, end: now} // the reason is assumed
 	in.metered = c.linesOf(s, s.start, now)
 	c.fake.endSubscription(c.account, s, now)
 	if c.form.Get("invoice_now") == "true" {

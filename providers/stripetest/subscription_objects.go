@@ -15,7 +15,7 @@ func (a *account) subscriptionObject(s *subscription, v view) object {
 		"object": "subscription", "id": s.ID, "customer": s.Customer, "status": s.Status, "livemode": a.livemode(),
 		"billing_thresholds": s.thresholds(), "created": s.Start, "start_date": s.Start, "currency": a.currency(s),
 		"cancel_at_period_end": s.CancelAtPeriodEnd, "cancel_at": nil, "canceled_at": seconds(s.canceledAt), "ended_at": seconds(s.endedAt),
-		"trial_start": nil, "trial_end": seconds(s.trialEnd), "pause_collection": nil, "latest_invoice": nil, "metadata": object{},
+		"trial_start": nil, "trial_end": seconds(s.trialEnd), "pause_collection": nil, "latest_invoice": orNull(s.latest), "metadata": object{},
 		"items": listObject(a.itemObjects(s, v), embeddedItems, "/v1/subscription_items?subscription="+s.ID),
 	}
 	if s.CancelAtPeriodEnd {
@@ -26,9 +26,6 @@ func (a *account) subscriptionObject(s *subscription, v view) object {
 	}
 	if s.collection.behavior != "" {
 		body["pause_collection"] = object{"behavior": s.collection.behavior, "resumes_at": seconds(s.collection.until)}
-	}
-	if s.latest != "" {
-		body["latest_invoice"] = s.latest
 	}
 	if v.version >= billingModes {
 		body["billing_mode"] = object{"type": s.BillingMode}

@@ -10,7 +10,8 @@ type subscription struct {
 	Subscription
 	start, end time.Time
 	anchor     time.Time // whose day of the month and time of day the periods end on
-	renewals   int       // months since the anchor
+	months     int       // of a period
+	renewals   int       // periods since the anchor
 	trialEnd   time.Time
 	since      map[string]time.Time        // when an item got its price, where that was in the period
 	billed     map[string]metering.Decimal // an item's usage of the period on invoices of a threshold
@@ -31,7 +32,7 @@ func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()
 	s := &subscription{
 		Subscription: in, start: start, end: end, anchor: end,
-		since: map[string]time.Time{}, billed: map[string]metering.Decimal{},
+		months: 1, since: map[string]time.Time{}, billed: map[string]metering.Decimal{},
 	}
 	if in.TrialEnd != 0 {
 		s.trialEnd = time.Unix(in.TrialEnd, 0).UTC()
@@ -78,7 +79,7 @@ func (s *subscription) turnOver(at time.Time) {
 // or on that month's last: https://docs.stripe.com/billing/subscriptions/billing-cycle
 func (s *subscription) renew() {
 	s.renewals++
-	month := time.Date(s.anchor.Year(), s.anchor.Month()+time.Month(s.renewals), 1, 0, 0, 0, 0, time.UTC)
+	month := time.Date(s.anchor.Year(), s.anchor.Month()+time.Month(s.renewals*s.months), 1, 0, 0, 0, 0, time.UTC)
 	last := month.AddDate(0, 1, -1).Day()
 	clock := s.anchor.Sub(time.Date(s.anchor.Year(), s.anchor.Month(), s.anchor.Day(), 0, 0, 0, 0, time.UTC))
 	s.start, s.end = s.end, month.AddDate(0, 0, min(s.anchor.Day(), last)-1).Add(clock)
@@ -104,7 +105,7 @@ func (f *Fake) settle() {
 // a trial's is one that costs nothing.
 func (f *Fake) endPeriod(a *account, s *subscription) {
 	at := s.end
-	in := &invoice{subscription: s, reason: "subscription_cycle", start: s.start, end: at, metered: a.linesOf(s, s.start, at)}
+	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_cycle", start: s.start, end: at, metered: a.linesOf(s, s.start, at)}
 	if s.CancelAtPeriodEnd {
 		f.endSubscription(a, s, at)
 		f.draft(a, in)

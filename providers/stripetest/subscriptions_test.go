@@ -163,3 +163,19 @@ func TestPausedCollectionResumesByItself(t *testing.T) {
 	b.advanceTo(april.AddDate(0, 1, 0).Add(time.Hour))
 	require.Equal(t, []string{"subscription_cycle void 0", "subscription_cycle open 0"}, b.invoices())
 }
+
+// A plan by the year stands beside one by the month, each with its own periods.
+func TestASubscriptionByTheYear(t *testing.T) {
+	t.Parallel()
+	b := plain(t, func(in *stripetest.Seed) {
+		in.Prices = append(in.Prices, stripetest.Price{ID: "price_year", Meter: "calls", UnitAmount: "1", Months: 12})
+		in.Subscriptions = append(in.Subscriptions, stripetest.Subscription{
+			ID: "sub_year", Customer: "cus_1", Start: march.Unix(), End: march.AddDate(1, 0, 0).Unix(), Items: []stripetest.Item{{ID: "si_year", Price: "price_year"}},
+		})
+	})
+	require.Equal(t, "year", b.all("/v1/subscription_items?subscription=sub_year")[0]["price"].(map[string]any)["recurring"].(map[string]any)["interval"])
+	b.used(100, noon)
+	b.advanceTo(march.AddDate(2, 0, 0).Add(time.Hour))
+	require.Equal(t, []string{"0", "100"}, fields(b.all("/v1/invoices?subscription=sub_year"), "total"))
+	require.Len(t, b.invoices(), 24)
+}

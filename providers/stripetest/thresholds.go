@@ -32,7 +32,7 @@ func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 		return
 	}
 	f.note(step{Serial: f.serial})
-	in := &invoice{subscription: s, reason: "subscription_threshold", start: s.start, end: now}
+	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_threshold", start: s.start, end: now}
 	for _, l := range lines {
 		if l.quantity.IsZero() {
 			continue

@@ -27,7 +27,8 @@ const (
 	Saved       Mode = "saved"        // the error comes again for the same idempotency key
 	LockTimeout Mode = "lock_timeout" // 429, as when two calls meet on one object
 	Hang        Mode = "hang"         // no answer until the caller gives up
-	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted
+	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted, as a report says later
+	Drop        Mode = "drop"         // the same, and nothing says so
 	Stale       Mode = "stale"        // event summaries lack the events of the last LagSeconds
 )
 
@@ -48,11 +49,11 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch b.Mode {
-	case "", Saved, LockTimeout, Hang, RejectLater, Stale:
+	case "", Saved, LockTimeout, Hang, RejectLater, Drop, Stale:
 		f.Behave(b)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		http.Error(w, fmt.Sprintf("behaviour: mode must be one of %v", []Mode{Saved, LockTimeout, Hang, RejectLater, Stale}), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("behaviour: mode must be one of %v", []Mode{Saved, LockTimeout, Hang, RejectLater, Drop, Stale}), http.StatusBadRequest)
 	}
 }
 

@@ -29,6 +29,9 @@ type unreported struct {
 // reject keeps a meter event that was answered with success and isn't counted.
 func (c *call) reject(identifier string, e event) {
 	c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
+	if c.mode == Drop {
+		return
+	}
 	u := c.unreported[e.meter.ID]
 	if u == nil {
 		u = &unreported{since: e.received.Truncate(time.Second)}
@@ -49,8 +52,7 @@ func (f *Fake) reportErrors(a *account) {
 		}
 		f.note(step{Serial: f.serial})
 		delete(a.unreported, m.ID)
-		f.emit(a, u.since.Add(validation), errorReport, u.data())
-		report := a.happenings[len(a.happenings)-1]
+		report := f.emit(a, u.since.Add(validation), errorReport, u.data())
 		report.thin, report.about = true, m.ID
 	}
 }

@@ -1,6 +1,8 @@
 package stripetest
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,24 +19,36 @@ type happening struct {
 	kind   string
 	at     time.Time
 	object object
+	before object // of what was changed: the former values
 	thin   bool   // of API v2, see error_reports.go
 	about  string // what a thin one is about
 }
 
 // emit keeps an event about something that has just happened.
-func (f *Fake) emit(a *account, at time.Time, kind string, about object) {
-	a.happenings = append(a.happenings, &happening{id: f.id("evt"), kind: kind, at: at, object: about})
+func (f *Fake) emit(a *account, at time.Time, kind string, about object) *happening {
+	h := &happening{id: f.id("evt"), kind: kind, at: at, object: about}
+	a.happenings = append(a.happenings, h)
 	if old := a.happenings[0]; f.now().Sub(old.at) > remembered {
 		a.happenings = a.happenings[1:]
 	}
+	return h
 }
 
 func (f *Fake) emitInvoice(a *account, in *invoice, at time.Time, kind string) {
 	f.emit(a, at, kind, a.invoiceObject(in, a.view()))
 }
 
-func (f *Fake) emitSubscription(a *account, s *subscription, at time.Time, kind string) {
-	f.emit(a, at, kind, a.subscriptionObject(s, a.view()))
+func (f *Fake) emitSubscription(a *account, s *subscription, at time.Time, kind string) *happening {
+	return f.emit(a, at, kind, a.subscriptionObject(s, a.view()))
+}
+
+// change does something to a subscription, and keeps an event with what it was before.
+func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
+	before := a.subscriptionObject(s, a.view())
+	do()
+	changed := f.emitSubscription(a, s, at, "customer.subscription.updated")
+	maps.DeleteFunc(before, func(field string, value any) bool { return reflect.DeepEqual(value, changed.object[field]) })
+	changed.before = before
 }
 
 // view is the form in which the account's events show objects.
@@ -100,10 +114,14 @@ func (h *happening) is(pattern string) bool {
 }
 
 func (a *account) eventObject(h *happening) object {
+	data := object{"object": h.object}
+	if h.before != nil {
+		data["previous_attributes"] = h.before
+	}
 	return object{
 		"object": "event", "id": h.id, "type": h.kind, "api_version": a.version(), "created": h.at.Unix(),
 		"livemode": a.livemode(), "pending_webhooks": 1, "request": object{"id": nil, "idempotency_key": nil},
-		"data": object{"object": h.object},
+		"data": data,
 	}
 }
 

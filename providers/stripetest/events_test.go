@@ -137,6 +137,17 @@ func TestRejectedMeterEventsAreReportedWithSamples(t *testing.T) {
 	require.Equal(t, 400, b.call("GET", "/v2/core/events?limit=0", "", "").status)
 }
 
+func TestADroppedMeterEventIsInNoReport(t *testing.T) {
+	t.Parallel()
+	b := plain(t)
+	b.Behave(stripetest.Behaviour{Mode: stripetest.Drop, Times: 1})
+	require.Equal(t, 200, b.event("calls", "1", noon, "e").status)
+	b.Advance(time.Hour)
+	b.requireQuantity("0", "si_1")
+	require.Empty(t, b.all("/v2/core/events"))
+	require.Equal(t, "e", b.State().Accounts[0].Rejected[0].Identifier)
+}
+
 // Summaries follow events by days, and the invoice doesn't wait for them.
 func TestSummariesAreDaysBehind(t *testing.T) {
 	t.Parallel()

@@ -176,18 +176,3 @@ func (c *call) endInvoice(outcome string, from ...string) answer {
 	c.fake.conclude(c.account, in, outcome, c.fake.at(c.account, in.customer).Truncate(time.Second))
 	return found(c.invoiceObject(in, c.view()))
 }
-
-// pause does to a new invoice what its subscription's paused collection says:
-// https://docs.stripe.com/billing/subscriptions/pause-payment
-func (f *Fake) pause(a *account, in *invoice) {
-	switch in.subscription.paused(in.created) {
-	case "keep_as_draft":
-		in.autoAdvance, in.finalizesAt = false, time.Time{}
-	case "void":
-		f.finalize(a, in, in.created)
-		f.conclude(a, in, "void", in.created)
-	case "mark_uncollectible":
-		f.finalize(a, in, in.created)
-		f.conclude(a, in, "uncollectible", in.created)
-	}
-}

@@ -2,6 +2,7 @@ package stripetest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -68,11 +69,25 @@ func (f *Fake) draft(a *account, in *invoice) *invoice {
 	if in.subscription != nil {
 		in.subscription.latest = in.id
 	}
+	paused := in.paused()
+	if paused != "" {
+		in.autoAdvance, in.finalizesAt = false, time.Time{}
+	}
 	f.emitInvoice(a, in, in.created, "invoice.created")
-	if in.subscription != nil {
-		f.pause(a, in)
+	if paused == "void" || paused == "uncollectible" {
+		f.finalize(a, in, in.created)
+		f.conclude(a, in, paused, in.created)
 	}
 	return in
+}
+
+// paused is what becomes of a new invoice while its subscription's collection
+// is paused: https://docs.stripe.com/billing/subscriptions/pause-payment
+func (in *invoice) paused() string {
+	if in.subscription == nil {
+		return ""
+	}
+	return strings.TrimPrefix(in.subscription.paused(in.created), "mark_")
 }
 
 // finalizeDue finalizes every draft whose time has come.

@@ -45,8 +45,7 @@ func (c *call) changeItem(s *subscription, change itemChange) answer {
 		return *problem
 	}
 	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
-	c.changeItems(s, []itemChange{change}, now)
-	c.fake.emitSubscription(c.account, s, now, "customer.subscription.updated")
+	c.fake.change(c.account, s, now, func() { c.changeItems(s, []itemChange{change}, now) })
 	if change.price == "" {
 		return found(object{"object": "subscription_item", "id": change.id, "deleted": true})
 	}

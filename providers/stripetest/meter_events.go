@@ -72,9 +72,10 @@ func (c *call) createMeterEvent() answer {
 		return again
 	}
 	c.identifiers[identifier] = e.received
-	if c.mode == RejectLater {
+	switch c.mode {
+	case RejectLater, Drop:
 		c.reject(identifier, e)
-	} else {
+	default:
 		c.events = append(c.events, e)
 		c.fake.watchThresholds(c.account, e.customer)
 	}

@@ -2,12 +2,20 @@
 // it: it keeps subscriptions, usage records and meter events, follows Stripe's
 // rules about them, bills them at the end of each period by a clock of its
 // own, and misbehaves when asked to. Where Stripe's documents leave a rule
-// open, the fake has the stricter one.
+// open, the fake has the stricter one, and a comment says that it is assumed.
+//
+// The invoice of a period is a draft for an hour, or until its
+// automatically_finalizes_at: the API shows usage as it stood when the draft
+// was made, and it is counted again, for the last time, when it is finalized.
+// Subscriptions have trials, ends, thresholds, paused collection and both
+// billing modes; final invoices are paid, voided, given up and credited. Each of
+// that is an event for thirty days. The tests show it call by call.
 //
 //	POST /_seed      accounts, customers, meters, prices and subscriptions: a Seed
-//	GET  /_state     what it would bill, and what it was asked: a State
+//	GET  /_state     what it would bill if all were final now, and what it was asked: a State
 //	POST /_clock     {"advance_seconds":3600} or {"now":1767225600}
-//	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…}
+//	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…},
+//	                 or one that has happened: {"event":"evt_1"}
 //	POST /behave     a Behaviour, for the next calls
 //
 // Any other path is Stripe's API.

@@ -162,7 +162,6 @@ func (c *call) priceRefused(field, price string) answer {
 	return invalid(field, "The price specified is inactive. This field only accepts active prices.")
 }
 
-// updateSubscription changes what it is asked to, or nothing.
 func (c *call) updateSubscription() answer {
 	s, problem := c.subscriptionInPath()
 	if problem != nil {
@@ -176,16 +175,27 @@ func (c *call) updateSubscription() answer {
 	if problem != nil {
 		return *problem
 	}
-	for _, change := range []func(*subscription, time.Time) *answer{c.changeTrial, c.changePause, c.changeThreshold} {
-		if problem := change(s, now); problem != nil {
-			return *problem
+	trialEnd, problem := c.newTrialEnd(s, now)
+	if problem != nil {
+		return *problem
+	}
+	collection, problem := c.newCollection(s)
+	if problem != nil {
+		return *problem
+	}
+	if problem := c.readThreshold(&s.Subscription); problem != nil {
+		return *problem
+	}
+	c.fake.change(c.account, s, now, func() {
+		s.collection = collection
+		if !trialEnd.IsZero() {
+			s.trialEnd, s.end, s.anchor, s.renewals = trialEnd, trialEnd, trialEnd, 0
 		}
-	}
-	c.changeItems(s, changes, now)
-	if c.form.Has("cancel_at_period_end") {
-		c.cancelLater(s, c.form.Get("cancel_at_period_end") == "true", now)
-	}
-	c.fake.emitSubscription(c.account, s, now, "customer.subscription.updated")
+		c.changeItems(s, changes, now)
+		if c.form.Has("cancel_at_period_end") {
+			c.cancelLater(s, c.form.Get("cancel_at_period_end") == "true", now)
+		}
+	})
 	c.fake.settle() // a trial that ends now
 	return found(c.subscriptionObject(s, c.view()))
 }
@@ -197,41 +207,35 @@ func (c *call) cancelLater(s *subscription, later bool, now time.Time) {
 	}
 }
 
-func (c *call) changeTrial(s *subscription, now time.Time) *answer {
+// newTrialEnd is zero where the call changes none.
+func (c *call) newTrialEnd(s *subscription, now time.Time) (time.Time, *answer) {
 	end, problem := c.trialEnd(now)
-	if problem != nil || end.IsZero() {
-		return problem
+	if problem == nil && !end.IsZero() && s.Status != "trialing" {
+		refusal := invalid("trial_end", "This fake of Stripe gives no trial to a subscription that had none.")
+		return time.Time{}, &refusal
 	}
-	if s.Status != "trialing" {
-		problem := invalid("trial_end", "This fake of Stripe gives no trial to a subscription that had none.")
-		return &problem
-	}
-	s.trialEnd, s.end, s.anchor, s.renewals = end, end, end, 0
-	return nil
+	return end, problem
 }
 
-func (c *call) changePause(s *subscription, _ time.Time) *answer {
+func (c *call) newCollection(s *subscription) (pausedCollection, *answer) {
 	const until = "pause_collection[resumes_at]"
-	switch {
-	case c.form.Has("pause_collection"): // without a value: collection goes on
-		s.collection = pausedCollection{}
-	case c.form.Has("pause_collection[behavior]"):
-		s.collection = pausedCollection{behavior: c.form.Get("pause_collection[behavior]")}
-		if !c.form.Has(until) {
-			return nil
-		}
-		unix, err := strconv.ParseInt(c.form.Get(until), 10, 64)
-		if err != nil {
-			problem := invalid(until, "Invalid integer: %s", c.form.Get(until))
-			return &problem
-		}
-		s.collection.until = time.Unix(unix, 0).UTC()
+	if c.form.Has("pause_collection") { // without a value: collection goes on
+		return pausedCollection{}, nil
 	}
-	return nil
-}
-
-func (c *call) changeThreshold(s *subscription, _ time.Time) *answer {
-	return c.readThreshold(&s.Subscription)
+	if !c.form.Has("pause_collection[behavior]") {
+		return s.collection, nil
+	}
+	paused := pausedCollection{behavior: c.form.Get("pause_collection[behavior]")}
+	if !c.form.Has(until) {
+		return paused, nil
+	}
+	unix, err := strconv.ParseInt(c.form.Get(until), 10, 64)
+	if err != nil {
+		problem := invalid(until, "Invalid integer: %s", c.form.Get(until))
+		return paused, &problem
+	}
+	paused.until = time.Unix(unix, 0).UTC()
+	return paused, nil
 }
 
 // cancelSubscription ends it at once. Without invoice_now the usage since its

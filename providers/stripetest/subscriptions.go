@@ -112,12 +112,13 @@ func (f *Fake) endPeriod(a *account, s *subscription) {
 		f.finishLast(a, in)
 		return
 	}
-	f.draft(a, in)
-	s.renew()
-	if s.Status == "trialing" {
-		s.Status = "active"
-	}
-	f.emitSubscription(a, s, at, "customer.subscription.updated")
+	f.change(a, s, at, func() {
+		f.draft(a, in)
+		s.renew()
+		if s.Status == "trialing" {
+			s.Status = "active"
+		}
+	})
 }
 
 func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {

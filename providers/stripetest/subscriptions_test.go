@@ -147,6 +147,8 @@ func TestPausedCollection(t *testing.T) {
 		b.advanceTo(april)
 		in := b.newest()
 		require.Equal(t, []any{statuses[0], false, 250.0}, []any{in["status"], in["auto_advance"], in["total"]}, behavior)
+		created := b.all("/v1/events?type=invoice.created")[0]["data"].(map[string]any)["object"].(map[string]any)
+		require.Equal(t, []any{"draft", false}, []any{created["status"], created["auto_advance"]}, behavior)
 		b.advanceTo(april.Add(2 * time.Hour))
 		require.Equal(t, statuses[1], b.newest()["status"], behavior)
 

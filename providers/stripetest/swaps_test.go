@@ -25,6 +25,10 @@ func TestAPriceIsSwappedInClassicMode(t *testing.T) {
 	require.Equal(t, []any{"si_1", "price_better"}, []any{item["id"], item["price"].(map[string]any)["id"]})
 	b.used(40, swapped)
 	b.used(7, swapped.Add(-time.Second)) // of a time that nobody pays
+	was := b.all("/v1/events?type=customer.subscription.updated")[0]["data"].(map[string]any)["previous_attributes"].(map[string]any)
+	require.Len(t, was, 1)
+	item = was["items"].(map[string]any)["data"].([]any)[0].(map[string]any)
+	require.Equal(t, "price_calls", item["price"].(map[string]any)["id"], "its event says what the price was")
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_cycle open 80"}, b.invoices())
 	line := b.all("/v1/invoices/" + b.newest()["id"].(string) + "/lines")[0]

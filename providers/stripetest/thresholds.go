@@ -20,8 +20,8 @@ func (f *Fake) watchThresholds(a *account, customer string) {
 }
 
 // watchThreshold invoices what a subscription used until now where that costs
-// as much as its threshold. The invoice is a draft like any other, whose lines
-// aren't counted again (both assumed): what comes later is on the next.
+// as much as its threshold. That the invoice is a draft like any other, takes
+// what is pending and isn't counted again is assumed: later usage is on the next.
 func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 	if s.ThresholdAmount == 0 || s.Status != "active" || !now.Before(s.end.Add(-quiet)) {
 		return
@@ -43,7 +43,6 @@ func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 	}
 	f.draft(a, in)
 	if s.ResetAnchor {
-		s.turnOver(now)
-		f.emitSubscription(a, s, now, "customer.subscription.updated")
+		f.change(a, s, now, func() { s.turnOver(now) })
 	}
 }

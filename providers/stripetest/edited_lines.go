@@ -40,8 +40,8 @@ func (c *call) updateLine() answer {
 	if i := edited.invoiceItem; i != nil {
 		i.amount, i.quantity, i.description = edited.amount, edited.quantity, c.formOr("description", i.description)
 	} else {
-		edited.counted = true
-		in.metered[at] = edited
+		edited.description = c.formOr("description", edited.description)
+		in.edited[id] = edited
 	}
 	c.fake.emitInvoice(c.account, in, c.fake.at(c.account, in.customer).Truncate(time.Second), "invoice.updated")
 	return found(c.lineObjects(in, c.view())[at])

@@ -1,7 +1,6 @@
 package stripetest
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -15,8 +14,6 @@ type view struct {
 	version string
 	tiers   bool // of prices: https://docs.stripe.com/api/prices/object#price_object-tiers are shown where they are asked for
 }
-
-func lineID(in *invoice, n int) string { return fmt.Sprintf("il_%s_%d", in.id, n) }
 
 func (a *account) invoiceObject(in *invoice, v view) object {
 	sum := total(a.shown(in))
@@ -95,12 +92,12 @@ func (a *account) lineObjects(in *invoice, v view) []object {
 	for _, l := range a.shown(in) {
 		body := object{
 			"object": "line_item", "id": l.id, "livemode": a.livemode(), "currency": l.currency(), "invoice": in.id,
-			"amount": l.amount, "quantity": l.quantity, "metadata": object{},
+			"amount": l.amount, "quantity": l.quantity, "description": l.description, "metadata": object{},
 		}
 		if l.invoiceItem != nil {
 			a.moneyLine(body, l.invoiceItem, v)
 		} else {
-			a.usageLine(body, in, l, v)
+			a.usageLine(body, in, l.span, v)
 		}
 		all = append(all, body)
 	}
@@ -108,17 +105,17 @@ func (a *account) lineObjects(in *invoice, v view) []object {
 }
 
 // usageLine says in a version's words which item of the subscription a line is of.
-func (a *account) usageLine(body object, in *invoice, l line, v view) {
-	body["period"] = object{"start": l.start.Unix(), "end": l.end.Unix()}
+func (a *account) usageLine(body object, in *invoice, u *span, v view) {
+	body["period"] = object{"start": u.start.Unix(), "end": u.end.Unix()}
 	if v.version < basil {
 		body["type"], body["proration"] = "subscription", false
-		body["subscription"], body["subscription_item"] = in.subscription.ID, l.item.ID
-		body["price"] = a.priceObject(l.price, v)
+		body["subscription"], body["subscription_item"] = in.subscription.ID, u.item.ID
+		body["price"] = a.priceObject(u.price, v)
 		return
 	}
-	body["pricing"] = object{"type": "price_details", "price_details": object{"price": l.price.ID}}
+	body["pricing"] = object{"type": "price_details", "price_details": object{"price": u.price.ID}}
 	body["parent"] = object{"type": "subscription_item_details", "subscription_item_details": object{
-		"subscription": in.subscription.ID, "subscription_item": l.item.ID, "proration": false,
+		"subscription": in.subscription.ID, "subscription_item": u.item.ID, "proration": false,
 	}}
 }
 

@@ -1,6 +1,7 @@
 package stripetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,23 +25,31 @@ type invoice struct {
 	autoAdvance  bool
 	finalizesAt  time.Time // zero where nothing finalizes it by itself
 	finalizedAt  time.Time // zero while it is a draft
-	metered      []line    // of a draft, as they stood when it was made
-	lines        []line    // of a final one
-	outcome      string    // "" while a final one is open
+	spans        []*span
+	edited       map[string]line // by somebody, while it was a draft
+	lines        []line          // of a final one
+	outcome      string          // "" while a final one is open
 	outcomeAt    time.Time
 	creditNotes  []*creditNote
 }
 
-// line is what an item costs.
+// span is an item's usage between two instants.
+type span struct {
+	item       Item
+	price      *Price
+	start, end time.Time
+	before     metering.Decimal // what earlier invoices of the period billed, after a threshold
+	free       bool             // the item was in its trial
+	counted    bool             // of a threshold's invoice: isn't counted again
+	lines      []line           // as they stood when the draft was made
+}
+
+// line is what a span or an invoice item costs.
 type line struct {
 	id          string
-	item        Item   // of the subscription
-	price       *Price // nil of an invoice item
+	span        *span
 	invoiceItem *invoiceItem
-	start, end  time.Time        // whose usage it is
-	before      metering.Decimal // what earlier invoices of the period billed, after a threshold
-	free        bool             // the item was in its trial
-	counted     bool             // isn't counted again: of a threshold, or edited by hand
+	description string
 	quantity    metering.Decimal
 	amount      metering.Decimal // in the currency's smallest unit
 }
@@ -49,18 +58,15 @@ func (l line) currency() string {
 	if l.invoiceItem != nil {
 		return l.invoiceItem.currency
 	}
-	return l.price.Currency
+	return l.span.price.Currency
 }
 
 // draft makes an invoice, and puts on it what was pending for it: what comes
 // later waits for the next.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
-	in.id, in.created = f.id("in"), in.end
+	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
 	if in.autoAdvance = in.subscription != nil || in.autoAdvance; in.autoAdvance {
 		in.finalizesAt = in.end.Add(grace)
-	}
-	for n := range in.metered {
-		in.metered[n].id = lineID(in, n)
 	}
 	a.invoices, a.drafts = append(a.invoices, in), append(a.drafts, in)
 	if !in.excluding {
@@ -115,45 +121,43 @@ func (f *Fake) conclude(a *account, in *invoice, outcome string, at time.Time) {
 	f.emitInvoice(a, in, at, kind)
 }
 
-// linesOf are a subscription's metered items between two instants.
-func (a *account) linesOf(s *subscription, start, end time.Time) []line {
-	var lines []line
+// spansOf are a subscription's metered items between two instants.
+func (a *account) spansOf(s *subscription, start, end time.Time) []*span {
+	var spans []*span
 	for _, i := range s.Items {
 		if price := a.price(i.Price); price.UsageType == "metered" {
-			lines = append(lines, a.count(s, a.lineOf(s, i, start, end)))
+			spans = append(spans, a.spanOf(s, i, start, end))
 		}
 	}
-	return lines
+	return spans
 }
 
-// lineOf begins where the item got its price. That two items of a customer on
+// spanOf begins where the item got its price. That two items of a customer on
 // one meter are both billed is assumed.
-func (a *account) lineOf(s *subscription, i Item, start, end time.Time) line {
+func (a *account) spanOf(s *subscription, i Item, start, end time.Time) *span {
 	if since := s.since[i.ID]; since.After(start) {
 		start = since
 	}
-	return line{item: i, price: a.price(i.Price), start: start, end: end, before: s.billed[i.ID], free: s.inTrial(end)}
+	u := &span{item: i, price: a.price(i.Price), start: start, end: end, before: s.billed[i.ID], free: s.inTrial(end)}
+	u.lines = a.count(s, u)
+	return u
 }
 
-// count gives a line its quantity and amount. That a trial's line has its
-// quantity, and not none, is assumed.
-func (a *account) count(s *subscription, l line) line {
-	if l.counted {
-		return l
+// count makes the lines of a span. Those of a trial have the quantity and cost
+// nothing: https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
+func (a *account) count(s *subscription, u *span) []line {
+	if u.counted {
+		return u.lines
 	}
-	sum := a.usage(s, l.item, l.price, l.start, l.end)
-	l.quantity, l.amount = sum.Sub(l.before), metering.Whole(0)
-	if l.free {
-		return l
+	quantity := a.usage(s, u.item, u.price, u.start, u.end)
+	if u.free {
+		return []line{{span: u, quantity: quantity, description: fmt.Sprintf("%s × %s (Free trial)", quantity, u.price.ID)}}
 	}
-	l.amount = l.price.cost(sum)
-	if !l.before.IsZero() { // tiers go on: https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
-		l.amount = l.amount.Sub(l.price.cost(l.before))
+	var lines []line
+	for _, p := range u.price.rest(quantity, u.before) {
+		lines = append(lines, line{span: u, quantity: p.quantity, amount: p.amount, description: p.description(u.price.ID)})
 	}
-	if l.amount.IsNegative() {
-		l.amount = metering.Whole(0)
-	}
-	return l
+	return lines
 }
 
 func (a *account) usage(s *subscription, i Item, price *Price, start, end time.Time) metering.Decimal {
@@ -165,28 +169,54 @@ func (a *account) usage(s *subscription, i Item, price *Price, start, end time.T
 
 // shown are an invoice's lines as the API has them.
 func (a *account) shown(in *invoice) []line {
-	if in.finalizedAt.IsZero() {
-		return append(slices.Clone(in.metered), a.itemLines(in)...)
-	}
-	return in.lines
+	return a.linesOf(in, func(u *span) []line { return u.lines })
 }
 
 // counted are the lines that an invoice would have if it were final now.
 func (a *account) counted(in *invoice) []line {
+	return a.linesOf(in, func(u *span) []line { return a.count(in.subscription, u) })
+}
+
+func (a *account) linesOf(in *invoice, of func(*span) []line) []line {
 	if !in.finalizedAt.IsZero() {
 		return in.lines
 	}
 	var lines []line
-	for _, l := range in.metered {
-		lines = append(lines, a.count(in.subscription, l))
+	for n, u := range in.spans {
+		for k, l := range of(u) {
+			l.id = fmt.Sprintf("il_%s_%d_%d", in.id, n, k)
+			if edited, ok := in.edited[l.id]; ok {
+				l = edited
+			}
+			lines = append(lines, l)
+		}
 	}
 	return append(lines, a.itemLines(in)...)
+}
+
+// description is in the words of published invoices.
+func (p part) description(price string) string {
+	switch {
+	case p.flat:
+		return fmt.Sprintf("%s (Tier %d)", price, p.tier)
+	case p.tier > 0:
+		return fmt.Sprintf("%s × %s (Tier %d)", p.quantity, price, p.tier)
+	}
+	return fmt.Sprintf("%s × %s", p.quantity, price)
 }
 
 func total(lines []line) metering.Decimal {
 	var sum metering.Decimal
 	for _, l := range lines {
 		sum = sum.Add(l.amount)
+	}
+	return sum
+}
+
+func used(lines []line) metering.Decimal {
+	var sum metering.Decimal
+	for _, l := range lines {
+		sum = sum.Add(l.quantity)
 	}
 	return sum
 }

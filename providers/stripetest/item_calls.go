@@ -126,19 +126,21 @@ func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time)
 }
 
 // billSegment bills what was used at a price that ends, where the billing mode
-// is flexible. In classic mode nobody pays for that. What comes later for the
-// time before the change is billed in neither (assumed for flexible).
+// is flexible; in classic mode nobody pays for that. That what comes later for
+// the time before the change is billed in neither is assumed: Stripe says "at the
+// price effective at the time it's reported", and not which of two times that is.
 func (c *call) billSegment(s *subscription, i Item, now time.Time) {
 	price := c.price(i.Price)
 	if s.BillingMode != "flexible" || c.form.Get("proration_behavior") == "none" || price.UsageType != "metered" {
 		return
 	}
-	l := c.count(s, c.lineOf(s, i, s.start, now))
-	if l.quantity.IsZero() && l.amount.IsZero() {
+	u := c.spanOf(s, i, s.start, now)
+	quantity, amount := used(u.lines), total(u.lines)
+	if quantity.IsZero() && amount.IsZero() {
 		return
 	}
 	c.invoiceItems = append(c.invoiceItems, &invoiceItem{
-		id: c.fake.id("ii"), customer: s.Customer, subscription: s.ID, currency: price.Currency, amount: l.amount, quantity: l.quantity,
-		item: i.ID, price: price, start: l.start.Unix(), end: now.Unix(), made: now, metadata: map[string]string{},
+		id: c.fake.id("ii"), customer: s.Customer, subscription: s.ID, currency: price.Currency, amount: amount, quantity: quantity,
+		item: i.ID, price: price, start: u.start.Unix(), end: now.Unix(), made: now, metadata: map[string]string{},
 	})
 }

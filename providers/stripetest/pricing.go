@@ -3,6 +3,7 @@ package stripetest
 import (
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -14,25 +15,74 @@ type Tier struct {
 	FlatAmount string `json:"flat_amount_decimal"`
 }
 
-// cost is what a quantity costs, in the currency's smallest unit: never below
-// zero (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api),
-// and half a smallest unit is one. That a graduated price is rounded once, and
-// not for each tier, is assumed.
-func (p *Price) cost(quantity metering.Decimal) metering.Decimal {
-	q := p.transformed(rational(quantity.String()))
-	if q.Sign() < 0 {
-		q = new(big.Rat)
+// part is what one tier of a price, or all of it, makes of a quantity.
+type part struct {
+	tier     int // from 1; 0 is a price without tiers
+	flat     bool
+	quantity metering.Decimal
+	amount   metering.Decimal // in the currency's smallest unit
+}
+
+// parts are the lines that an invoice has for a quantity: one for each tier that
+// it reaches, and one more, of no quantity, for that tier's flat amount, also
+// where nothing was used. Each is rounded on its own, half a smallest unit is
+// one, and none is below zero
+// (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
+// So do invoices that were published; that volume prices have a line of their
+// own for the flat amount too is assumed.
+func (p *Price) parts(quantity metering.Decimal) []part {
+	if len(p.Tiers) == 0 {
+		return []part{{quantity: quantity, amount: decimalOf(halfUp(p.single(quantity)))}}
 	}
-	exact := new(big.Rat)
-	switch p.TiersMode {
-	case "volume":
-		exact = p.volume(q)
-	case "graduated":
-		exact = p.graduated(q)
-	default:
-		exact.Mul(q, rational(p.UnitAmount))
+	if p.TiersMode == "volume" {
+		n := slices.IndexFunc(p.Tiers, func(t Tier) bool { return t.holds(quantity) })
+		return p.Tiers[n].parts(n+1, quantity)
 	}
-	return decimalOf(halfUp(exact))
+	var parts []part
+	var from metering.Decimal
+	for n, t := range p.Tiers {
+		if n > 0 && quantity.Cmp(from) <= 0 {
+			break
+		}
+		to := quantity
+		if !t.holds(quantity) {
+			to = metering.MustDecimal(t.UpTo)
+		}
+		parts = append(parts, t.parts(n+1, to.Sub(from))...)
+		from = to
+	}
+	return parts
+}
+
+// rest are the parts of a quantity of which so much is billed already: tiers go
+// on, see https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+func (p *Price) rest(quantity, billed metering.Decimal) []part {
+	parts := p.parts(quantity)
+	if billed.IsZero() {
+		return parts
+	}
+	for n := range parts {
+		for _, b := range p.parts(billed) {
+			if b.flat == parts[n].flat && (b.tier == parts[n].tier || p.TiersMode == "volume") {
+				parts[n].quantity, parts[n].amount = parts[n].quantity.Sub(b.quantity), notNegative(parts[n].amount.Sub(b.amount))
+			}
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.quantity.IsZero() && p.amount.IsZero() })
+	if len(left) == 0 {
+		return parts[:1]
+	}
+	return left
+}
+
+// single is what a price without tiers makes of a quantity.
+func (p *Price) single(quantity metering.Decimal) *big.Rat {
+	over := new(big.Rat).Sub(p.transformed(rational(quantity.String())), rational(p.IncludedUnits))
+	if over.Sign() < 0 {
+		over = new(big.Rat)
+	}
+	exact := over.Mul(over, rational(p.UnitAmount))
+	return exact.Add(exact, rational(p.FlatAmount))
 }
 
 // transformed is https://docs.stripe.com/api/prices/create#create_price-transform_quantity
@@ -48,37 +98,24 @@ func (p *Price) transformed(quantity *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
-// volume prices all of a quantity by the tier that it ends in.
-func (p *Price) volume(quantity *big.Rat) *big.Rat {
-	for _, t := range p.Tiers {
-		if t.UpTo == "inf" || quantity.Cmp(rational(t.UpTo)) <= 0 {
-			return t.of(quantity)
-		}
-	}
-	return new(big.Rat)
+func (t Tier) holds(quantity metering.Decimal) bool {
+	return t.UpTo == "inf" || quantity.Cmp(metering.MustDecimal(t.UpTo)) <= 0
 }
 
-// graduated prices each part of a quantity by its tier. That the first tier's
-// flat amount is due though nothing was used is assumed.
-func (p *Price) graduated(quantity *big.Rat) *big.Rat {
-	total, from := new(big.Rat), new(big.Rat)
-	for n, t := range p.Tiers {
-		if n > 0 && quantity.Cmp(from) <= 0 {
-			break
-		}
-		to := quantity
-		if t.UpTo != "inf" && quantity.Cmp(rational(t.UpTo)) > 0 {
-			to = rational(t.UpTo)
-		}
-		total.Add(total, t.of(new(big.Rat).Sub(to, from)))
-		from = to
+func (t Tier) parts(n int, quantity metering.Decimal) []part {
+	exact := new(big.Rat).Mul(rational(quantity.String()), rational(t.UnitAmount))
+	parts := []part{{tier: n, quantity: quantity, amount: notNegative(decimalOf(halfUp(exact)))}}
+	if t.FlatAmount != "" {
+		parts = append(parts, part{tier: n, flat: true, amount: decimalOf(halfUp(rational(t.FlatAmount)))})
 	}
-	return total
+	return parts
 }
 
-func (t Tier) of(quantity *big.Rat) *big.Rat {
-	exact := new(big.Rat).Mul(quantity, rational(t.UnitAmount))
-	return exact.Add(exact, rational(t.FlatAmount))
+func notNegative(x metering.Decimal) metering.Decimal {
+	if x.IsNegative() {
+		return metering.Whole(0)
+	}
+	return x
 }
 
 // check says what is wrong with a price's form.
@@ -126,19 +163,6 @@ func rational(decimal string) *big.Rat {
 func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
 
 func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }
-
-// tierIncluded makes tiers of a seed's included units.
-func (p *Price) tierIncluded() {
-	if len(p.Tiers) > 0 || p.IncludedUnits == "0" && p.FlatAmount == "0" {
-		return
-	}
-	p.TiersMode = "graduated"
-	if p.IncludedUnits == "0" {
-		p.Tiers = []Tier{{UpTo: "inf", UnitAmount: p.UnitAmount, FlatAmount: p.FlatAmount}}
-		return
-	}
-	p.Tiers = []Tier{{UpTo: p.IncludedUnits, FlatAmount: p.FlatAmount}, {UpTo: "inf", UnitAmount: p.UnitAmount}}
-}
 
 // decimalOf takes whole numbers of any length; not every Decimal can be read.
 func decimalOf(n *big.Int) metering.Decimal {

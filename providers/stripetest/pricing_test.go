@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -34,9 +35,46 @@ func TestWhatAPriceCosts(t *testing.T) {
 			})
 			b.used(quantity, noon)
 			b.advanceTo(april.Add(time.Hour))
-			require.Equal(t, []string{fmt.Sprintf("%v %s", float64(quantity), want)}, b.lines(b.newest()["id"]), name)
+			in := b.State().Accounts[0].Invoices[0]
+			require.Equal(t, want, in.Total.String(), "%s of %d", name, quantity)
+			var used metering.Decimal
+			for _, l := range in.Lines {
+				used = used.Add(l.Quantity)
+			}
+			require.Equal(t, fmt.Sprint(quantity), used.String(), name)
 		}
 	}
+}
+
+// A graduated price has a line for each tier that is reached, rounded on its
+// own, and one for the tier's flat amount.
+func TestTiersHaveLinesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	tiered := func(in *stripetest.Seed) {
+		in.Prices[0].TiersMode = "graduated"
+		in.Prices[0].Tiers = []stripetest.Tier{{UpTo: "1000", FlatAmount: "900"}, {UpTo: "inf", UnitAmount: "3.6", FlatAmount: "0"}}
+	}
+	b := plain(t, tiered)
+	b.used(1031, noon)
+	b.advanceTo(april)
+	id := b.newest()["id"].(string)
+	require.Equal(t, []string{
+		"1000 × price_calls (Tier 1) 1000 0", "price_calls (Tier 1) 0 900", "31 × price_calls (Tier 2) 31 112", "price_calls (Tier 2) 0 0",
+	}, fields(b.all("/v1/invoices/"+id+"/lines"), "description", "quantity", "amount"))
+	require.EqualValues(t, 1012, b.newest()["total"])
+	require.Equal(t, []string{"si_1", "si_1", "si_1", "si_1"}, fields(b.all("/v1/invoices/"+id+"/lines"), "subscription_item"))
+	b.advanceTo(april.Add(time.Hour))
+	b.used(5, noon)
+	line := b.State().Accounts[0].Invoices[0].Lines
+	require.Equal(t, [2]string{"5", "0"}, [2]string{line[0].Late.String(), line[1].Late.String()}, "said once")
+
+	b = plain(t, tiered)
+	b.advanceTo(april)
+	draft := b.newest()["id"].(string)
+	require.Equal(t, []string{"0 0", "0 900"}, b.lines(draft), "though nothing was used")
+	b.used(1031, noon)
+	b.advanceTo(april.Add(time.Hour))
+	require.Equal(t, []string{"1000 0", "0 900", "31 112", "0 0"}, b.lines(draft), "another tier than the draft's")
 }
 
 func TestTiersAreShownWhereTheyAreAskedFor(t *testing.T) {

@@ -63,7 +63,7 @@ type Price struct {
 	Metadata       map[string]string `json:"metadata"`
 	Currency       string            `json:"currency"`
 	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
-	IncludedUnits  string            `json:"included_units"`      // a first tier that costs FlatAmount, whatever is used of it
+	IncludedUnits  string            `json:"included_units"`      // that FlatAmount covers; all on one line, unlike Tiers
 	FlatAmount     string            `json:"flat_amount_decimal"` // of the smallest unit
 	TiersMode      string            `json:"tiers_mode,omitempty"`
 	Tiers          []Tier            `json:"tiers,omitempty"`               // instead of UnitAmount
@@ -253,7 +253,6 @@ func (f *Fake) addPrice(a *account, in *Price) error {
 	if in.Meter != "" && a.meter(in.Meter) == nil {
 		return fmt.Errorf("price %s: no meter %s", in.ID, in.Meter)
 	}
-	in.tierIncluded()
 	if a.price(in.ID) == nil {
 		a.prices = append(a.prices, in)
 	}

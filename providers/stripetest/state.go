@@ -105,7 +105,7 @@ func (f *Fake) Quantity(item string) metering.Decimal {
 	f.settle()
 	for _, a := range f.accounts {
 		if s, price := a.item(item); s != nil {
-			return a.count(s, a.lineOf(s, Item{item, price.ID}, s.start, s.end)).quantity
+			return used(a.spanOf(s, Item{item, price.ID}, s.start, s.end).lines)
 		}
 	}
 	return metering.Decimal{}
@@ -146,9 +146,10 @@ func (a *account) state() AccountState {
 
 func (a *account) itemStates(s *subscription) []ItemState {
 	var items []ItemState
-	for _, l := range a.linesOf(s, s.start, s.end) {
-		item := ItemState{Subscription: s.ID, PeriodStart: s.start, PeriodEnd: s.end, Meter: l.price.Meter, LineState: l.state()}
-		if m := a.meter(l.price.Meter); m != nil && m.EventTimeWindow != "" {
+	for _, u := range a.spansOf(s, s.start, s.end) {
+		item := ItemState{Subscription: s.ID, PeriodStart: s.start, PeriodEnd: s.end, Meter: u.price.Meter, LineState: u.lines[0].state()}
+		item.Quantity, item.Amount = used(u.lines), total(u.lines)
+		if m := a.meter(u.price.Meter); m != nil && m.EventTimeWindow != "" {
 			for _, w := range a.windows(m, s.Customer) {
 				item.Windows = append(item.Windows, WindowState{w.start, w.value})
 			}
@@ -169,12 +170,12 @@ func (a *account) pending() []PendingState {
 }
 
 func (l line) state() LineState {
-	state := LineState{Item: l.item.ID, Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
+	state := LineState{Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
 	if l.invoiceItem != nil {
 		state.InvoiceItem, state.Metadata = l.invoiceItem.id, l.invoiceItem.metadata
 		return state
 	}
-	state.Price = l.price.ID
+	state.Item, state.Price = l.span.item.ID, l.span.price.ID
 	return state
 }
 
@@ -184,12 +185,24 @@ func (a *account) invoiceState(in *invoice) InvoiceState {
 		ID: in.id, Customer: in.customer, Subscription: in.subscriptionID(), Status: in.status(), Reason: in.reason,
 		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
 	}
+	var reported *span // the first line of a span says what came late for all of it
 	for _, l := range lines {
 		line := l.state()
-		if l.invoiceItem == nil && !l.counted {
-			line.Late = a.usage(in.subscription, l.item, l.price, l.start, l.end).Sub(l.before).Sub(l.quantity)
+		if u := l.span; u != nil && !u.counted && u != reported {
+			line.Late, reported = a.late(in, u), u
 		}
 		state.Lines = append(state.Lines, line)
 	}
 	return state
+}
+
+// late is the usage of a span that its invoice doesn't bill.
+func (a *account) late(in *invoice, u *span) metering.Decimal {
+	late := a.usage(in.subscription, u.item, u.price, u.start, u.end).Sub(u.before)
+	for _, l := range a.counted(in) {
+		if l.span == u {
+			late = late.Sub(l.quantity)
+		}
+	}
+	return late
 }

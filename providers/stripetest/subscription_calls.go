@@ -58,7 +58,7 @@ func (c *call) createSubscription() answer {
 	if problem != nil {
 		return *problem
 	}
-	if !trialEnd.IsZero() {
+	if trialEnd.After(now) {
 		in.Status, in.TrialEnd = "trialing", trialEnd.Unix()
 	}
 	in.CancelAtPeriodEnd = c.form.Get("cancel_at_period_end") == "true"
@@ -191,6 +191,9 @@ func (c *call) updateSubscription() answer {
 		if !trialEnd.IsZero() {
 			s.trialEnd, s.end, s.anchor, s.renewals = trialEnd, trialEnd, trialEnd, 0
 		}
+		if c.form.Get("billing_cycle_anchor") == "now" {
+			c.fake.beginAnew(c.account, s, now)
+		}
 		c.changeItems(s, changes, now)
 		if c.form.Has("cancel_at_period_end") {
 			c.cancelLater(s, c.form.Get("cancel_at_period_end") == "true", now)
@@ -247,7 +250,7 @@ func (c *call) cancelSubscription() answer {
 	}
 	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
 	in := &invoice{customer: s.Customer, subscription: s, reason: "manual", start: s.start, end: now} // the reason is assumed
-	in.metered = c.linesOf(s, s.start, now)
+	in.spans = c.spansOf(s, s.start, now)
 	c.fake.endSubscription(c.account, s, now)
 	if c.form.Get("invoice_now") == "true" {
 		c.fake.draft(c.account, in)

@@ -101,11 +101,12 @@ func (f *Fake) settle() {
 	}
 }
 
-// endPeriod makes the invoice of a period that is over, and begins the next:
-// a trial's is one that costs nothing.
+// endPeriod makes the invoice of a period that is over, and begins the next: a
+// trial's is one that costs nothing. A subscription that ends has this invoice
+// too: https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
 func (f *Fake) endPeriod(a *account, s *subscription) {
 	at := s.end
-	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_cycle", start: s.start, end: at, metered: a.linesOf(s, s.start, at)}
+	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_cycle", start: s.start, end: at, spans: a.spansOf(s, s.start, at)}
 	if s.CancelAtPeriodEnd {
 		f.endSubscription(a, s, at)
 		f.draft(a, in)
@@ -119,6 +120,15 @@ func (f *Fake) endPeriod(a *account, s *subscription) {
 			s.Status = "active"
 		}
 	})
+}
+
+// beginAnew invoices what was used until now, at the prices until now, and
+// begins a period: https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
+func (f *Fake) beginAnew(a *account, s *subscription, now time.Time) {
+	f.draft(a, &invoice{
+		customer: s.Customer, subscription: s, reason: "subscription_update", start: s.start, end: now, spans: a.spansOf(s, s.start, now),
+	})
+	s.turnOver(now)
 }
 
 func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {

@@ -100,7 +100,8 @@ func TestATrialIsFree(t *testing.T) {
 	b.used(40, end)
 	b.advanceTo(end.Add(time.Hour))
 	require.Equal(t, []string{"subscription_cycle open 0"}, b.invoices())
-	require.Equal(t, []string{"100 0"}, b.lines(b.newest()["id"]))
+	require.Equal(t, []string{"100 × price_calls (Free trial) 100 0"},
+		fields(b.all("/v1/invoices/"+b.newest()["id"].(string)+"/lines"), "description", "quantity", "amount"))
 	b.advanceTo(end.AddDate(0, 1, 0).Add(time.Hour))
 	require.Equal(t, []string{"subscription_cycle open 0", "subscription_cycle open 100"}, b.invoices())
 }

@@ -73,6 +73,19 @@ func TestASegmentIsBilledAtOnceOrNever(t *testing.T) {
 	}
 }
 
+// Whoever swaps and begins a new period pays the former price for what was used.
+func TestASwapBeginsAPeriod(t *testing.T) {
+	t.Parallel()
+	b := plain(t)
+	b.used(100, noon)
+	b.advanceTo(swapped)
+	b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "billing_cycle_anchor", "now")
+	b.used(40, swapped)
+	b.used(7, swapped.Add(-time.Second)) // while its invoice is a draft
+	b.advanceTo(swapped.AddDate(0, 1, 0).Add(time.Hour))
+	require.Equal(t, []string{"subscription_update open 268", "subscription_cycle open 80"}, b.invoices())
+}
+
 func TestItemsComeAndGo(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][]string{"classic": {"30 60"}, "flexible": {"30 60", "120 300"}} {
@@ -163,6 +176,20 @@ func TestTiersGoOnAfterAThreshold(t *testing.T) {
 	b.used(50, noon)
 	b.advanceTo(april.Add(time.Hour))
 	require.Equal(t, []string{"subscription_threshold open 1010", "subscription_cycle open 50"}, b.invoices())
+}
+
+func TestAVolumePriceIsBilledInAllAfterAThreshold(t *testing.T) {
+	t.Parallel()
+	b := plain(t, threshold, func(in *stripetest.Seed) {
+		in.Prices[0].TiersMode = "volume"
+		in.Prices[0].Tiers = []stripetest.Tier{{UpTo: "100", UnitAmount: "10", FlatAmount: "5"}, {UpTo: "inf", UnitAmount: "9", FlatAmount: "7"}}
+	})
+	b.used(100, noon)
+	b.advanceTo(april.Add(-time.Hour))
+	b.used(100, noon)
+	b.advanceTo(april.Add(time.Hour))
+	require.Equal(t, []string{"subscription_threshold open 1005", "subscription_cycle open 802"}, b.invoices(), "1807 in all")
+	require.Equal(t, []string{"100 800", "0 2"}, b.lines(b.newest()["id"]))
 }
 
 func TestAThresholdMayBeginANewPeriod(t *testing.T) {

@@ -27,22 +27,31 @@ func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 		return
 	}
 	now = now.Truncate(time.Second)
-	lines := a.linesOf(s, s.start, s.end)
-	if total(lines).Cmp(metering.Whole(s.ThresholdAmount)) < 0 {
+	spans := a.spansOf(s, s.start, s.end)
+	if unbilled(spans).Cmp(metering.Whole(s.ThresholdAmount)) < 0 {
 		return
 	}
 	f.note(step{Serial: f.serial})
 	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_threshold", start: s.start, end: now}
-	for _, l := range lines {
-		if l.quantity.IsZero() {
+	for _, u := range spans {
+		quantity := used(u.lines)
+		if quantity.IsZero() {
 			continue
 		}
-		s.billed[l.item.ID] = l.before.Add(l.quantity)
-		l.counted, l.end = true, now
-		in.metered = append(in.metered, l)
+		s.billed[u.item.ID] = u.before.Add(quantity)
+		u.counted, u.end = true, now
+		in.spans = append(in.spans, u)
 	}
 	f.draft(a, in)
 	if s.ResetAnchor {
 		f.change(a, s, now, func() { s.turnOver(now) })
 	}
+}
+
+func unbilled(spans []*span) metering.Decimal {
+	var sum metering.Decimal
+	for _, u := range spans {
+		sum = sum.Add(total(u.lines))
+	}
+	return sum
 }

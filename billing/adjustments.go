@@ -31,7 +31,7 @@ func (f Facts) adjustments(periods []Period, target Series, repeated []Line) []L
 
 func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	open, _ := openPeriod(periods)
-	if f.Settings.LatePolicy != metering.AdjustLate || open.Range != target.Window {
+	if open.Range != target.Window {
 		return nil
 	}
 	for _, closed := range periods {
@@ -64,11 +64,12 @@ func (l ClosedLine) unreported() bool {
 func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
 	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
 	for _, m := range f.Meters {
-		then, known := closed.line(m.ID)
+		then, known := closed.Line(m.ID)
 		if !known || !then.Billed || m.Version.Status == metering.Backfilling {
 			continue
 		}
 		c := f.lateCalculation(closed, m, then, others[m.ID])
+		f.leaveOnlyReported(&c)
 		l := Line{MeterID: m.ID, Closed: closed.Start}
 		if !c.quantity().IsZero() || !c.amount().IsZero() || slices.ContainsFunc(repeated, l.about) {
 			all = append(all, c)
@@ -82,8 +83,8 @@ func (s Series) sameTarget(o Series) bool {
 	return s.Connection == o.Connection && s.Customer == o.Customer && s.Target == o.Target && s.Kind == o.Kind && s.Window.Start.Equal(o.Window.Start)
 }
 
-// line is what the closed period came to for the meter.
-func (p Period) line(meter metering.MeterID) (l ClosedLine, known bool) {
+// Line is what the closed period came to for the meter.
+func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 	i := slices.IndexFunc(p.Closed, func(l ClosedLine) bool { return l.MeterID == meter })
 	if i < 0 {
 		return ClosedLine{}, false

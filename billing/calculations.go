@@ -27,6 +27,8 @@ type lateUsage struct {
 	then   ClosedLine
 	usage  metering.Decimal
 	events int64
+
+	onlyReported, onlyReportedCharge metering.Decimal // of the units and the charge, what the late policy leaves out
 }
 
 // total is all usage.
@@ -67,7 +69,7 @@ func (c *calculation) quantity() metering.Decimal {
 		quantity = UnitsBetween(c.others.quantity, c.total(), *scale)
 	}
 	if c.late != nil {
-		quantity = quantity.Sub(c.late.then.units())
+		quantity = quantity.Sub(c.late.then.units()).Sub(c.late.onlyReported)
 	}
 	if c.notNegative && quantity.IsNegative() {
 		return metering.Decimal{}
@@ -79,7 +81,7 @@ func (c *calculation) quantity() metering.Decimal {
 func (c *calculation) amount() metering.Decimal {
 	amount := c.charge().Sub(c.others.amountIn(c.currency))
 	if c.late != nil {
-		amount = amount.Sub(c.late.then.Charge)
+		amount = amount.Sub(c.late.then.Charge).Sub(c.late.onlyReportedCharge)
 	}
 	return amount
 }

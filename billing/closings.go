@@ -78,7 +78,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
 	for i := range all {
 		c := &all[i]
 		lines = append(lines, ClosedLine{
-			MeterID: c.meter.ID, MeterVersion: c.version, Usage: c.usage, Events: c.events,
+			MeterID: c.meter.ID, MeterVersion: c.version, Aggregation: c.meter.Version.Aggregation, Usage: c.usage, Events: c.events,
 			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency, Billed: p.Connection != nil,
 		})
 	}

@@ -39,10 +39,12 @@ const (
 	StepCharge      = "charge"                  // the exact charge in the currency's minor unit
 	StepClosedUnits = "closed_units"            // less: the units that the period was closed at
 	StepClosed      = "closed_charge"           // less: the charge that it was closed at
+	StepOnlyUnits   = "only_reported_units"     // less: the units that the late policy has only reported
+	StepOnly        = "only_reported"           // less: the charge for them
 	StepOtherUnits  = "elsewhere_units"         // less: the units that were billed elsewhere, each there
 	StepOther       = "billed_elsewhere"        // less: the amounts for them
-	StepQuantity    = "quantity"                // the units less both, not below zero where the provider takes nothing below
-	StepAmount      = "amount"                  // the charge less both
+	StepQuantity    = "quantity"                // the units less these, not below zero where the provider takes nothing below
+	StepAmount      = "amount"                  // the charge less these
 	StepAdjustment  = "adjustment"              // plus: the amount that late usage adds to a closed period
 	StepAll         = "amount_with_adjustments" // the amount + the adjustments
 	StepPart        = "part"                    // what one series was reported
@@ -104,6 +106,11 @@ func (c *calculation) less() (steps []Step) {
 		steps = append(steps,
 			Step{Name: StepClosedUnits, Amount: c.late.then.units(), Unit: inUnits, Closed: &closed},
 			Step{Name: StepClosed, Amount: c.late.then.Charge, Unit: c.currency, Closed: &closed})
+	}
+	if c.late != nil && !(c.late.onlyReported.IsZero() && c.late.onlyReportedCharge.IsZero()) {
+		steps = append(steps,
+			Step{Name: StepOnlyUnits, Amount: c.late.onlyReported, Unit: inUnits},
+			Step{Name: StepOnly, Amount: c.late.onlyReportedCharge, Unit: c.currency})
 	}
 	if len(c.others.parts) > 0 {
 		quantity, scale := c.others.quantity, c.otherScale()

@@ -24,6 +24,7 @@ type Facts struct {
 
 	Stored     []Period         // the customer's periods as they are stored, oldest first
 	LateMonths []metering.Range // in which anything came for a closed period
+	Booked     []Booked         // of closed periods
 	Usage      []Usage          // of the periods of UsageRanges
 	Hours      []HourUsage      // of the meters of WindowedMeters, in open periods
 	Counted    []EventCount     // of open periods
@@ -109,7 +110,8 @@ type Subscription struct {
 	Scales   map[metering.MeterID]int32 // usage scales when it became so, of meters that had any; nil: nobody noted them
 }
 
-// Usage is what one meter has counted in one period.
+// Usage is what one meter has counted in one period; of a closed one, as it was
+// counted when it closed.
 type Usage struct {
 	Period  time.Time // its start
 	MeterID metering.MeterID

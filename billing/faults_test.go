@@ -218,24 +218,6 @@ func TestNothingIsReportedOfASubscriptionThatWasCancelledAtItsPeriodsEnd(t *test
 	require.Empty(t, f.Plan().Reports)
 }
 
-// Fault 6: late usage that was billed as it was counted then stays so: nothing came since, and nothing is adjusted.
-func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
-	t.Parallel()
-	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 10),
-		closedAt(january, "1000", "14.50"), closedAt(february, "0", "10"), billing.Period{Range: march}))
-	f = atBasic(f)
-	f.Reported = []billing.Reported{adjusted(first, january, february, "1000", "5")}
-	f = withLate(f, january, "2000", "1000")
-	require.Empty(t, billing.Adjustments(f))
-
-	f.Meters[0].Version.Aggregation = metering.Count
-	f = withLate(f, january, "2", "1") // the same two events, counted
-	lines := billing.Adjustments(f)
-	require.Len(t, lines, 1)
-	require.Equal(t, "-999", lines[0].Quantity.String())
-	require.Equal(t, "-5", lines[0].Amount.String())
-}
-
 // basic is a price of 10 USD for 100 units, and half a cent for each further one.
 func basic() map[metering.MeterID][]billing.Price {
 	terms := billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}
@@ -372,26 +354,62 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// Fault 13: late usage of 5 USD that is no longer in one target period is in the next one.
-func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
+// Fault 13: late usage was booked as billed, and stays so whatever the late policy is later. What comes while it is only
+// reported is booked as that, and is not billed by a policy that comes after it.
+func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = atBasic(f)
 	f = withLate(f, january, "1100", "1000")
-	lines := f.Plan().Reports[0].Lines
+	plan := f.Plan()
+	require.Equal(t, []billing.Booking{{
+		Period: january.Start, MeterID: 1, Events: 2, UnitsBefore: metering.Whole(100), Units: metering.Whole(1100),
+		ChargeBefore: metering.Whole(10), Charge: metering.Whole(15), Currency: "USD", Billed: true,
+	}}, rescaled(plan.Bookings))
+	lines := plan.Reports[0].Lines
 	require.Len(t, lines, 2)
 	require.Equal(t, "5", lines[1].Amount.String())
 
+	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(1100), Charge: metering.Whole(15)}}
 	f.Settings.LatePolicy = metering.ReportLate
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f.Reported = []billing.Reported{stated(first, february, "0", "10"), adjusted(first, january, february, "1000", "5")}
-	require.Len(t, f.Plan().Reports[0].Lines, 1, "February's next statement takes the place of the one before")
+	plan = f.Plan()
+	require.Empty(t, plan.Bookings)
+	require.Empty(t, plan.Reports, "February's statement keeps it")
 
+	f = withLate(f, january, "1300", "1200")
+	plan = f.Plan()
+	require.False(t, plan.Bookings[0].Billed)
+	require.Equal(t, "1", plan.Bookings[0].Charge.Sub(plan.Bookings[0].ChargeBefore).String())
+	require.Equal(t, "5", plan.Reports[0].Lines[1].Amount.String())
+	require.Equal(t, "1000", plan.Reports[0].Lines[1].Quantity.String())
+
+	f.Booked[0].Units, f.Booked[0].Charge = metering.Whole(1300), metering.Whole(16)
+	f.Booked[0].OnlyReported, f.Booked[0].OnlyReportedCharge = metering.Whole(200), metering.Whole(1)
 	f.Settings.LatePolicy = metering.AdjustLate
 	f.Now = march.Start.AddDate(0, 0, 20)
 	f.Stored = []billing.Period{f.Stored[0], closedAt(february, "0", "10"), {Range: march}}
 	f = atBasic(f)
-	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, billing.Adjustments(f), "5 USD are billed in February, and 1 USD never")
+	f.Reported = f.Reported[:1]
+	late := billing.Adjustments(f)
+	require.Len(t, late, 1)
+	require.Equal(t, "5", late[0].Amount.String())
+	working := billing.Explain(f, f.Stored[2], 1)
+	adjustment := of(working, billing.StepAdjustment)
+	require.Equal(t, "1", of(adjustment.Of, billing.StepOnly).Amount.String())
+	require.Equal(t, "200", of(adjustment.Of, billing.StepOnlyUnits).Amount.String())
+}
+
+// rescaled are bookings with the shortest form of their decimals.
+func rescaled(all []billing.Booking) []billing.Booking {
+	for i := range all {
+		for _, d := range []*metering.Decimal{&all[i].UnitsBefore, &all[i].Units, &all[i].ChargeBefore, &all[i].Charge} {
+			*d = metering.MustDecimal(d.String())
+		}
+	}
+	return all
 }
 
 // Fault 15: the invoice is final for both of the periods in it, and what came for the first one is late usage.

@@ -22,6 +22,7 @@ type Period struct {
 type ClosedLine struct {
 	MeterID       metering.MeterID
 	MeterVersion  metering.MeterVersionID // that has counted the usage
+	Aggregation   metering.Aggregation    // of that version: late usage is counted by it too
 	Usage         metering.Decimal
 	Events        int64
 	PriceVersion  int   // 0: the meter had no price

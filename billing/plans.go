@@ -31,7 +31,7 @@ type units struct {
 // is empty where the provider knows everything.
 func (f Facts) Plan() Plan {
 	p := planner{Facts: f, periods: Periods(f)}
-	p.plan.Periods, p.plan.HeadOpenUntil = p.periods, p.headOpenUntil()
+	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Bookings = p.periods, p.headOpenUntil(), p.bookings()
 	switch {
 	case f.MayClose:
 		p.close()

@@ -145,6 +145,7 @@ type Plan struct {
 	UpToDate      []uuid.UUID       // reports that were taken and still hold
 	Excluded      []Exclusion       // meters that are left out
 	Reported      []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
+	Bookings      []Booking         // adjustments of closed periods, to be written down
 	Closings      []Closing         // periods to close, oldest first
 	Waiting       bool              // a period that is due cannot close yet
 	More          bool              // there may be other reports once these are decided

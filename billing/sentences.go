@@ -7,7 +7,7 @@ import "fmt"
 func StepNames() []string {
 	return []string{
 		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepCharge,
-		StepClosedUnits, StepClosed, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll, StepPart,
+		StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll, StepPart,
 	}
 }
 
@@ -67,6 +67,10 @@ func (s Step) ofRest() string {
 		return "Less: the units that the period was closed at."
 	case StepClosed:
 		return "Less: the charge that the period was closed at."
+	case StepOnlyUnits:
+		return "Less: the units that are only reported, as the late policy said when they came."
+	case StepOnly:
+		return "Less: the charge for what is only reported, as the late policy said when it came."
 	case StepOtherUnits:
 		return "Less: the units that other series of reports have billed."
 	case StepOther:

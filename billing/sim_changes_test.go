@@ -81,8 +81,7 @@ func (l *life) newVersion() bool {
 		return false
 	}
 	m.Version.ID++
-	closed := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.ClosedAt != nil })
-	if l.rng.IntN(2) == 0 && (!closed || !l.leavesOut(recountAfterClosing)) {
+	if l.rng.IntN(2) == 0 {
 		m.Version.Aggregation = metering.Count
 	}
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
@@ -269,10 +268,6 @@ func (l *life) invoiceIsFinal() bool {
 }
 
 func (l *life) switchesPolicy() bool {
-	if l.switched && l.leavesOut(policyBackAgain) {
-		return false
-	}
-	l.switched = true
 	if l.settings.LatePolicy == metering.AdjustLate {
 		l.settings.LatePolicy = metering.ReportLate
 		return true

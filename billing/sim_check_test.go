@@ -370,8 +370,14 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		}
 	}
 	carried := rational(late[line.Currency])
+	l.checkBooked(p, line, worth(total))
 	if l.allLate() {
 		want := worth(total)
+		for _, b := range l.bookings {
+			if b.MeterID == line.MeterID && b.Period.Equal(p.Start) && !b.Billed {
+				want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
+			}
+		}
 		if l.onTrial(p) {
 			want = new(big.Rat)
 		}
@@ -393,6 +399,24 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	if !ok {
 		l.failf("%s %s of late usage are billed of meter %d in the period from %s, which they were worth at no time",
 			carried.FloatString(4), line.Currency, line.MeterID, p.Start)
+	}
+}
+
+// checkBooked holds that all that a closed period's meter came to since is
+// booked, each time from where the booking before ended, and no events twice.
+func (l *life) checkBooked(p billing.Period, line billing.ClosedLine, worth *big.Rat) {
+	charge, events := line.Charge, int64(-1)
+	for _, b := range l.bookings {
+		if b.MeterID != line.MeterID || !b.Period.Equal(p.Start) {
+			continue
+		}
+		if !b.ChargeBefore.Equal(charge) || b.Events <= events {
+			l.failf("a booking does not follow the one before it: %+v, after %s of %d events", b, charge, events)
+		}
+		charge, events = b.Charge, b.Events
+	}
+	if booked := rational(charge.Sub(line.Charge)); l.connection != nil && booked.Cmp(worth) != 0 {
+		l.failf("%s are booked of meter %d in the period from %s; it came to %s more", booked.FloatString(4), line.MeterID, p.Start, worth.FloatString(4))
 	}
 }
 
@@ -428,5 +452,5 @@ func (l *life) onTrial(p billing.Period) bool {
 
 // allLate says whether all late usage is billed now.
 func (l *life) allLate() bool {
-	return l.settings.LatePolicy == metering.AdjustLate && l.connection != nil && (l.connection.Statements || l.present() != nil)
+	return l.connection != nil && (l.connection.Statements || l.present() != nil)
 }

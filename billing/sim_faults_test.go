@@ -17,13 +17,11 @@ var knownFaults = []knownFault{
 	{3, "a provider that bills only what came since a price was swapped loses what came before", priceSwap, "a price", 0},
 	{4, "nothing is reported of a subscription that was cancelled at its period's end", cancellation, "another subscription", 63},
 	{5, "what is not seen counted for a day is taken for dropped", countsADayBehind, "counts lag", 59},
-	{6, "late usage of closed periods is counted in a meter's new way", recountAfterClosing, "a meter's version", 384},
 	{7, "a final invoice closes over what is in doubt, which is charged again", inDoubtAtFinalInvoice, "counts lag", 44},
 	{8, "an account has one id in test and live mode, so that what was tested is subtracted", fromTestToLive, "a new counter", 0},
 	{9, "late usage without a price of ours goes nowhere where a provider prices units", meterWithoutPrice, "a final invoice", 85},
 	{10, "late usage of a trial is charged at our price", lateUsageOfATrial, "a final invoice", 0},
 	{11, "a charge in a currency that the provider refuses keeps its target period open for ever", refusedCurrency, "late usage", 114},
-	{13, "what a closed target period carried is forgotten while late usage is only reported", policyBackAgain, "a late policy", 4820},
 	{15, "of two periods in one of a subscription's, an invoice marks the last", invoiceOfTwoPeriods, "a final invoice", 991},
 }
 
@@ -46,13 +44,11 @@ const (
 	priceSwap             = "a price is swapped in mid-period"
 	cancellation          = "a subscription is cancelled at its period's end"
 	countsADayBehind      = "counts are behind by more than a day"
-	recountAfterClosing   = "a meter counts events instead of values, with periods closed"
 	inDoubtAtFinalInvoice = "an invoice becomes final while something is in doubt"
 	fromTestToLive        = "the connection changes from test to live mode"
 	meterWithoutPrice     = "a meter without a price"
 	lateUsageOfATrial     = "a subscription begins with a trial"
 	refusedCurrency       = "a provider refuses a currency"
-	policyBackAgain       = "late usage is only reported, and billed again later"
 	invoiceOfTwoPeriods   = "an invoice becomes final while two periods in it are open"
 )
 

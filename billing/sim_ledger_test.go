@@ -41,6 +41,7 @@ type ledger struct {
 	sideOf     string // whom side was read for
 	periods    []billing.Period
 	reports    []*storedReport
+	bookings   []billing.Booking
 	events     []usageEvent
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number     int64                    // of the last report
@@ -70,7 +71,7 @@ func (r *storedReport) bytes() string {
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection,
-		Stored: slices.Clone(l.periods), Reported: l.reported(),
+		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(),
 	}
 	f.Customer.EarlyEvents = l.early()
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
@@ -154,11 +155,37 @@ func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 				if u.MeterID != e.meter {
 					continue
 				}
-				value := l.meters[i].Version.Aggregation.Usage(e.value, 1)
+				value := l.aggregation(u.MeterID, r.Start).Usage(e.value, 1)
 				if u.Total, u.Events = u.Total.Add(value), u.Events+1; e.late {
 					u.Late, u.LateEvents = u.Late.Add(value), u.LateEvents+1
 				}
 			}
+		}
+	}
+	return all
+}
+
+// aggregation is how the meter's usage of the period is counted: as when it closed.
+func (l *ledger) aggregation(meter metering.MeterID, start time.Time) metering.Aggregation {
+	for _, p := range l.periods {
+		if line, known := p.Line(meter); known && p.Start.Equal(start) {
+			return line.Aggregation
+		}
+	}
+	return l.meter(meter).Version.Aggregation
+}
+
+// booked is what the bookings of each closed period's meter come to.
+func (l *ledger) booked() (all []billing.Booked) {
+	for _, b := range l.bookings {
+		i := slices.IndexFunc(all, func(o billing.Booked) bool { return o.MeterID == b.MeterID && o.Period.Equal(b.Period) })
+		if i < 0 {
+			i, all = len(all), append(all, billing.Booked{Period: b.Period, MeterID: b.MeterID})
+		}
+		o := &all[i]
+		if o.Events, o.Units, o.Charge = b.Events, b.Units, b.Charge; !b.Billed {
+			o.OnlyReported = o.OnlyReported.Add(b.Units.Sub(b.UnitsBefore))
+			o.OnlyReportedCharge = o.OnlyReportedCharge.Add(b.Charge.Sub(b.ChargeBefore))
 		}
 	}
 	return all

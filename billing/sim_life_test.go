@@ -26,7 +26,6 @@ type life struct {
 	passes    [2]*pass
 	lived     map[string]bool // steps of known faults that are not left out
 	happened  []bool          // by kind
-	switched  bool            // the late policy was another one before
 	ends      []string        // how closed periods were when they closed
 	most      map[usedKey]mostUsed
 	plans     int                              // made so far

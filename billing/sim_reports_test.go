@@ -236,6 +236,7 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}
+	l.bookings = append(slices.Clone(l.bookings), p.Bookings...)
 	for _, w := range p.Reported {
 		l.period(w.Start).Watermark = w.Watermark
 	}

@@ -129,7 +129,7 @@ func (f Facts) openLines(period Period) (lines []StatementLine) {
 
 func (f Facts) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range f.Meters {
-		then, known := period.line(m.ID)
+		then, known := period.Line(m.ID)
 		if !known {
 			continue // the meter was made later
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -293,4 +294,40 @@ func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
 	require.True(t, month.Start.Equal(list[0].Period.Start))
 	require.Equal(t, "3", list[1].Usage.String())
 	require.Equal(t, "200", adjustments(t, b.accept())[0].Usage.String())
+}
+
+// A closed period's late usage is counted as the period was, however its meter
+// counts since, and each of it is booked once.
+func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	late := month.Start.AddDate(0, 0, 20)
+	b.use("1000") // 14.50
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.useAt("1000", late)
+	require.Equal(t, "5", adjustments(t, b.accept())[0].Amount.String())
+
+	count := metering.Count
+	_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{Aggregation: &count})
+	require.NoError(t, err)
+	require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
+	b.acceptAll()
+	b.useAt("100", late)
+	list := adjustments(t, b.accept())
+	require.Len(t, list, 1)
+	require.Equal(t, "1100", list[0].Usage.String())
+	require.Equal(t, "5.5", list[0].Amount.String())
+
+	var booked []string
+	rows, err := dbtest.Conn(t).Query(t.Context(), `
+		select format('%s: %s to %s is %s, billed %s', event_count, trim_scale(units_before), trim_scale(units), trim_scale(amount), billed)
+		from billing_adjustments
+		where tenant_id = $1
+		order by id`, b.tenant)
+	require.NoError(t, err)
+	booked, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"2: 1000 to 2000 is 5, billed t", "3: 2000 to 2100 is 0.5, billed t"}, booked)
 }

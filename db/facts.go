@@ -181,27 +181,46 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.meter_version_id, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
-	  t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
+	  t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, b.only_units, b.only_charge
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+	join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
 	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
+	cross join lateral (
+	  select (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge,
+	    coalesce(sum(a.units - a.units_before) filter (where not a.billed), 0) as only_units, coalesce(sum(a.amount) filter (where not a.billed), 0) as only_charge
+	  from billing_adjustments a
+	  where a.tenant_id = t.tenant_id
+	    and a.period_id = t.period_id
+	    and a.meter_id = t.meter_id) b
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer`
 
 type closedLine struct {
 	period metering.PeriodID
 	billing.ClosedLine
+	bookedEvents *int64 // nil: nothing is
+	booked       billing.Booked
 }
 
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
-	return l, row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
-		&l.Billed, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
+	var units, charge *metering.Decimal
+	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
+		&l.Billed, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents,
+		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge)
+	if l.bookedEvents != nil {
+		l.booked.MeterID, l.booked.Events, l.booked.Units, l.booked.Charge = l.MeterID, *l.bookedEvents, *units, *charge
+	}
+	return l, err
 }
 
 func (r *factReader) addClosedLine(l closedLine) {
 	i := slices.IndexFunc(r.facts.Stored, func(p billing.Period) bool { return p.ID == l.period })
 	r.facts.Stored[i].Closed = append(r.facts.Stored[i].Closed, l.ClosedLine)
+	if l.bookedEvents != nil {
+		r.facts.Booked = append(r.facts.Booked, l.booked)
+	}
 }
 
 // scanMonth reads the start of a month as a range that no month outlasts.
@@ -393,11 +412,26 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 func (r *factReader) totalsOf(ranges []metering.Range) error {
 	totals, err := usageOver(r.ctx, r.q, r.tenant, r.customer, r.facts.Meters, ranges)
 	for _, t := range totals {
-		r.facts.Usage = append(r.facts.Usage, billing.Usage{
+		u := billing.Usage{
 			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.tally.all().count, Late: t.late, LateEvents: t.tally.lateCount,
-		})
+		}
+		if counted := r.closedAggregation(t.within.Start, t.meter); counted != "" {
+			u.Total, u.Late = t.tally.total(counted), t.tally.late(counted)
+		}
+		r.facts.Usage = append(r.facts.Usage, u)
 	}
 	return err
+}
+
+// closedAggregation is how the meter was counted in the period when that closed;
+// "" of an open one.
+func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) metering.Aggregation {
+	for _, p := range r.facts.Stored {
+		if l, known := p.Line(meter); known && p.Start.Equal(start) {
+			return l.Aggregation
+		}
+	}
+	return ""
 }
 
 // alsoTotalsOf reads what the meters have counted in ranges that are shown

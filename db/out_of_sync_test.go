@@ -127,7 +127,8 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NotContains(t, tenants, b.tenant)
 }
 
-func TestACustomerIsOutOfSyncWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
+// What was booked as only reported stays so; what comes later is billed.
+func TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.exec(`update tenants set late_policy = 'report' where id = $1`, b.tenant)
@@ -140,7 +141,13 @@ func TestACustomerIsOutOfSyncWhoseLateUsageIsToBeBilledAfterAll(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 	b.exec(`update tenants set late_policy = 'adjust' where id = $1`, b.tenant)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
-	require.Len(t, adjustments(t, b.accept()), 1)
+	require.Empty(t, b.plan(anew).Send)
+	require.Empty(t, b.outOfSync())
+	b.useAt("10", month.Start.AddDate(0, 0, 20))
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	list := adjustments(t, b.accept())
+	require.Len(t, list, 1)
+	require.Equal(t, "10", list[0].Usage.String())
 	require.Empty(t, b.outOfSync())
 }
 

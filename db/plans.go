@@ -26,6 +26,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	plan := read.facts.Plan()
 	w := &planWriter{factReader: read, tx: tx}
 	w.periods(plan.Periods)
+	w.bookings(plan.Bookings)
 	w.watermarks(plan.Reported)
 	w.leaveFormer(plan)
 	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
@@ -79,6 +80,23 @@ func (w *planWriter) periods(periods []billing.Period) {
 			where tenant_id = $1
 			  and customer_id = $2
 			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End)
+	}
+}
+
+// bookings writes adjustments of closed periods down.
+func (w *planWriter) bookings(all []billing.Booking) {
+	for _, b := range all {
+		w.batch.Queue(`
+			insert into billing_adjustments
+			  (tenant_id, customer_id, period_id, meter_id, event_count, units_before, units, charge_before, charge, currency, billed, recorded_at)
+			select @tenant, @customer, p.id, @meter, @events, @units_before, @units, @charge_before, @charge, @currency, @billed, @now
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.starts_at = @period`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "period": b.Period, "meter": b.MeterID, "events": b.Events, "units_before": b.UnitsBefore,
+			"units": b.Units, "charge_before": b.ChargeBefore, "charge": b.Charge, "currency": b.Currency, "billed": b.Billed, "now": w.facts.Now,
+		})
 	}
 }
 

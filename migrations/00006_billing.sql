@@ -98,6 +98,32 @@ create table billing_period_totals (
 );
 comment on table billing_period_totals is 'What a billing period came to for each meter when it was closed.';
 
+-- Late usage, and what the provider was not reported in time. Each is counted
+-- from the one before it, or from the closing.
+create table billing_adjustments (
+  tenant_id     bigint not null,
+  id            bigint generated always as identity,
+  customer_id   bigint not null,
+  period_id     bigint not null, -- the closed one
+  meter_id      bigint not null,
+  event_count   bigint not null, -- that it is up to, late ones included
+  units_before  numeric not null, -- that are charged
+  units         numeric not null,
+  charge_before numeric not null, -- in the currency's minor unit
+  charge        numeric not null,
+  amount        numeric generated always as (charge - charge_before) stored,
+  currency      text not null, -- the closed period's
+  billed        boolean not null, -- in a target period; else it is only reported, as the late policy said
+  sequence      bigint not null default nextval('ledger_sequence'), -- of the ledger
+  recorded_at   timestamptz not null,
+  primary key (tenant_id, id),
+  unique (tenant_id, period_id, meter_id, event_count),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, period_id, meter_id) references billing_period_totals (tenant_id, period_id, meter_id)
+);
+comment on table billing_adjustments is 'What a closed period came to more, or less, since it closed: booked once, and never changed.';
+create index on billing_adjustments (tenant_id, customer_id);
+
 create table billing_destinations (
   tenant_id         bigint not null,
   id                bigint generated always as identity,
@@ -309,6 +335,7 @@ drop table billing_report_lines;
 drop table billing_reports;
 drop table billing_series;
 drop table billing_destinations;
+drop table billing_adjustments;
 drop table billing_period_totals;
 drop table billing_periods;
 drop table billing_links;

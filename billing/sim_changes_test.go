@@ -295,6 +295,6 @@ func (l *life) changesGrace() bool {
 	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
 		return false
 	}
-	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace)))
+	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace))).Truncate(time.Second)
 	return true
 }

@@ -123,10 +123,14 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 
 var currencies = []string{"USD", "USD", "JPY", "KWD"}
 
-// newPrice is the meter's next version.
+// newPrice is the meter's next version. The first one of a product's, or of the
+// meter's own, holds from the beginning.
 func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from time.Time) {
 	hundredths := func(most int64) metering.Decimal {
 		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
+	}
+	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == product }) {
+		from = time.Time{}
 	}
 	price := billing.Price{
 		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -47,9 +48,10 @@ func (l *life) newPriceOfProduct() bool {
 }
 
 func (l *life) assigns() bool {
-	l.customer.Products = append(slices.Clone(l.customer.Products), billing.Assignment{
-		ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)],
-	})
+	a := billing.Assignment{ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)]}
+	l.customer.Products = append(slices.Clone(l.customer.Products), a)
+	from := a.EffectiveFrom.UTC()
+	l.note(lives.Action{Do: lives.Assign, Product: a.ProductID, From: &from})
 	return true
 }
 
@@ -67,6 +69,7 @@ func (l *life) completes() bool {
 			l.meters = slices.Clone(l.meters)
 			l.meters[i].Version.Status = metering.Complete
 			delete(l.filledFrom, m.ID)
+			l.note(lives.Action{Do: lives.Counted, Meter: m.ID})
 			return true
 		}
 	}
@@ -85,6 +88,7 @@ func (l *life) newVersion() bool {
 	if l.rng.IntN(2) == 0 && (!closed || !l.leavesOut(recountAfterClosing)) {
 		m.Version.Aggregation = metering.Count
 	}
+	l.note(lives.Action{Do: lives.Version, Meter: m.ID, Aggregation: m.Version.Aggregation})
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		for n := 0; of != nil && n < len(of.events); n++ {
 			e := &of.events[n]
@@ -96,7 +100,9 @@ func (l *life) newVersion() bool {
 
 func (l *life) newScale() bool {
 	l.meters = slices.Clone(l.meters)
-	l.meters[l.rng.IntN(len(l.meters))].UsageScale = int32(l.rng.IntN(metering.MaxUsageScale + 1))
+	m := &l.meters[l.rng.IntN(len(l.meters))]
+	m.UsageScale = int32(l.rng.IntN(metering.MaxUsageScale + 1))
+	l.note(lives.Action{Do: lives.Scale, Meter: m.ID, Scale: m.UsageScale})
 	return true
 }
 
@@ -133,6 +139,7 @@ func (l *life) replaces(receiver bool) bool {
 	former, moves := l.farSide, receiver && l.connection != nil && l.farSide.receiver && !l.leavesOut(receiverMoves)
 	test := !receiver && l.connection != nil && !l.farSide.receiver && !l.leavesOut(fromTestToLive)
 	l.connect(receiver)
+	l.noteConnection()
 	switch {
 	case moves:
 		l.farSide.latest = former.latest
@@ -276,11 +283,12 @@ func (l *life) switchesPolicy() bool {
 		return false
 	}
 	l.switched = true
-	if l.settings.LatePolicy == metering.AdjustLate {
-		l.settings.LatePolicy = metering.ReportLate
-		return true
+	next := metering.AdjustLate
+	if l.settings.LatePolicy == next {
+		next = metering.ReportLate
 	}
-	l.settings.LatePolicy = metering.AdjustLate
+	l.settings.LatePolicy = next
+	l.note(lives.Action{Do: lives.LatePolicy, LatePolicy: next})
 	return true
 }
 
@@ -296,5 +304,6 @@ func (l *life) changesGrace() bool {
 		return false
 	}
 	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace))).Truncate(time.Second)
+	l.note(lives.Action{Do: lives.Grace, Seconds: int64(l.settings.Grace / time.Second)})
 	return true
 }

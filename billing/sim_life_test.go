@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -29,7 +30,9 @@ type life struct {
 	switched  bool            // the late policy was another one before
 	ends      []string        // how closed periods were when they closed
 	most      map[usedKey]mostUsed
-	plans     int                              // made so far
+	plans     int // made so far
+	startedIn billing.Settings
+	tape      *tape                            // nil: nobody notes what is done
 	counting  map[usedKey]metering.Aggregation // of closed periods
 	failure   string
 }
@@ -113,6 +116,7 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 	if status == metering.Backfilling {
 		l.filledFrom[id] = len(l.events)
 	}
+	l.noteMeter(l.meters[len(l.meters)-1])
 	if l.leavesOut(meterWithoutPrice) || l.rng.IntN(2) == 0 {
 		l.newPrice(id, 0, time.Time{})
 	}
@@ -144,6 +148,7 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 		price.Currency = currencies[l.rng.IntN(len(currencies))]
 	}
 	l.prices[meter] = append(slices.Clone(l.prices[meter]), price)
+	l.notePrice(price)
 }
 
 // connect replaces the tenant's connection by a new one.
@@ -196,13 +201,15 @@ type circumstances struct {
 	lazy      bool     // no sync among the steps
 	eager     bool     // a sync after each of them
 	lived     []string // steps of known faults that are not left out
+	tape      *tape    // what is done is noted on it
 	look      func(*life)
 }
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed, in.lived...)
-	l.lazy = in.lazy
+	l.lazy, l.tape, l.startedIn = in.lazy, in.tape, l.settings
+	l.noteBeginning()
 	if in.neighbour {
 		l.neighbour = newLedger(l.catalog, "the neighbour", l.born)
 		l.neighbour.providerID = "cus_2"
@@ -265,6 +272,7 @@ func (l *life) passTime(to time.Time) {
 
 // sync is a pass that meets no trouble.
 func (l *life) sync() {
+	defer l.noteSync()()
 	p := l.newPass(l.ledger)
 	for range 4000 {
 		if !p.work() {
@@ -287,6 +295,7 @@ func (l *life) shiver() {
 // use ingests an event.
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
 	at = metering.Instant(at)
+	l.noteUse(at, meter, value)
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		if of != nil && !of.ingest(at, meter, value) {
 			return false
@@ -319,6 +328,7 @@ func (l *life) resolve() {
 		if r.arrived {
 			outcome = billing.Accepted
 		}
+		l.note(lives.Action{Do: lives.Resolve, Report: r.number, State: outcome})
 		l.settle(r.id, outcome, l.now)
 	}
 }
@@ -326,6 +336,7 @@ func (l *life) resolve() {
 // closePeriods closes what is due.
 func (l *life) closePeriods() int {
 	l.resolve()
+	l.note(lives.Action{Do: lives.Close})
 	f := l.facts(l.now, l.number)
 	f.MayClose = true
 	plan := f.Plan()

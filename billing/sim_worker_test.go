@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -60,6 +61,7 @@ func (p *pass) work() bool {
 		if p.after, p.stage = p.ledger.number, toPlan; !p.ledger.connection.Statements {
 			p.stage = toRead
 		}
+		p.note(lives.Action{Do: lives.Begin})
 	case toRead:
 		p.read()
 		p.stage = toPlan
@@ -117,6 +119,7 @@ func (p *pass) plan() bool {
 		return true
 	}
 	queue := l.write(plan, p.now, len(plan.Reports))
+	p.notePlan(queue)
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
@@ -167,6 +170,7 @@ func (p *pass) lease() {
 	id := p.queue[0]
 	p.queue, p.tried[id] = p.queue[1:], true
 	r, ok := p.ledger.begin(id, p.now)
+	p.note(lives.Action{Do: lives.Lease, Report: r.number, Busy: !ok})
 	if !ok {
 		return
 	}
@@ -179,6 +183,7 @@ func (p *pass) call() {
 	r := p.sending
 	p.outcome, p.newKey = "", false
 	if !p.now.Before(r.lease) || r.attempts != p.attempt {
+		p.note(lives.Action{Do: lives.Call, Fate: lives.Late})
 		return // its time is over
 	}
 	if p.overdue && p.attempt == 1 {
@@ -192,6 +197,7 @@ func (p *pass) call() {
 		}
 	}
 	what := p.trouble(r)
+	p.note(lives.Action{Do: lives.Call, Fate: fates[what]})
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
 	switch {
 	case answer.refused && adds && p.attempt > 1:
@@ -261,6 +267,7 @@ func (p *pass) trouble(r *storedReport) trouble {
 }
 
 func (p *pass) settle() {
+	p.note(lives.Action{Do: lives.Settle})
 	if p.outcome != "" {
 		p.ledger.settle(p.sending.id, p.outcome, p.now)
 		return

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,11 @@ func (l *life) work(a lives.Action) {
 	case lives.Close:
 		do := l.activities(l.store, nil)
 		l.run(do, do.CloseBatch, alone, new(activities.CloseBatchResult))
+	case lives.Look:
+		var page activities.CustomerPageResult
+		do := l.activities(l.store, nil)
+		l.run(do, do.FindOutOfSync, activities.CustomerPageInput{TenantID: l.tenant, Limit: 10}, &page)
+		require.Equal(l, a.OutOfSync, slices.Contains(page.Customers, l.customer), "at %s", l.now)
 	case lives.Resolve:
 		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, metering.Operator, l.report(a.Report), a.State, l.now))
 	case lives.Again:

@@ -79,9 +79,11 @@ func (p *pass) plan(a lives.Action) {
 	p.Helper()
 	in := activities.PlanReportsInput{CustomerInput: p.who(), After: p.begun.After}
 	for _, meter := range a.Excluded {
+		excluded := -meter // nobody's: the life has no such meter yet
 		if int(meter) <= len(p.meters) {
-			in.Excluded = append(in.Excluded, p.meters[meter-1].ID)
+			excluded = p.meters[meter-1].ID
 		}
+		in.Excluded = append(in.Excluded, excluded)
 	}
 	do := p.activities(p.store, nil)
 	var planned activities.PlanReportsResult

@@ -226,6 +226,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 		if in.look != nil {
 			in.look(l)
 		}
+		l.noteLook()
 		if l.check(); l.failure != "" {
 			l.failure = kinds[s.kind].name + ": " + l.failure
 			return l

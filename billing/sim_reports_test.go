@@ -202,7 +202,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	if !l.connection.Statements && l.sideOf != l.link() {
 		return true
 	}
-	if !slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.After(now) }) {
+	if !l.lookAgain.After(now) {
 		return true
 	}
 	for _, r := range l.reports {
@@ -229,7 +229,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 // store keeps the plan's periods, what the provider knows of them, and what
 // becomes of reports to former connections.
 func (l *ledger) store(p billing.Plan, now time.Time) {
-	l.periods = slices.Clone(p.Periods)
+	l.periods, l.lookAgain = slices.Clone(p.Periods), p.LookAgain
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}

@@ -51,6 +51,13 @@ func (l *life) noteSync() (end func()) {
 	return func() { l.tape.muted = false }
 }
 
+// noteLook notes whether there may be something new to report.
+func (l *life) noteLook() {
+	if l.tape != nil {
+		l.note(lives.Action{Do: lives.Look, OutOfSync: l.outOfSync(l.now)})
+	}
+}
+
 // noteBeginning notes what the customer's tenant has set at first.
 func (l *life) noteBeginning() {
 	for _, m := range l.meters {

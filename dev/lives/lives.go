@@ -61,6 +61,7 @@ const (
 	Dies       Kind = "dies"    // the worker of the pass
 	Resolve    Kind = "resolve" // an operator, what is in doubt
 	Close      Kind = "close"
+	Look       Kind = "look" // at who is out of sync
 )
 
 // Fate is what meets a call.
@@ -99,6 +100,7 @@ type Action struct {
 	Busy        bool                 `json:"busy,omitempty"` // the report may not be leased
 	Fate        Fate                 `json:"fate,omitempty"`
 	State       billing.State        `json:"state,omitempty"`
+	OutOfSync   bool                 `json:"out_of_sync,omitempty"`
 }
 
 // Terms are those of a price.

@@ -41,8 +41,14 @@ func (l *life) newPriceOfOwn() bool {
 	return true
 }
 
+// newPriceOfProduct leaves out a first one, which holds for periods that run,
+// where it may change their currency.
 func (l *life) newPriceOfProduct() bool {
 	meter := l.someMeter()
+	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == 1 })
+	if first && slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.Currency != "USD" }) {
+		return false
+	}
 	l.newPrice(meter, 1, l.from(meter))
 	return true
 }

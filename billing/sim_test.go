@@ -86,15 +86,7 @@ func (c *coverage) liveOne(seed uint64) (failure string) {
 	if l.failure != "" {
 		return report(seed, circumstances{})
 	}
-	happened := make(coverage)
-	for a, is := range l.happened {
-		for b := range a + 1 {
-			if is && l.happened[b] {
-				happened[[2]int{a, b}] = 1
-			}
-		}
-	}
-	c.add(happened)
+	c.add(l.pairs())
 	if seed%16 != 0 {
 		return ""
 	}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
@@ -34,7 +38,7 @@ import (
 // customer alone: a connection that ends without another, and retention.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
-	all, err := lives.Read("../billing/testdata/lives")
+	all, err := lives.Load("../billing/testdata/lives")
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	pool, err := pgxpool.New(t.Context(), dbtest.URL(t))
@@ -46,6 +50,7 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 			l := newLife(t, recorded)
 			for n, action := range recorded.Actions {
 				l.now = action.At
+				l.clock.Store(&action.At)
 				l.do(n, action)
 			}
 			want, err := recorded.Text()
@@ -71,8 +76,14 @@ type life struct {
 	passes   map[int]*pass
 	mortal   map[int]bool // passes whose worker dies
 	receiver *receiver
+	fake     *stripetest.Fake
+	reached  func(*http.Request) // called when a far side has answered
+	stripe   *httptest.Server
+	counts   bool // it began with a counter
+	done     int  // actions
 	server   *httptest.Server
 	now      time.Time
+	clock    atomic.Pointer[time.Time] // now, for the far sides
 }
 
 func newLife(t *testing.T, recorded lives.Life) *life {
@@ -82,18 +93,21 @@ func newLife(t *testing.T, recorded lives.Life) *life {
 	}
 	l.writer = db.NewWriter(l.store, db.WriterOptions{})
 	t.Cleanup(l.writer.Close)
-	l.server = httptest.NewServer(l.receiver)
-	t.Cleanup(l.server.Close)
+	l.server = l.serve(l.receiver)
+	l.clock.Store(&recorded.Born)
+	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return *l.clock.Load() }})
+	l.stripe = l.serve(l.fake)
 	t.Cleanup(l.end)
 	for _, a := range recorded.Actions {
 		l.mortal[a.Pass] = l.mortal[a.Pass] || a.Do == lives.Dies
+		l.counts = l.counts || a.Do == lives.Counter
 	}
 	var err error
 	l.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	l.tenant = dbtest.Tenant(t, l.store, recorded.Timezone).ID
 	l.change(db.TenantChange{Grace: new(time.Duration(recorded.GraceSeconds) * time.Second), LatePolicy: &recorded.LatePolicy})
-	customer, err := l.store.Customers.Create(t.Context(), l.tenant, metering.Operator, metering.Customer{ExternalID: "a customer"}, recorded.Born)
+	customer, err := l.store.Customers.Create(t.Context(), l.tenant, metering.Operator, metering.Customer{ExternalID: "a customer", BillingProviderID: new(atProvider)}, recorded.Born)
 	require.NoError(t, err)
 	l.customer = customer.ID
 	if recorded.BillingStartsAt != nil {
@@ -106,9 +120,22 @@ func newLife(t *testing.T, recorded lives.Life) *life {
 	return l
 }
 
+// serve serves a far side.
+func (l *life) serve(far http.Handler) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.reached != nil {
+			defer l.reached(r)
+		}
+		far.ServeHTTP(w, r)
+	}))
+	l.Cleanup(server.Close)
+	return server
+}
+
 // do does one thing; n is its place among them.
 func (l *life) do(n int, a lives.Action) {
 	l.Helper()
+	l.done = n + 1
 	switch a.Do {
 	case lives.Meter:
 		l.make(a)
@@ -140,6 +167,14 @@ func (l *life) do(n int, a lives.Action) {
 		l.change(db.TenantChange{Grace: new(time.Duration(a.Seconds) * time.Second)})
 	case lives.Receiver:
 		l.connect(a.Connection)
+	case lives.Counter:
+		l.connectCounter(a)
+	case lives.Link:
+		l.link(new(atProvider))
+	case lives.Unlink:
+		l.link(nil)
+	case lives.Invoice:
+		l.invoice(a)
 	case lives.Use:
 		l.use("a customer", slug(a.Meter), *a.Time, *a.Value)
 	default:
@@ -154,7 +189,7 @@ func (l *life) work(a lives.Action) {
 	switch a.Do {
 	case lives.Sync:
 		var result activities.SyncBatchResult
-		do := l.activities(l.store, webhook.New(providers.Guard{AllowLoopback: true}))
+		do := l.activities(l.store, caller())
 		l.run(do, do.SyncBatch, alone, &result)
 		require.Equal(l, 1, result.Customers)
 		require.Zero(l, result.Busy)
@@ -235,7 +270,7 @@ func (l *life) productOf(a lives.Action) metering.ProductID {
 
 // activities are those of a worker who calls through the deliverer.
 func (l *life) activities(store *db.DB, client webhook.Deliverer) *activities.Activities {
-	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client)), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
+	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripe.URL))), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
 }
 
 // run executes an activity, as a worker does.
@@ -269,8 +304,8 @@ func (l *life) meterOf(id metering.MeterID) metering.MeterID {
 	return 0
 }
 
-// connectionOf is the number of a receiver, which its URL ends with.
+// connectionOf is the number of a connection, which its account ends with.
 func connectionOf(account string) (n int) {
-	_, _ = fmt.Sscan(account[strings.LastIndex(account, "/")+1:], &n)
+	_, _ = fmt.Sscan(account[strings.LastIndexAny(account, "/_")+1:], &n)
 	return n
 }

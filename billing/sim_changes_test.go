@@ -173,6 +173,7 @@ func (l *life) links() bool {
 		l.farSide.subscribe("cus_1", l)
 	}
 	l.farSide.contract("cus_1").roll(l.now)
+	l.note(lives.Action{Do: lives.Link})
 	return true
 }
 
@@ -181,6 +182,7 @@ func (l *life) unlinks() bool {
 		return false
 	}
 	l.providerID = ""
+	l.note(lives.Action{Do: lives.Unlink})
 	return true
 }
 
@@ -272,6 +274,8 @@ func (l *life) invoiceIsFinal() bool {
 		return false
 	}
 	in.final = true
+	end := in.End.UTC()
+	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	if marked != nil {
 		marked.Subscription.Invoiced, marked.Subscription.Scales = true, make(map[metering.MeterID]int32)
 		for _, m := range l.meters {

@@ -32,6 +32,7 @@ type life struct {
 	most      map[usedKey]mostUsed
 	plans     int // made so far
 	startedIn billing.Settings
+	monthly   bool                             // contracts run in months
 	tape      *tape                            // nil: nobody notes what is done
 	counting  map[usedKey]metering.Aggregation // of closed periods
 	failure   string
@@ -192,6 +193,7 @@ func (f *farSide) subscribe(customer string, l *life) {
 		id:       fmt.Sprintf("account %d sub_%d", f.connection, len(f.contracts[customer])+1),
 		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
 		trial:    !l.leavesOut(lateUsageOfATrial) && l.rng.IntN(2) == 0,
+		monthly:  l.monthly,
 	})
 }
 
@@ -202,14 +204,18 @@ type circumstances struct {
 	eager     bool     // a sync after each of them
 	lived     []string // steps of known faults that are not left out
 	tape      *tape    // what is done is noted on it
+	monthly   bool     // contracts run in months
 	look      func(*life)
 }
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed, in.lived...)
-	l.lazy, l.tape, l.startedIn = in.lazy, in.tape, l.settings
+	l.lazy, l.tape, l.startedIn, l.monthly = in.lazy, in.tape, l.settings, in.monthly
 	l.noteBeginning()
+	for _, c := range l.farSide.contracts["cus_1"] {
+		c.monthly = in.monthly
+	}
 	if in.neighbour {
 		l.neighbour = newLedger(l.catalog, "the neighbour", l.born)
 		l.neighbour.providerID = "cus_2"

@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type tape struct {
 	actions []lives.Action
 	passes  map[*pass]int
 	muted   bool // what is done is part of an action that is on it
+	aged    bool // something was sent so long after its time that a counter may not take it
 }
 
 func (l *life) note(a lives.Action) {
@@ -39,11 +41,11 @@ func (p *pass) note(a lives.Action) {
 	p.life.note(a)
 }
 
-// noteSync notes a whole pass, unless it meets what somebody else is sending:
-// that one is noted step by step. Its end is to be called.
+// noteSync notes a whole pass to a receiver, unless it meets what somebody else
+// is sending: others are noted step by step. Its end is to be called.
 func (l *life) noteSync() (end func()) {
 	leased := slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.lease.After(l.now) })
-	if l.tape == nil || l.tape.muted || l.connection == nil || leased {
+	if l.tape == nil || l.tape.muted || l.connection == nil || !l.connection.Statements || leased {
 		return func() {}
 	}
 	l.note(lives.Action{Do: lives.Sync})
@@ -81,7 +83,26 @@ func (l *life) notePrice(p billing.Price) {
 }
 
 func (l *life) noteConnection() {
-	l.note(lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)})
+	a := lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)}
+	if !l.connection.Statements {
+		contract := l.farSide.contracts["cus_1"]
+		end := contract[len(contract)-1].invoices[0].End.UTC()
+		a.Do, a.Time = lives.Counter, &end
+	}
+	l.note(a)
+}
+
+// notePlaces adds to counters where the quantities of all meters go there.
+func (l *life) notePlaces() {
+	for i, a := range l.tape.actions {
+		if a.Do != lives.Counter {
+			continue
+		}
+		places := l.farSides[a.Connection-1].places
+		for _, meter := range slices.Sorted(maps.Keys(places)) {
+			l.tape.actions[i].Places = append(l.tape.actions[i].Places, lives.Place{Meter: meter, Method: places[meter].Method})
+		}
+	}
 }
 
 func (l *life) noteUse(at time.Time, meter metering.MeterID, value metering.Decimal) {
@@ -89,18 +110,36 @@ func (l *life) noteUse(at time.Time, meter metering.MeterID, value metering.Deci
 	l.note(lives.Action{Do: lives.Use, Meter: meter, Time: &at, Value: &value})
 }
 
-func (p *pass) notePlan(queue []uuid.UUID) {
+func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
 	var numbers []int64
 	for _, id := range queue {
 		numbers = append(numbers, p.ledger.report(id).number)
 	}
-	p.note(lives.Action{Do: lives.Plan, Excluded: p.excluded, Sends: numbers})
+	p.note(lives.Action{Do: lives.Plan, Excluded: p.excluded, Sends: numbers, ReadFirst: readFirst})
 }
 
-var fates = map[trouble]lives.Fate{noTrouble: lives.Taken, answerLost: lives.AnswerLost, serverError: lives.ServerError, refusal: lives.Refused}
+var fates = map[trouble]lives.Fate{
+	noTrouble: lives.Taken, answerLost: lives.AnswerLost, serverError: lives.ServerError, refusal: lives.Refused,
+	savedError: lives.SavedError, silentDrop: lives.Dropped,
+}
+
+// counterTakes is for how long a counter may take what is sent after its time.
+const counterTakes = 34 * 24 * time.Hour
+
+func (p *pass) noteCall(fate lives.Fate) {
+	a := lives.Action{Do: lives.Call, Fate: fate}
+	if p.sending.Kind != billing.StatementReport {
+		a.Method = cmp.Or(p.sending.Destination.Method, "charge")
+	}
+	if p.tape != nil && p.now.Sub(p.sending.timestamp) > counterTakes && p.sending.Kind == billing.QuantityReport {
+		p.tape.aged = true
+	}
+	p.note(a)
+}
 
 // recorded is what a life was and came to.
 func (l *life) recorded(seed uint64) lives.Life {
+	l.notePlaces()
 	r := lives.Life{
 		Seed: seed, Born: l.born, Timezone: l.startedIn.Timezone.String(), GraceSeconds: int64(l.startedIn.Grace / time.Second),
 		LatePolicy: l.startedIn.LatePolicy, BillingStartsAt: l.customer.BillingStartsAt, Actions: l.tape.actions,

@@ -88,6 +88,7 @@ func (p *pass) read() {
 	if l.connection == nil || l.connection.Statements {
 		return
 	}
+	p.note(lives.Action{Do: lives.ReadSide})
 	side := &billing.Side{}
 	if l.providerID != "" {
 		side = l.farSide.side(l.providerID, l.meters, p.now)
@@ -115,11 +116,12 @@ func (p *pass) plan() bool {
 	p.checkPrefix(l, f, plan)
 	p.checkReports(plan)
 	if plan.ReadFirst {
+		p.notePlan(nil, true)
 		p.stage = toRead
 		return true
 	}
 	queue := l.write(plan, p.now, len(plan.Reports))
-	p.notePlan(queue)
+	p.notePlan(queue, false)
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
@@ -183,22 +185,27 @@ func (p *pass) call() {
 	r := p.sending
 	p.outcome, p.newKey = "", false
 	if !p.now.Before(r.lease) || r.attempts != p.attempt {
-		p.note(lives.Action{Do: lives.Call, Fate: lives.Late})
+		p.noteCall(lives.Late)
 		return // its time is over
 	}
 	if p.overdue && p.attempt == 1 {
 		p.outcome = billing.Rejected
+		p.noteCall(lives.NoCall)
 		return
 	}
 	adds := r.Counting == billing.Adds
 	if adds && p.now.Sub(r.firstSent) > certain {
 		if p.outcome = p.look(r); p.outcome != "" {
+			p.noteCall(lives.NoCall)
 			return
 		}
 	}
 	what := p.trouble(r)
-	p.note(lives.Action{Do: lives.Call, Fate: fates[what]})
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
+	if answer.replayed {
+		what = noTrouble
+	}
+	p.noteCall(fates[what])
 	switch {
 	case answer.refused && adds && p.attempt > 1:
 		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before

@@ -50,10 +50,15 @@ const (
 	LatePolicy Kind = "late_policy"
 	Grace      Kind = "grace"
 	Receiver   Kind = "receiver" // connected in the place of what was before
+	Counter    Kind = "counter"  // the same, of quantities
+	Link       Kind = "link"     // the customer to the counter's
+	Unlink     Kind = "unlink"
+	Invoice    Kind = "invoice" // is final, and the counter says so
 	Use        Kind = "use"
 	Again      Kind = "again" // what was sent before arrives once more
 	Sync       Kind = "sync"  // a whole pass that meets no trouble
 	Begin      Kind = "begin"
+	ReadSide   Kind = "read"
 	Plan       Kind = "plan"
 	Lease      Kind = "lease"
 	Call       Kind = "call"
@@ -73,7 +78,10 @@ const (
 	AnswerLost  Fate = "answer_lost"  // it was taken
 	ServerError Fate = "server_error" // it was not
 	Refused     Fate = "refused"
-	Late        Fate = "late" // its time is over
+	Late        Fate = "late"        // its time is over
+	SavedError  Fate = "saved_error" // it was taken, and the error comes again
+	Dropped     Fate = "dropped"     // it was taken, and is never counted
+	NoCall      Fate = "no_call"     // what came of it is known without one
 )
 
 // Action is one thing that is done at an instant. Meters, products, connections
@@ -91,16 +99,25 @@ type Action struct {
 	LatePolicy  metering.LatePolicy  `json:"late_policy,omitempty"`
 	Seconds     int64                `json:"seconds,omitempty"`
 	Connection  int                  `json:"connection,omitempty"`
-	Time        *time.Time           `json:"time,omitempty"` // of usage
+	Places      []Place              `json:"places,omitempty"` // of a counter
+	Time        *time.Time           `json:"time,omitempty"`   // of usage; when the first period of a counter's, or an invoice's, ends
 	Value       *metering.Decimal    `json:"value,omitempty"`
 	Pass        int                  `json:"pass,omitempty"`
 	Excluded    []metering.MeterID   `json:"excluded,omitempty"`
 	Sends       []int64              `json:"sends,omitempty"` // the numbers of what a plan has sent
 	Report      int64                `json:"report,omitempty"`
-	Busy        bool                 `json:"busy,omitempty"` // the report may not be leased
+	ReadFirst   bool                 `json:"read_first,omitempty"`
+	Method      billing.Method       `json:"method,omitempty"` // of a report that goes to a counter
+	Busy        bool                 `json:"busy,omitempty"`   // the report may not be leased
 	Fate        Fate                 `json:"fate,omitempty"`
 	State       billing.State        `json:"state,omitempty"`
 	OutOfSync   bool                 `json:"out_of_sync,omitempty"`
+}
+
+// Place is how a counter takes a meter's quantities: as record, delta or last.
+type Place struct {
+	Meter  metering.MeterID `json:"meter"`
+	Method billing.Method   `json:"method"`
 }
 
 // Terms are those of a price.
@@ -204,8 +221,8 @@ func (l Life) Encode() ([]byte, error) {
 	return append(bytes.Replace(whole, []byte(`"actions": null`), all, 1), '\n'), nil
 }
 
-// Read reads the lives of a folder.
-func Read(folder string) (all []Life, err error) {
+// Load reads the lives of a folder.
+func Load(folder string) (all []Life, err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return nil, err

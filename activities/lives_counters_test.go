@@ -34,7 +34,7 @@ func (l *life) connectCounter(a lives.Action) {
 		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter)}
 		if place.Method != "record" {
 			price.Meter = named("mtr", place.Meter)
-			meter := stripetest.Meter{ID: price.Meter, EventName: slug(place.Meter)}
+			meter := stripetest.Meter{ID: price.Meter, EventName: slug(place.Meter), EventTimeWindow: string(place.Window)}
 			if place.Method == "last" {
 				meter.Formula = "last"
 			}

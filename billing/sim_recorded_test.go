@@ -108,22 +108,11 @@ func record(seed uint64) *life {
 	return live(seed, steps, circumstances{tape: &tape{passes: make(map[*pass]int)}, monthly: true})
 }
 
-// recordable says whether others can live the life: counters take no windows,
-// no other currency, and nothing that is old.
+// recordable says whether others can live the life: a counter's customer has one
+// currency, and what is old is not taken there.
 func (l *life) recordable() bool {
-	windows := slices.ContainsFunc(l.farSides, func(f *farSide) bool {
-		for _, d := range f.places {
-			if d.Window != "" && !f.receiver {
-				return true
-			}
-		}
-		return false
-	})
-	foreign := false
-	for _, versions := range l.prices {
-		foreign = foreign || slices.ContainsFunc(versions, func(p billing.Price) bool { return p.Currency != "USD" })
-	}
-	return l.farSides[0].receiver || !windows && !foreign && !l.tape.aged
+	foreign := slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(l.prices))...), func(p billing.Price) bool { return p.Currency != "USD" })
+	return l.farSides[0].receiver || !foreign && !l.tape.aged
 }
 
 // pairs are the kinds of steps that happened, two at a time.

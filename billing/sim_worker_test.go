@@ -202,8 +202,8 @@ func (p *pass) call() {
 	}
 	what := p.trouble(r)
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
-	if answer.replayed {
-		what = noTrouble
+	if answer.replayed || answer.duplicate && answer.taken {
+		what = noTrouble // it did not come to that
 	}
 	p.noteCall(fates[what])
 	switch {

@@ -116,8 +116,9 @@ type Action struct {
 
 // Place is how a counter takes a meter's quantities: as record, delta or last.
 type Place struct {
-	Meter  metering.MeterID `json:"meter"`
-	Method billing.Method   `json:"method"`
+	Meter  metering.MeterID     `json:"meter"`
+	Method billing.Method       `json:"method"`
+	Window metering.Granularity `json:"window,omitempty"`
 }
 
 // Terms are those of a price.

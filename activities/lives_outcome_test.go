@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/dev/lives"
@@ -14,12 +13,12 @@ import (
 )
 
 // outcome is what the life has come to.
-func (l *life) outcome(pool *pgxpool.Pool) lives.Outcome {
-	return lives.Outcome{Reports: l.reports(pool), Periods: l.periods(pool), Received: l.receiver.all()}
+func (l *life) outcome() lives.Outcome {
+	return lives.Outcome{Reports: l.reports(), Periods: l.periods(), Received: l.receiver.all()}
 }
 
-func (l *life) reports(pool *pgxpool.Pool) []lives.Report {
-	reports := collect(l, pool, func(row pgx.CollectableRow) (r lives.Report, err error) {
+func (l *life) reports() []lives.Report {
+	reports := collect(l, func(row pgx.CollectableRow) (r lives.Report, err error) {
 		var account string
 		err = row.Scan(&r.Number, &r.Kind, &account, &r.Period, &r.Quantity, &r.State, &r.Attempts)
 		r.Connection, r.Period = connectionOf(account), r.Period.UTC()
@@ -34,7 +33,7 @@ func (l *life) reports(pool *pgxpool.Pool) []lives.Report {
 		where r.tenant_id = $1
 		order by r.number`, l.tenant)
 	for i := range reports {
-		reports[i].Lines = collect(l, pool, l.line, `
+		reports[i].Lines = collect(l, l.line, `
 			select l.meter_id, l.component, p.starts_at, l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 			from billing_report_lines l
 			join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id
@@ -58,8 +57,8 @@ func (l *life) line(row pgx.CollectableRow) (line lives.Line, err error) {
 	return line, err
 }
 
-func (l *life) periods(pool *pgxpool.Pool) []lives.Period {
-	periods := collect(l, pool, func(row pgx.CollectableRow) (p lives.Period, err error) {
+func (l *life) periods() []lives.Period {
+	periods := collect(l, func(row pgx.CollectableRow) (p lives.Period, err error) {
 		err = row.Scan(&p.Start, &p.End, &p.ClosedAt)
 		if p.Start, p.End = p.Start.UTC(), p.End.UTC(); p.ClosedAt != nil {
 			*p.ClosedAt = p.ClosedAt.UTC()
@@ -67,7 +66,7 @@ func (l *life) periods(pool *pgxpool.Pool) []lives.Period {
 		return p, err
 	}, `select starts_at, ends_at, closed_at from billing_periods where tenant_id = $1 and customer_id = $2 order by starts_at`, l.tenant, l.customer)
 	for i := range periods {
-		lines := collect(l, pool, func(row pgx.CollectableRow) (c lives.ClosedLine, err error) {
+		lines := collect(l, func(row pgx.CollectableRow) (c lives.ClosedLine, err error) {
 			err = row.Scan(&c.Meter, &c.Usage, &c.Events, &c.PriceVersion, &c.Charge, &c.Currency, &c.Billed, &c.Reported, &c.ReportedScale)
 			c.Meter = l.meterOf(c.Meter)
 			return c, err
@@ -84,9 +83,9 @@ func (l *life) periods(pool *pgxpool.Pool) []lives.Period {
 	return periods
 }
 
-func collect[T any](l *life, pool *pgxpool.Pool, scan pgx.RowToFunc[T], sql string, args ...any) []T {
+func collect[T any](l *life, scan pgx.RowToFunc[T], sql string, args ...any) []T {
 	l.Helper()
-	rows, err := pool.Query(l.Context(), sql, args...)
+	rows, err := l.pool.Query(l.Context(), sql, args...)
 	require.NoError(l, err)
 	all, err := pgx.CollectRows(rows, scan)
 	require.NoError(l, err)

@@ -47,7 +47,7 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	for _, recorded := range all {
 		t.Run(fmt.Sprint(recorded.Seed), func(t *testing.T) {
 			t.Parallel()
-			l := newLife(t, recorded)
+			l := newLife(t, pool, recorded)
 			for n, action := range recorded.Actions {
 				l.now = action.At
 				l.clock.Store(&action.At)
@@ -55,7 +55,7 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 			}
 			want, err := recorded.Text()
 			require.NoError(t, err)
-			got, err := l.outcome(pool).Text()
+			got, err := l.outcome().Text()
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		})
@@ -65,6 +65,7 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 // life is that of a tenant's customer in the database.
 type life struct {
 	testing.TB
+	pool     *pgxpool.Pool // to read what no method returns
 	store    *db.DB
 	writer   *db.Writer
 	keyring  db.Keyring
@@ -86,9 +87,9 @@ type life struct {
 	clock    atomic.Pointer[time.Time] // now, for the far sides
 }
 
-func newLife(t *testing.T, recorded lives.Life) *life {
+func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 	l := &life{
-		TB: t, store: dbtest.Open(t), recorded: recorded, now: recorded.Born, passes: make(map[int]*pass), mortal: make(map[int]bool),
+		TB: t, pool: pool, store: dbtest.Open(t), recorded: recorded, now: recorded.Born, passes: make(map[int]*pass), mortal: make(map[int]bool),
 		receiver: newReceiver(),
 	}
 	l.writer = db.NewWriter(l.store, db.WriterOptions{})
@@ -111,7 +112,7 @@ func newLife(t *testing.T, recorded lives.Life) *life {
 	require.NoError(t, err)
 	l.customer = customer.ID
 	if recorded.BillingStartsAt != nil {
-		_, err := dbtest.Conn(t).Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`, l.tenant, l.customer, recorded.BillingStartsAt)
+		_, err := pool.Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`, l.tenant, l.customer, recorded.BillingStartsAt)
 		require.NoError(t, err)
 	}
 	product, err := l.store.Products.Create(t.Context(), l.tenant, metering.Operator, metering.Product{Slug: "product", Name: "Product"})

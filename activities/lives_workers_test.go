@@ -246,7 +246,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (l *life) again(report uuid.UUID) {
 	var account string
 	var body []byte
-	require.NoError(l, dbtest.Conn(l).QueryRow(l.Context(), `
+	require.NoError(l, l.pool.QueryRow(l.Context(), `
 		select c.account, r.body
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
@@ -265,7 +265,7 @@ func (l *life) who() activities.CustomerInput {
 // report is the id of a report.
 func (l *life) report(number int64) (id uuid.UUID) {
 	l.Helper()
-	err := dbtest.Conn(l).QueryRow(l.Context(), `
+	err := l.pool.QueryRow(l.Context(), `
 		select id
 		from billing_reports
 		where tenant_id = $1

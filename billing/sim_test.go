@@ -79,6 +79,19 @@ func (c *coverage) add(o coverage) {
 	}
 }
 
+// pairs are the kinds of steps that happened, two at a time.
+func (l *life) pairs() coverage {
+	happened := make(coverage)
+	for a, is := range l.happened {
+		for b := range a + 1 {
+			if is && l.happened[b] {
+				happened[[2]int{a, b}] = 1
+			}
+		}
+	}
+	return happened
+}
+
 // liveOne lives a life, and some of them with other circumstances as well. It
 // says what went wrong.
 func (c *coverage) liveOne(seed uint64) (failure string) {

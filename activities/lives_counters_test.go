@@ -79,35 +79,37 @@ func (l *life) invoice(a lives.Action) {
 // leaseTime is as long as the activities' own.
 const leaseTime = 30 * time.Second
 
-// atOnce sends a report where its lease, its call and the recording follow each
-// other at one instant: the call does it all. Where the worker dies before the
-// call, or makes none, it only leases.
-func (p *pass) atOnce(a lives.Action) {
+// leaseAtOnce begins to send a report where the call will do it all, unless its
+// worker dies before.
+func (p *pass) leaseAtOnce(a lives.Action) {
 	p.Helper()
-	next := p.recorded.Actions[p.done]
-	dies := next.Do == lives.Dies && next.Pass == a.Pass
-	switch {
-	case a.Do == lives.Lease && a.Busy:
-		_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.report(a.Report), p.now, leaseTime)
-		require.Error(p, err, "report %d was leased at %s", a.Report, p.now)
-	case a.Do == lives.Lease && dies, a.Do == lives.Call && dies && a.Fate == lives.NoCall:
-		if a.Do == lives.Lease {
-			p.sending = p.report(a.Report)
-		}
-		_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.sending, p.now, leaseTime)
-		require.NoError(p, err)
-	case a.Do == lives.Lease:
-		p.sending = p.report(a.Report)
-	case a.Do == lives.Call:
-		p.sendAtOnce(a, dies)
+	p.sending = p.report(a.Report)
+	if !a.Busy && !p.diesNow() {
+		return
 	}
+	_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.sending, p.now, leaseTime)
+	require.Equal(p, a.Busy, err != nil, "report %d at %s: %v", a.Report, p.now, err)
 }
 
-func (p *pass) sendAtOnce(a lives.Action, dies bool) {
+// diesNow says whether the worker dies before it does anything else.
+func (p *pass) diesNow() bool {
+	now, next := p.recorded.Actions[p.done-1], p.recorded.Actions[p.done]
+	return next.Do == lives.Dies && next.Pass == now.Pass
+}
+
+// callAtOnce leases a report, sends it and records what came of it.
+func (p *pass) callAtOnce(a lives.Action) {
+	p.Helper()
+	dies := p.diesNow()
+	if dies && a.Fate == lives.NoCall {
+		_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.sending, p.now, leaseTime)
+		require.NoError(p, err)
+		return
+	}
 	p.receiver.meets(p.sending.String(), a.Fate)
 	p.fake.Behave(behaviourOf(a))
 	if dies {
-		p.reached = func(r *http.Request) {
+		p.answered = func(r *http.Request) {
 			if r.Method == http.MethodPost {
 				p.store.Close()
 			}
@@ -115,7 +117,7 @@ func (p *pass) sendAtOnce(a lives.Action, dies bool) {
 	}
 	do := p.activities(p.store, caller())
 	_, err := executing(do).ExecuteActivity(do.SendReport, activities.SendReportInput{TenantID: p.tenant, ReportID: p.sending})
-	p.reached = nil
+	p.answered = nil
 	p.fake.Behave(stripetest.Behaviour{})
 	if dies || a.Fate == lives.AnswerLost || a.Fate == lives.ServerError || a.Fate == lives.SavedError {
 		require.Error(p, err, "report %s met %s at %s", p.sending, a.Fate, p.now)

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,10 +31,15 @@ import (
 )
 
 // TestSimulatedLivesAreLivedByTheRealParts lives lives of billing's simulator
-// with the database, the activities and receivers that are called over HTTP, and
-// holds that they come to the same: every report, every closed period, and what
-// receivers have in the end. Steps are left out that nothing real can do to one
-// customer alone: a connection that ends without another, and retention.
+// with the database, the activities, and receivers and the fake of Stripe called
+// over HTTP, and holds that they come to the same: what each plan sends, who is
+// out of sync after each step, every report, every closed period, and what
+// receivers have in the end. Left out are steps that nothing real can do to one
+// customer alone: a connection that ends without another, and retention. At the
+// fake, counts are never behind, items come and go with subscriptions only, of
+// which a customer has one, and an invoice is final when its hour is over; the
+// lives are told of that when the simulator says so, and what invoices come to
+// is not compared. Workers whose calls overlap live at receivers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
@@ -50,7 +54,6 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 			l := newLife(t, pool, recorded)
 			for n, action := range recorded.Actions {
 				l.now = action.At
-				l.clock.Store(&action.At)
 				l.do(n, action)
 			}
 			want, err := recorded.Text()
@@ -76,15 +79,14 @@ type life struct {
 	product  metering.ProductID
 	passes   map[int]*pass
 	mortal   map[int]bool // passes whose worker dies
-	receiver *receiver
-	fake     *stripetest.Fake
-	reached  func(*http.Request) // called when a far side has answered
-	stripe   *httptest.Server
-	counts   bool // it began with a counter
-	done     int  // actions
-	server   *httptest.Server
 	now      time.Time
-	clock    atomic.Pointer[time.Time] // now, for the far sides
+	done     int // actions
+
+	receiver             *receiver
+	receiverAt, stripeAt *httptest.Server
+	fake                 *stripetest.Fake
+	answered             func(*http.Request) // called when a far side has answered
+	atOnce               bool                // a report is leased, sent and recorded at one instant, as at counters
 }
 
 func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
@@ -94,14 +96,13 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 	}
 	l.writer = db.NewWriter(l.store, db.WriterOptions{})
 	t.Cleanup(l.writer.Close)
-	l.server = l.serve(l.receiver)
-	l.clock.Store(&recorded.Born)
-	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return *l.clock.Load() }})
-	l.stripe = l.serve(l.fake)
+	l.receiverAt = l.serve(l.receiver)
+	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return l.now }})
+	l.stripeAt = l.serve(l.fake)
 	t.Cleanup(l.end)
 	for _, a := range recorded.Actions {
 		l.mortal[a.Pass] = l.mortal[a.Pass] || a.Do == lives.Dies
-		l.counts = l.counts || a.Do == lives.Counter
+		l.atOnce = l.atOnce || a.Do == lives.Counter
 	}
 	var err error
 	l.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
@@ -124,8 +125,8 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 // serve serves a far side.
 func (l *life) serve(far http.Handler) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.reached != nil {
-			defer l.reached(r)
+		if l.answered != nil {
+			defer l.answered(r)
 		}
 		far.ServeHTTP(w, r)
 	}))
@@ -252,7 +253,7 @@ func (l *life) connect(connection int) {
 	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(receiverSecret))
 	require.NoError(l, err)
 	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: fmt.Sprintf("%s/%d", l.server.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,
+		Kind: metering.Webhook, Statements: true, Account: fmt.Sprintf("%s/%d", l.receiverAt.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,
 	})
 	require.NoError(l, err)
 }
@@ -271,7 +272,7 @@ func (l *life) productOf(a lives.Action) metering.ProductID {
 
 // activities are those of a worker who calls through the deliverer.
 func (l *life) activities(store *db.DB, client webhook.Deliverer) *activities.Activities {
-	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripe.URL))), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
+	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripeAt.URL))), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
 }
 
 // run executes an activity, as a worker does.

@@ -34,7 +34,7 @@ type pass struct {
 	sent     chan error      // it was, or the worker is dead; nil: nothing is being sent
 
 	hasCalled bool
-	sending   uuid.UUID // the report that is leased, where that, the call and its outcome are one
+	sending   uuid.UUID // the report that is to be sent at one instant
 }
 
 func (l *life) pass(number int) *pass {
@@ -55,37 +55,40 @@ func (l *life) pass(number int) *pass {
 // step is one of a pass.
 func (p *pass) step(a lives.Action) {
 	p.Helper()
-	switch a.Do {
-	case lives.ReadSide:
-		do := p.activities(p.store, nil)
-		p.run(do, do.ReadProvider, activities.ReadProviderInput{CustomerInput: p.who()}, nil)
-		return
-	case lives.Lease, lives.Call, lives.Settle:
-		if p.counts {
-			p.atOnce(a)
-			return
-		}
-	}
+	do := p.activities(p.store, nil)
 	switch a.Do {
 	case lives.Begin:
-		do := p.activities(p.store, nil)
 		p.run(do, do.BeginSync, p.who(), &p.begun)
+	case lives.ReadSide:
+		p.run(do, do.ReadProvider, activities.ReadProviderInput{CustomerInput: p.who()}, nil)
 	case lives.Plan:
-		p.plan(a)
-	case lives.Lease:
-		p.lease(a)
-	case lives.Call:
-		p.call(a.Fate)
-	case lives.Settle:
-		p.settle()
+		p.plan(do, a)
 	case lives.Dies:
 		p.die()
+	case lives.Lease, lives.Call, lives.Settle:
+		p.send(a)
 	default:
 		p.Fatalf("nobody knows how to do %q", a.Do)
 	}
 }
 
-func (p *pass) plan(a lives.Action) {
+func (p *pass) send(a lives.Action) {
+	p.Helper()
+	switch {
+	case a.Do == lives.Lease && p.atOnce:
+		p.leaseAtOnce(a)
+	case a.Do == lives.Call && p.atOnce:
+		p.callAtOnce(a)
+	case a.Do == lives.Lease:
+		p.lease(a)
+	case a.Do == lives.Call:
+		p.call(a.Fate)
+	case !p.atOnce:
+		p.settle()
+	}
+}
+
+func (p *pass) plan(do *activities.Activities, a lives.Action) {
 	p.Helper()
 	in := activities.PlanReportsInput{CustomerInput: p.who(), After: p.begun.After}
 	for _, meter := range a.Excluded {
@@ -95,7 +98,6 @@ func (p *pass) plan(a lives.Action) {
 		}
 		in.Excluded = append(in.Excluded, excluded)
 	}
-	do := p.activities(p.store, nil)
 	var planned activities.PlanReportsResult
 	p.run(do, do.PlanReports, in, &planned)
 	var numbers []int64

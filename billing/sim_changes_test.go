@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,16 +41,23 @@ func (l *life) newPriceOfOwn() bool {
 	return true
 }
 
+// newPriceOfProduct leaves out a first one, which holds for periods that run,
+// where it may change their currency.
 func (l *life) newPriceOfProduct() bool {
 	meter := l.someMeter()
+	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == 1 })
+	if first && slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.Currency != "USD" }) {
+		return false
+	}
 	l.newPrice(meter, 1, l.from(meter))
 	return true
 }
 
 func (l *life) assigns() bool {
-	l.customer.Products = append(slices.Clone(l.customer.Products), billing.Assignment{
-		ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)],
-	})
+	a := billing.Assignment{ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)]}
+	l.customer.Products = append(slices.Clone(l.customer.Products), a)
+	from := a.EffectiveFrom.UTC()
+	l.note(lives.Action{Do: lives.Assign, Product: a.ProductID, From: &from})
 	return true
 }
 
@@ -67,6 +75,7 @@ func (l *life) completes() bool {
 			l.meters = slices.Clone(l.meters)
 			l.meters[i].Version.Status = metering.Complete
 			delete(l.filledFrom, m.ID)
+			l.note(lives.Action{Do: lives.Counted, Meter: m.ID})
 			return true
 		}
 	}
@@ -84,6 +93,7 @@ func (l *life) newVersion() bool {
 	if l.rng.IntN(2) == 0 {
 		m.Version.Aggregation = metering.Count
 	}
+	l.note(lives.Action{Do: lives.Version, Meter: m.ID, Aggregation: m.Version.Aggregation})
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		for n := 0; of != nil && n < len(of.events); n++ {
 			e := &of.events[n]
@@ -95,7 +105,9 @@ func (l *life) newVersion() bool {
 
 func (l *life) newScale() bool {
 	l.meters = slices.Clone(l.meters)
-	l.meters[l.rng.IntN(len(l.meters))].UsageScale = int32(l.rng.IntN(metering.MaxUsageScale + 1))
+	m := &l.meters[l.rng.IntN(len(l.meters))]
+	m.UsageScale = int32(l.rng.IntN(metering.MaxUsageScale + 1))
+	l.note(lives.Action{Do: lives.Scale, Meter: m.ID, Scale: m.UsageScale})
 	return true
 }
 
@@ -129,6 +141,7 @@ func (l *life) replaces(receiver bool) bool {
 	former, moves := l.farSide, receiver && l.connection != nil && l.farSide.receiver && !l.leavesOut(receiverMoves)
 	test := !receiver && l.connection != nil && !l.farSide.receiver && !l.leavesOut(fromTestToLive)
 	l.connect(receiver)
+	l.noteConnection()
 	switch {
 	case moves:
 		l.farSide.latest = former.latest
@@ -156,6 +169,7 @@ func (l *life) links() bool {
 		l.farSide.subscribe("cus_1", l)
 	}
 	l.farSide.contract("cus_1").roll(l.now)
+	l.note(lives.Action{Do: lives.Link})
 	return true
 }
 
@@ -164,6 +178,7 @@ func (l *life) unlinks() bool {
 		return false
 	}
 	l.providerID = ""
+	l.note(lives.Action{Do: lives.Unlink})
 	return true
 }
 
@@ -255,6 +270,8 @@ func (l *life) invoiceIsFinal() bool {
 		return false
 	}
 	in.final = true
+	end := in.End.UTC()
+	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	if marked != nil {
 		marked.Subscription.Invoiced, marked.Subscription.Scales = true, make(map[metering.MeterID]int32)
 		for _, m := range l.meters {
@@ -268,17 +285,19 @@ func (l *life) invoiceIsFinal() bool {
 }
 
 func (l *life) switchesPolicy() bool {
-	if l.settings.LatePolicy == metering.AdjustLate {
-		l.settings.LatePolicy = metering.ReportLate
-		return true
+	next := metering.AdjustLate
+	if l.settings.LatePolicy == next {
+		next = metering.ReportLate
 	}
-	l.settings.LatePolicy = metering.AdjustLate
+	l.settings.LatePolicy = next
+	l.note(lives.Action{Do: lives.LatePolicy, LatePolicy: next})
 	return true
 }
 
 const mostGrace = 96 * time.Hour
 
 func (l *life) changesGrace() bool {
-	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace)))
+	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace))).Truncate(time.Second)
+	l.note(lives.Action{Do: lives.Grace, Seconds: int64(l.settings.Grace / time.Second)})
 	return true
 }

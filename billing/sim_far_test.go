@@ -43,6 +43,7 @@ type contract struct {
 	ended     bool
 	cancelled metering.Range // its last period, at whose end it was cancelled
 	trial     bool
+	monthly   bool // after its first period it runs in months
 }
 
 type invoice struct {
@@ -279,8 +280,19 @@ func (f *farSide) contract(customer string) *contract {
 // roll begins the periods that the contract lacks up to now.
 func (c *contract) roll(now time.Time) {
 	for last := c.invoices[len(c.invoices)-1]; !last.End.After(now); last = c.invoices[len(c.invoices)-1] {
-		c.invoices = append(c.invoices, &invoice{Range: metering.Range{Start: last.End, End: last.End.Add(last.End.Sub(last.Start))}})
+		c.invoices = append(c.invoices, &invoice{Range: metering.Range{Start: last.End, End: c.next(last)}})
 	}
+}
+
+// next is the end of the period after this one. A month ends on the day of the
+// first period's end, or on the month's last.
+func (c *contract) next(last *invoice) time.Time {
+	if !c.monthly {
+		return last.End.Add(last.End.Sub(last.Start))
+	}
+	anchor := c.invoices[0].End
+	month := time.Date(anchor.Year(), anchor.Month()+time.Month(len(c.invoices)), 1, anchor.Hour(), anchor.Minute(), anchor.Second(), 0, time.UTC)
+	return month.AddDate(0, 0, min(anchor.Day(), month.AddDate(0, 1, -1).Day())-1)
 }
 
 // side is what a reader is told of the customer.

@@ -45,6 +45,7 @@ type ledger struct {
 	events     []usageEvent
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number     int64                    // of the last report
+	lookAgain  time.Time                // as the last plan said; zero: at once
 }
 
 // storedReport is a report as it is written down.
@@ -120,8 +121,13 @@ func (l *ledger) early() (early []billing.EarlyEvents) {
 	return early
 }
 
-// counts says whether the meter's present version has counted the event.
-func (l *ledger) counts(i int) bool { return i >= l.filledFrom[l.events[i].meter] && !l.events[i].lost }
+// counts says whether the meter's present version, if there is one, has counted
+// the event.
+func (l *ledger) counts(i int) bool {
+	e := l.events[i]
+	made := slices.ContainsFunc(l.meters, func(m metering.Meter) bool { return m.ID == e.meter })
+	return made && i >= l.filledFrom[e.meter] && !e.lost
+}
 
 // counted is the number of events in the months that a period touches, and of
 // the late ones of every month.

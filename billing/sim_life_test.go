@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -28,7 +29,10 @@ type life struct {
 	happened  []bool          // by kind
 	ends      []string        // how closed periods were when they closed
 	most      map[usedKey]mostUsed
-	plans     int                              // made so far
+	plans     int // made so far
+	startedIn billing.Settings
+	monthly   bool                             // contracts run in months
+	tape      *tape                            // nil: nobody notes what is done
 	counting  map[usedKey]metering.Aggregation // of closed periods
 	failure   string
 }
@@ -112,6 +116,7 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 	if status == metering.Backfilling {
 		l.filledFrom[id] = len(l.events)
 	}
+	l.noteMeter(l.meters[len(l.meters)-1])
 	if l.leavesOut(meterWithoutPrice) || l.rng.IntN(2) == 0 {
 		l.newPrice(id, 0, time.Time{})
 	}
@@ -122,10 +127,14 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 
 var currencies = []string{"USD", "USD", "JPY", "KWD"}
 
-// newPrice is the meter's next version.
+// newPrice is the meter's next version. The first one of a product's, or of the
+// meter's own, holds from the beginning.
 func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from time.Time) {
 	hundredths := func(most int64) metering.Decimal {
 		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
+	}
+	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == product }) {
+		from = time.Time{}
 	}
 	price := billing.Price{
 		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
@@ -138,6 +147,7 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 		price.Currency = currencies[l.rng.IntN(len(currencies))]
 	}
 	l.prices[meter] = append(slices.Clone(l.prices[meter]), price)
+	l.notePrice(price)
 }
 
 // connect replaces the tenant's connection by a new one.
@@ -181,6 +191,7 @@ func (f *farSide) subscribe(customer string, l *life) {
 		id:       fmt.Sprintf("account %d sub_%d", f.connection, len(f.contracts[customer])+1),
 		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
 		trial:    !l.leavesOut(lateUsageOfATrial) && l.rng.IntN(2) == 0,
+		monthly:  l.monthly,
 	})
 }
 
@@ -190,13 +201,19 @@ type circumstances struct {
 	lazy      bool     // no sync among the steps
 	eager     bool     // a sync after each of them
 	lived     []string // steps of known faults that are not left out
+	tape      *tape    // what is done is noted on it
+	monthly   bool     // contracts run in months
 	look      func(*life)
 }
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed, in.lived...)
-	l.lazy = in.lazy
+	l.lazy, l.tape, l.startedIn, l.monthly = in.lazy, in.tape, l.settings, in.monthly
+	l.noteBeginning()
+	for _, c := range l.farSide.contracts["cus_1"] {
+		c.monthly = in.monthly
+	}
 	if in.neighbour {
 		l.neighbour = newLedger(l.catalog, "the neighbour", l.born)
 		l.neighbour.providerID = "cus_2"
@@ -213,6 +230,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 		if in.look != nil {
 			in.look(l)
 		}
+		l.noteLook()
 		if l.check(); l.failure != "" {
 			l.failure = kinds[s.kind].name + ": " + l.failure
 			return l
@@ -259,6 +277,7 @@ func (l *life) passTime(to time.Time) {
 
 // sync is a pass that meets no trouble.
 func (l *life) sync() {
+	defer l.noteSync()()
 	p := l.newPass(l.ledger)
 	for range 4000 {
 		if !p.work() {
@@ -281,6 +300,7 @@ func (l *life) shiver() {
 // use ingests an event.
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
 	at = metering.Instant(at)
+	l.noteUse(at, meter, value)
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		if of != nil && !of.ingest(at, meter, value, l.now) {
 			return false
@@ -313,6 +333,7 @@ func (l *life) resolve() {
 		if r.arrived {
 			outcome = billing.Accepted
 		}
+		l.note(lives.Action{Do: lives.Resolve, Report: r.number, State: outcome})
 		l.settle(r.id, outcome, l.now)
 	}
 }
@@ -320,6 +341,7 @@ func (l *life) resolve() {
 // closePeriods closes what is due.
 func (l *life) closePeriods() int {
 	l.resolve()
+	l.note(lives.Action{Do: lives.Close})
 	f := l.facts(l.now, l.number)
 	f.MayClose = true
 	plan := f.Plan()

@@ -202,10 +202,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	if !l.connection.Statements && l.sideOf != l.link() {
 		return true
 	}
-	if !slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.After(now) }) {
-		return true
-	}
-	if head := l.customer.HeadOpenUntil; head != nil && !head.After(now) {
+	if !l.lookAgain.After(now) {
 		return true
 	}
 	for _, r := range l.reports {
@@ -232,7 +229,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 // store keeps the plan's periods, what the provider knows of them, and what
 // becomes of reports to former connections.
 func (l *ledger) store(p billing.Plan, now time.Time) {
-	l.periods, l.customer.HeadOpenUntil = slices.Clone(p.Periods), p.HeadOpenUntil
+	l.periods, l.lookAgain, l.customer.HeadOpenUntil = slices.Clone(p.Periods), p.LookAgain, p.HeadOpenUntil
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -179,7 +180,11 @@ func (l *life) dies(after stage) bool {
 		stage := p.stage
 		more := p.work()
 		if stage == after && p.stage != after {
-			return !p.hears()
+			if p.hears() {
+				return false
+			}
+			p.note(lives.Action{Do: lives.Dies})
+			return true
 		}
 		if !more {
 			return false
@@ -284,6 +289,7 @@ func (l *life) comesAgain() bool {
 	for _, r := range l.reports {
 		if r.arrived && r.Connection == l.farSide.connection && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
 			l.farSide.take(l.name, r, noTrouble, l.now)
+			l.note(lives.Action{Do: lives.Again, Report: r.number})
 			return true
 		}
 	}

@@ -79,13 +79,8 @@ func (c *coverage) add(o coverage) {
 	}
 }
 
-// liveOne lives a life, and some of them with other circumstances as well. It
-// says what went wrong.
-func (c *coverage) liveOne(seed uint64) (failure string) {
-	l := live(seed, script(seed), circumstances{})
-	if l.failure != "" {
-		return report(seed, circumstances{})
-	}
+// pairs are the kinds of steps that happened, two at a time.
+func (l *life) pairs() coverage {
 	happened := make(coverage)
 	for a, is := range l.happened {
 		for b := range a + 1 {
@@ -94,7 +89,17 @@ func (c *coverage) liveOne(seed uint64) (failure string) {
 			}
 		}
 	}
-	c.add(happened)
+	return happened
+}
+
+// liveOne lives a life, and some of them with other circumstances as well. It
+// says what went wrong.
+func (c *coverage) liveOne(seed uint64) (failure string) {
+	l := live(seed, script(seed), circumstances{})
+	if l.failure != "" {
+		return report(seed, circumstances{})
+	}
+	c.add(l.pairs())
 	if seed%16 != 0 {
 		return ""
 	}

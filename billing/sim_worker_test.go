@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -60,6 +61,7 @@ func (p *pass) work() bool {
 		if p.after, p.stage = p.ledger.number, toPlan; !p.ledger.connection.Statements {
 			p.stage = toRead
 		}
+		p.note(lives.Action{Do: lives.Begin})
 	case toRead:
 		p.read()
 		p.stage = toPlan
@@ -86,6 +88,7 @@ func (p *pass) read() {
 	if l.connection == nil || l.connection.Statements {
 		return
 	}
+	p.note(lives.Action{Do: lives.ReadSide})
 	side := &billing.Side{}
 	if l.providerID != "" {
 		side = l.farSide.side(l.providerID, l.meters, p.now)
@@ -113,10 +116,12 @@ func (p *pass) plan() bool {
 	p.checkPrefix(l, f, plan)
 	p.checkReports(plan)
 	if plan.ReadFirst {
+		p.notePlan(nil, true)
 		p.stage = toRead
 		return true
 	}
 	queue := l.write(plan, p.now, len(plan.Reports))
+	p.notePlan(queue, false)
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
 	return len(p.queue) > 0
@@ -167,6 +172,7 @@ func (p *pass) lease() {
 	id := p.queue[0]
 	p.queue, p.tried[id] = p.queue[1:], true
 	r, ok := p.ledger.begin(id, p.now)
+	p.note(lives.Action{Do: lives.Lease, Report: r.number, Busy: !ok})
 	if !ok {
 		return
 	}
@@ -179,20 +185,27 @@ func (p *pass) call() {
 	r := p.sending
 	p.outcome, p.newKey = "", false
 	if !p.now.Before(r.lease) || r.attempts != p.attempt {
+		p.noteCall(lives.Late)
 		return // its time is over
 	}
 	if p.overdue && p.attempt == 1 {
 		p.outcome = billing.Rejected
+		p.noteCall(lives.NoCall)
 		return
 	}
 	adds := r.Counting == billing.Adds
 	if adds && p.now.Sub(r.firstSent) > certain {
 		if p.outcome = p.look(r); p.outcome != "" {
+			p.noteCall(lives.NoCall)
 			return
 		}
 	}
 	what := p.trouble(r)
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
+	if answer.replayed || answer.duplicate && answer.taken {
+		what = noTrouble // it did not come to that
+	}
+	p.noteCall(fates[what])
 	switch {
 	case answer.refused && adds && p.attempt > 1:
 		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before
@@ -269,6 +282,7 @@ func (p *pass) trouble(r *storedReport) trouble {
 }
 
 func (p *pass) settle() {
+	p.note(lives.Action{Do: lives.Settle})
 	if p.outcome != "" {
 		p.ledger.settle(p.sending.id, p.outcome, p.now)
 		return

@@ -1,0 +1,151 @@
+package activities_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/lives"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// atProvider is the customer at every counter.
+const atProvider = "cus_1"
+
+// connectCounter connects another account of the fake's, in which the customer
+// has a subscription with an item for each meter that the life will have. All
+// ids are the account's own, as Stripe's are.
+func (l *life) connectCounter(a lives.Action) {
+	seed := &stripetest.Seed{
+		Account:   stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true},
+		Customers: []stripetest.Customer{{ID: atProvider}},
+	}
+	named := func(kind string, meter metering.MeterID) string {
+		return fmt.Sprintf("%s_%d_%d", kind, a.Connection, meter)
+	}
+	subscription := stripetest.Subscription{ID: named("sub", 0), Customer: atProvider, Start: l.now.Unix(), End: a.Time.Unix()}
+	for _, place := range a.Places {
+		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter)}
+		if place.Method != "record" {
+			price.Meter = named("mtr", place.Meter)
+			meter := stripetest.Meter{ID: price.Meter, EventName: slug(place.Meter), EventTimeWindow: string(place.Window)}
+			if place.Method == "last" {
+				meter.Formula = "last"
+			}
+			seed.Meters = append(seed.Meters, meter)
+		}
+		seed.Prices = append(seed.Prices, price)
+		subscription.Items = append(subscription.Items, stripetest.Item{ID: named("si", place.Meter), Price: price.ID})
+	}
+	seed.Subscriptions = []stripetest.Subscription{subscription}
+	require.NoError(l, l.fake.Seed(seed))
+	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(seed.Account.Key))
+	require.NoError(l, err)
+	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Stripe, Account: seed.Account.ID, SealedSecret: sealed, ValidatedAt: l.now,
+	})
+	require.NoError(l, err)
+}
+
+func (l *life) link(customer *string) {
+	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, metering.Customer{ExternalID: "a customer", BillingProviderID: customer}, l.now)
+	require.NoError(l, err)
+}
+
+// invoice has the fake say that the invoice of the period that ended then is final.
+func (l *life) invoice(a lives.Action) {
+	account := fmt.Sprintf("acct_%d", a.Connection)
+	state := l.fake.State()
+	at := slices.IndexFunc(state.Accounts, func(s stripetest.AccountState) bool { return s.ID == account })
+	in := slices.IndexFunc(state.Accounts[at].Invoices, func(i stripetest.InvoiceState) bool { return i.PeriodEnd.Equal(*a.Time) })
+	require.GreaterOrEqual(l, in, 0, "no invoice of %s ends at %s", account, a.Time)
+	id := state.Accounts[at].Invoices[in].ID
+	row, _, err := l.store.ProviderEvents.Store(l.Context(), l.tenant, metering.ProviderEvent{
+		Account: account, EventID: "evt_" + id, Kind: "invoice.finalized", Invoice: true, ObjectID: id, Customer: atProvider, MadeAt: l.now,
+	}, l.now)
+	require.NoError(l, err)
+	do := l.activities(l.store, nil)
+	var read activities.ReadInvoiceResult
+	l.run(do, do.ReadInvoice, activities.ProviderEventInput{TenantID: l.tenant, RowID: row}, &read)
+	require.True(l, read.Final, "invoice %s", id)
+}
+
+// leaseTime is as long as the activities' own.
+const leaseTime = 30 * time.Second
+
+// leaseAtOnce begins to send a report where the call will do it all, unless its
+// worker dies before.
+func (p *pass) leaseAtOnce(a lives.Action) {
+	p.Helper()
+	p.sending = p.report(a.Report)
+	if !a.Busy && !p.diesNow() {
+		return
+	}
+	_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.sending, p.now, leaseTime)
+	require.Equal(p, a.Busy, err != nil, "report %d at %s: %v", a.Report, p.now, err)
+}
+
+// diesNow says whether the worker dies before it does anything else.
+func (p *pass) diesNow() bool {
+	now, next := p.recorded.Actions[p.done-1], p.recorded.Actions[p.done]
+	return next.Do == lives.Dies && next.Pass == now.Pass
+}
+
+// callAtOnce leases a report, sends it and records what came of it.
+func (p *pass) callAtOnce(a lives.Action) {
+	p.Helper()
+	dies := p.diesNow()
+	if dies && a.Fate == lives.NoCall {
+		_, err := p.store.Ledger.Lease(p.Context(), p.tenant, p.sending, p.now, leaseTime)
+		require.NoError(p, err)
+		return
+	}
+	p.receiver.meets(p.sending.String(), a.Fate)
+	p.fake.Behave(behaviourOf(a))
+	if dies {
+		p.answered = func(r *http.Request) {
+			if r.Method == http.MethodPost {
+				p.store.Close()
+			}
+		}
+	}
+	do := p.activities(p.store, caller())
+	_, err := executing(do).ExecuteActivity(do.SendReport, activities.SendReportInput{TenantID: p.tenant, ReportID: p.sending})
+	p.answered = nil
+	p.fake.Behave(stripetest.Behaviour{})
+	if dies || a.Fate == lives.AnswerLost || a.Fate == lives.ServerError || a.Fate == lives.SavedError {
+		require.Error(p, err, "report %s met %s at %s", p.sending, a.Fate, p.now)
+	}
+}
+
+// behaviourOf is how the fake meets a call as the life's far side does.
+func behaviourOf(a lives.Action) stripetest.Behaviour {
+	b := stripetest.Behaviour{Times: 1, Path: "/v1/billing/meter_events"}
+	switch a.Method {
+	case "record":
+		b.Path = "/v1/subscription_items/"
+	case "charge":
+		b.Path = "/v1/invoiceitems"
+	}
+	switch a.Fate {
+	case lives.AnswerLost:
+		b.DropAnswer = true
+	case lives.ServerError:
+		b.Status = http.StatusServiceUnavailable
+	case lives.SavedError:
+		b.Status, b.Mode, b.Done = http.StatusInternalServerError, stripetest.Saved, true
+	case lives.Refused:
+		b.Status = http.StatusBadRequest
+	case lives.Dropped:
+		b.Mode = stripetest.RejectLater
+	default:
+		return stripetest.Behaviour{}
+	}
+	return b
+}

@@ -1,0 +1,313 @@
+package activities_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/lives"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+// TestSimulatedLivesAreLivedByTheRealParts lives lives of billing's simulator
+// with the database, the activities, and receivers and the fake of Stripe called
+// over HTTP, and holds that they come to the same: what each plan sends, who is
+// out of sync after each step, every report, every closed period, and what
+// receivers have in the end. Left out are steps that nothing real can do to one
+// customer alone: a connection that ends without another, and retention. At the
+// fake, counts are never behind, items come and go with subscriptions only, of
+// which a customer has one, and an invoice is final when its hour is over; the
+// lives are told of that when the simulator says so, and what invoices come to
+// is not compared. Workers whose calls overlap live at receivers.
+func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
+	t.Parallel()
+	all, err := lives.Load("../billing/testdata/lives")
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	pool, err := pgxpool.New(t.Context(), dbtest.URL(t))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	for _, recorded := range all {
+		t.Run(fmt.Sprint(recorded.Seed), func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t, pool, recorded)
+			for n, action := range recorded.Actions {
+				l.now = action.At
+				l.do(n, action)
+			}
+			want, err := recorded.Text()
+			require.NoError(t, err)
+			got, err := l.outcome().Text()
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// life is that of a tenant's customer in the database.
+type life struct {
+	testing.TB
+	pool     *pgxpool.Pool // to read what no method returns
+	store    *db.DB
+	writer   *db.Writer
+	keyring  db.Keyring
+	recorded lives.Life
+	tenant   metering.TenantID
+	customer metering.CustomerID
+	meters   []metering.Meter
+	product  metering.ProductID
+	passes   map[int]*pass
+	mortal   map[int]bool // passes whose worker dies
+	now      time.Time
+	done     int // actions
+
+	receiver             *receiver
+	receiverAt, stripeAt *httptest.Server
+	fake                 *stripetest.Fake
+	answered             func(*http.Request) // called when a far side has answered
+	atOnce               bool                // a report is leased, sent and recorded at one instant, as at counters
+}
+
+func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
+	l := &life{
+		TB: t, pool: pool, store: dbtest.Open(t), recorded: recorded, now: recorded.Born, passes: make(map[int]*pass), mortal: make(map[int]bool),
+		receiver: newReceiver(),
+	}
+	l.writer = db.NewWriter(l.store, db.WriterOptions{})
+	t.Cleanup(l.writer.Close)
+	l.receiverAt = l.serve(l.receiver)
+	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return l.now }})
+	l.stripeAt = l.serve(l.fake)
+	t.Cleanup(l.end)
+	for _, a := range recorded.Actions {
+		l.mortal[a.Pass] = l.mortal[a.Pass] || a.Do == lives.Dies
+		l.atOnce = l.atOnce || a.Do == lives.Counter
+	}
+	var err error
+	l.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	require.NoError(t, err)
+	l.tenant = dbtest.Tenant(t, l.store, recorded.Timezone).ID
+	l.change(db.TenantChange{Grace: new(time.Duration(recorded.GraceSeconds) * time.Second), LatePolicy: &recorded.LatePolicy})
+	customer, err := l.store.Customers.Create(t.Context(), l.tenant, metering.Operator, metering.Customer{ExternalID: "a customer", BillingProviderID: new(atProvider)}, recorded.Born)
+	require.NoError(t, err)
+	l.customer = customer.ID
+	if recorded.BillingStartsAt != nil {
+		_, err := pool.Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`, l.tenant, l.customer, recorded.BillingStartsAt)
+		require.NoError(t, err)
+	}
+	product, err := l.store.Products.Create(t.Context(), l.tenant, metering.Operator, metering.Product{Slug: "product", Name: "Product"})
+	require.NoError(t, err)
+	l.product = product.ID
+	return l
+}
+
+// serve serves a far side.
+func (l *life) serve(far http.Handler) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.answered != nil {
+			defer l.answered(r)
+		}
+		far.ServeHTTP(w, r)
+	}))
+	l.Cleanup(server.Close)
+	return server
+}
+
+// do does one thing; n is its place among them.
+func (l *life) do(n int, a lives.Action) {
+	l.Helper()
+	l.done = n + 1
+	switch a.Do {
+	case lives.Meter:
+		l.make(a)
+	case lives.Counted:
+		meter, err := l.store.Meters.Get(l.Context(), l.tenant, slug(a.Meter))
+		require.NoError(l, err)
+		l.count(meter.Version.ID)
+	case lives.Version:
+		group := []string{fmt.Sprintf("group-%d", n)}
+		_, version, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{Aggregation: &a.Aggregation, GroupBy: &group})
+		require.NoError(l, err)
+		if version != nil { // else it has no past
+			l.count(version.ID)
+		}
+	case lives.Scale:
+		_, _, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{UsageScale: &a.Scale})
+		require.NoError(l, err)
+	case lives.Price:
+		_, err := l.store.Prices.Set(l.Context(), l.tenant, metering.Operator, billing.Price{
+			MeterID: l.meters[a.Meter-1].ID, ProductID: l.productOf(a), EffectiveFrom: *a.From,
+			Terms: billing.Terms{BasePrice: a.Price.Base, IncludedUnits: a.Price.Included, OverageRate: a.Price.Rate, Currency: a.Price.Currency},
+		})
+		require.NoError(l, err)
+	case lives.Assign:
+		require.NoError(l, l.store.Products.Assign(l.Context(), l.tenant, metering.Operator, l.customer, billing.Assignment{ProductID: l.productOf(a), EffectiveFrom: *a.From}))
+	case lives.LatePolicy:
+		l.change(db.TenantChange{LatePolicy: &a.LatePolicy})
+	case lives.Grace:
+		l.change(db.TenantChange{Grace: new(time.Duration(a.Seconds) * time.Second)})
+	case lives.Receiver:
+		l.connect(a.Connection)
+	case lives.Counter:
+		l.connectCounter(a)
+	case lives.Link:
+		l.link(new(atProvider))
+	case lives.Unlink:
+		l.link(nil)
+	case lives.Invoice:
+		l.invoice(a)
+	case lives.Use:
+		l.use("a customer", slug(a.Meter), *a.Time, *a.Value)
+	default:
+		l.work(a)
+	}
+}
+
+// work does what workers and operators do.
+func (l *life) work(a lives.Action) {
+	l.Helper()
+	alone := activities.BatchInput{TenantID: l.tenant, Customers: []metering.CustomerID{l.customer}}
+	switch a.Do {
+	case lives.Sync:
+		var result activities.SyncBatchResult
+		do := l.activities(l.store, caller())
+		l.run(do, do.SyncBatch, alone, &result)
+		require.Equal(l, 1, result.Customers)
+		require.Zero(l, result.Busy)
+		require.Empty(l, result.Failed)
+	case lives.Close:
+		do := l.activities(l.store, nil)
+		l.run(do, do.CloseBatch, alone, new(activities.CloseBatchResult))
+	case lives.Look:
+		var page activities.CustomerPageResult
+		do := l.activities(l.store, nil)
+		l.run(do, do.FindOutOfSync, activities.CustomerPageInput{TenantID: l.tenant, Limit: 10}, &page)
+		require.Equal(l, a.OutOfSync, slices.Contains(page.Customers, l.customer), "at %s", l.now)
+	case lives.Resolve:
+		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, metering.Operator, l.report(a.Report), a.State, l.now))
+	case lives.Again:
+		l.again(l.report(a.Report))
+	default:
+		l.pass(a.Pass).step(a)
+	}
+}
+
+// make makes a meter. Another customer has used what backfilling ones meter,
+// so that there is a past to count.
+func (l *life) make(a lives.Action) {
+	if a.Backfilling {
+		l.use("a neighbour", slug(a.Meter), l.recorded.Born, metering.Whole(1))
+	}
+	m, err := l.store.Meters.Create(l.Context(), l.tenant, metering.Operator, metering.Meter{
+		Slug: slug(a.Meter), EventType: slug(a.Meter), UsageScale: a.Scale, Version: metering.MeterVersion{Aggregation: metering.Sum},
+	})
+	require.NoError(l, err)
+	require.Equal(l, a.Backfilling, m.Version.Status == metering.Backfilling)
+	l.meters = append(l.meters, m)
+}
+
+// count counts a meter version's past.
+func (l *life) count(version metering.MeterVersionID) {
+	do := l.activities(l.store, nil)
+	in := activities.BackfillInput{TenantID: l.tenant, MeterVersionID: version}
+	var plan activities.PlanBackfillResult
+	l.run(do, do.PlanBackfill, in, &plan)
+	l.run(do, do.CountDays, activities.CountDaysInput{BackfillInput: in, Days: plan.Days}, new(activities.CountDaysResult))
+	l.run(do, do.CompleteMeterVersion, in, nil)
+}
+
+func (l *life) use(customer, eventType string, at time.Time, value metering.Decimal) {
+	l.Helper()
+	stamp := at.Format(time.RFC3339Nano)
+	sent := metering.SentEvent{EventType: eventType, CustomerID: customer, Timestamp: &stamp, Value: json.RawMessage(value.String())}
+	event, rejection := sent.Judge(l.now)
+	if rejection != nil {
+		l.Fatalf("at %s: %v", l.now, rejection)
+	}
+	_, err := l.writer.Ingest(l.Context(), l.tenant, []metering.Event{event})
+	require.NoError(l, err)
+}
+
+func (l *life) connect(connection int) {
+	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(receiverSecret))
+	require.NoError(l, err)
+	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Account: fmt.Sprintf("%s/%d", l.receiverAt.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,
+	})
+	require.NoError(l, err)
+}
+
+func (l *life) change(change db.TenantChange) {
+	_, _, err := l.store.Tenants.Update(l.Context(), l.tenant, metering.Operator, change)
+	require.NoError(l, err)
+}
+
+func (l *life) productOf(a lives.Action) metering.ProductID {
+	if a.Product == 0 {
+		return 0
+	}
+	return l.product
+}
+
+// activities are those of a worker who calls through the deliverer.
+func (l *life) activities(store *db.DB, client webhook.Deliverer) *activities.Activities {
+	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripeAt.URL))), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
+}
+
+// run executes an activity, as a worker does.
+func (l *life) run(do *activities.Activities, activity, in, out any) {
+	l.Helper()
+	value, err := executing(do).ExecuteActivity(activity, in)
+	require.NoError(l, err)
+	if out != nil {
+		require.NoError(l, value.Get(out))
+	}
+}
+
+func executing(do *activities.Activities) *testsuite.TestActivityEnvironment {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(do)
+	return env
+}
+
+func slug(meter metering.MeterID) string { return fmt.Sprintf("meter-%d", meter) }
+
+// meterOf is the number that the life has given a meter.
+func (l *life) meterOf(id metering.MeterID) metering.MeterID {
+	for i, m := range l.meters {
+		if m.ID == id {
+			return metering.MeterID(i + 1)
+		}
+	}
+	l.Fatalf("there is no meter %s", id)
+	return 0
+}
+
+// connectionOf is the number of a connection, which its account ends with.
+func connectionOf(account string) (n int) {
+	_, _ = fmt.Sscan(account[strings.LastIndexAny(account, "/_")+1:], &n)
+	return n
+}

@@ -1,0 +1,176 @@
+package billing_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
+)
+
+//go:generate go test -run TestRecordedLives -update
+
+var update = flag.Bool("update", false, "choose lives, and write them to testdata/lives")
+
+const recordings = "testdata/lives"
+
+// recordingKind is what is recorded of customers whose first connection is of a
+// kind. Steps are left out that nothing real can do to one customer alone, that
+// the real far side does not know, or that are lived at the other kind. Others
+// cannot happen.
+type recordingKind struct {
+	name            string
+	leftOut, cannot []string
+	pairs           bool // every two kinds of steps happen in one life; else each happens in one
+}
+
+var receivers = recordingKind{
+	name: "statements", pairs: true,
+	leftOut: []string{"no connection", "retention", "a new counter"},
+	cannot: []string{
+		"a saved error", "a silent drop", "counts lag", "a link", "an unlink", "another subscription", "an item is removed", "an item is added", "a final invoice",
+	},
+}
+
+var counters = recordingKind{
+	name: "quantities",
+	leftOut: []string{
+		"no connection", "retention", "counts lag", "another subscription", "an item is removed", "an item is added", "an old report comes again",
+		"a worker goes on", "another worker goes on",
+	},
+}
+
+func kindOf(seed uint64) recordingKind {
+	if begin(seed).connection.Statements {
+		return receivers
+	}
+	return counters
+}
+
+// TestRecordedLives holds the files of recorded lives, which activities' tests
+// live with real parts, to what is lived today.
+func TestRecordedLives(t *testing.T) {
+	t.Parallel()
+	if *update {
+		chooseLives(t)
+	}
+	recorded, err := lives.Load(recordings)
+	require.NoError(t, err)
+	happened := map[string]coverage{receivers.name: make(coverage), counters.name: make(coverage)}
+	for _, former := range recorded {
+		l := record(former.Seed)
+		require.Empty(t, l.failure)
+		text, err := l.recorded(former.Seed).Encode()
+		require.NoError(t, err)
+		file, err := os.ReadFile(recordingOf(former.Seed))
+		require.NoError(t, err)
+		require.Equal(t, string(file), string(text), "seed %d lives another life today: make generate", former.Seed)
+		for pair := range l.pairs() {
+			happened[kindOf(former.Seed).name][pair] = 1
+		}
+	}
+	receivers.require(t, happened[receivers.name])
+	counters.require(t, happened[counters.name])
+}
+
+// require holds that everything that can happen did.
+func (k recordingKind) require(t *testing.T, happened coverage) {
+	t.Helper()
+	var possible []int
+	for i, kind := range kinds {
+		if !slices.Contains(k.leftOut, kind.name) && !slices.Contains(k.cannot, kind.name) {
+			possible = append(possible, i)
+		}
+	}
+	for i, a := range possible {
+		for _, b := range possible[:i+1] {
+			if k.pairs || a == b {
+				require.Contains(t, happened, [2]int{a, b}, "%q and %q happen together in no life of %s: make generate", kinds[a].name, kinds[b].name, k.name)
+			}
+		}
+	}
+}
+
+func recordingOf(seed uint64) string {
+	return filepath.Join(recordings, fmt.Sprintf("%s-%d.json", kindOf(seed).name, seed))
+}
+
+// record lives the life of a seed, without what only a simulator can do.
+func record(seed uint64) *life {
+	leftOut := kindOf(seed).leftOut
+	steps := slices.DeleteFunc(script(seed), func(s step) bool { return slices.Contains(leftOut, kinds[s.kind].name) })
+	return live(seed, steps, circumstances{tape: &tape{passes: make(map[*pass]int)}, monthly: true})
+}
+
+// recordable says whether others can live the life: a counter's customer has one
+// currency, and what is old is not taken there.
+func (l *life) recordable() bool {
+	foreign := slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(l.prices))...), func(p billing.Price) bool { return p.Currency != "USD" })
+	return l.farSides[0].receiver || !foreign && !l.tape.aged
+}
+
+// chosenFrom is how many lives the recorded ones are chosen from.
+const chosenFrom = 2000
+
+// chooseLives writes down lives in which all happens that happens in any of
+// them: always the one that adds most.
+func chooseLives(t *testing.T) {
+	former, err := filepath.Glob(filepath.Join(recordings, "*.json"))
+	require.NoError(t, err)
+	for _, path := range former {
+		require.NoError(t, os.Remove(path))
+	}
+	features := make(map[uint64]map[string]bool)
+	for seed := uint64(1); seed <= chosenFrom; seed++ {
+		if l := record(seed); l.recordable() {
+			features[seed] = l.features(seed)
+		}
+	}
+	known := make(map[string]bool)
+	for {
+		best, most := uint64(0), 0
+		for _, seed := range slices.Sorted(maps.Keys(features)) {
+			maps.DeleteFunc(features[seed], func(f string, _ bool) bool { return known[f] })
+			if n := len(features[seed]); n > most {
+				best, most = seed, n
+			}
+		}
+		if most == 0 {
+			return
+		}
+		maps.Copy(known, features[best])
+		text, err := record(best).recorded(best).Encode()
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(recordingOf(best), text, 0o600))
+	}
+}
+
+// features are what is to happen in one of the recorded lives.
+func (l *life) features(seed uint64) map[string]bool {
+	recorded := l.recorded(seed)
+	kind := kindOf(seed)
+	features := map[string]bool{fmt.Sprint(recorded.Timezone, recorded.BillingStartsAt != nil): true}
+	for pair := range l.pairs() {
+		if kind.pairs || pair[0] == pair[1] {
+			features[fmt.Sprint(kind.name, pair)] = true
+		}
+	}
+	for _, a := range recorded.Actions {
+		features[fmt.Sprint(kind.name, a.Do, a.Method, a.Fate, a.Busy, a.OutOfSync)] = true
+	}
+	for _, r := range recorded.Reports {
+		features[fmt.Sprint(kind.name, r.Kind, r.State, min(r.Attempts, 4))] = true
+		for _, line := range r.Lines {
+			elsewhere := line.Closed == nil && !line.Quantity.Equal(line.Usage)
+			features[fmt.Sprint(kind.name, r.Kind, line.Currency, line.Closed != nil, elsewhere, line.Amount.IsNegative(), r.State)] = true
+		}
+	}
+	return features
+}

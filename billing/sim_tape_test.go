@@ -1,0 +1,200 @@
+package billing_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// tape is what was done in a life, for others to live it.
+type tape struct {
+	actions []lives.Action
+	passes  map[*pass]int
+	muted   bool // what is done is part of an action that is on it
+	aged    bool // something was sent so long after its time that a counter may not take it
+}
+
+func (l *life) note(a lives.Action) {
+	if l.tape == nil || l.tape.muted {
+		return
+	}
+	a.At = l.now.UTC()
+	l.tape.actions = append(l.tape.actions, a)
+}
+
+// note notes what a worker does.
+func (p *pass) note(a lives.Action) {
+	if p.tape == nil {
+		return
+	}
+	if _, known := p.tape.passes[p]; !known {
+		p.tape.passes[p] = len(p.tape.passes) + 1
+	}
+	a.Pass = p.tape.passes[p]
+	p.life.note(a)
+}
+
+// noteSync notes a whole pass to a receiver, unless it meets what somebody else
+// is sending: others are noted step by step. Its end is to be called.
+func (l *life) noteSync() (end func()) {
+	leased := slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.lease.After(l.now) })
+	if l.tape == nil || l.tape.muted || l.connection == nil || !l.connection.Statements || leased {
+		return func() {}
+	}
+	l.note(lives.Action{Do: lives.Sync})
+	l.tape.muted = true
+	return func() { l.tape.muted = false }
+}
+
+// noteLook notes whether there may be something new to report.
+func (l *life) noteLook() {
+	if l.tape != nil {
+		l.note(lives.Action{Do: lives.Look, OutOfSync: l.outOfSync(l.now)})
+	}
+}
+
+// noteBeginning notes what the customer's tenant has set at first.
+func (l *life) noteBeginning() {
+	for _, m := range l.meters {
+		l.noteMeter(m)
+		for _, p := range l.prices[m.ID] {
+			l.notePrice(p)
+		}
+	}
+	l.noteConnection()
+}
+
+func (l *life) noteMeter(m metering.Meter) {
+	l.note(lives.Action{Do: lives.Meter, Meter: m.ID, Scale: m.UsageScale, Backfilling: m.Version.Status == metering.Backfilling})
+}
+
+func (l *life) notePrice(p billing.Price) {
+	from := p.EffectiveFrom.UTC()
+	l.note(lives.Action{Do: lives.Price, Meter: p.MeterID, Product: p.ProductID, From: &from, Price: &lives.Terms{
+		Base: p.BasePrice, Included: p.IncludedUnits, Rate: p.OverageRate, Currency: p.Currency,
+	}})
+}
+
+func (l *life) noteConnection() {
+	a := lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)}
+	if !l.connection.Statements {
+		contract := l.farSide.contracts["cus_1"]
+		end := contract[len(contract)-1].invoices[0].End.UTC()
+		a.Do, a.Time = lives.Counter, &end
+	}
+	l.note(a)
+}
+
+// notePlaces adds to counters where the quantities of all meters go there.
+func (l *life) notePlaces() {
+	for i, a := range l.tape.actions {
+		if a.Do != lives.Counter {
+			continue
+		}
+		places := l.farSides[a.Connection-1].places
+		for _, meter := range slices.Sorted(maps.Keys(places)) {
+			l.tape.actions[i].Places = append(l.tape.actions[i].Places, lives.Place{Meter: meter, Method: places[meter].Method, Window: places[meter].Window})
+		}
+	}
+}
+
+func (l *life) noteUse(at time.Time, meter metering.MeterID, value metering.Decimal) {
+	at = at.UTC()
+	l.note(lives.Action{Do: lives.Use, Meter: meter, Time: &at, Value: &value})
+}
+
+func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
+	var numbers []int64
+	for _, id := range queue {
+		numbers = append(numbers, p.ledger.report(id).number)
+	}
+	p.note(lives.Action{Do: lives.Plan, Excluded: p.excluded, Sends: numbers, ReadFirst: readFirst})
+}
+
+var fates = map[trouble]lives.Fate{
+	noTrouble: lives.Taken, answerLost: lives.AnswerLost, serverError: lives.ServerError, refusal: lives.Refused,
+	savedError: lives.SavedError, silentDrop: lives.Dropped,
+}
+
+// counterTakes is for how long a counter may take what is sent after its time.
+const counterTakes = 34 * 24 * time.Hour
+
+func (p *pass) noteCall(fate lives.Fate) {
+	a := lives.Action{Do: lives.Call, Fate: fate}
+	if p.sending.Kind != billing.StatementReport {
+		a.Method = cmp.Or(p.sending.Destination.Method, "charge")
+	}
+	if p.tape != nil && p.now.Sub(p.sending.timestamp) > counterTakes && p.sending.Kind == billing.QuantityReport {
+		p.tape.aged = true
+	}
+	p.note(a)
+}
+
+// recorded is what a life was and came to.
+func (l *life) recorded(seed uint64) lives.Life {
+	l.notePlaces()
+	r := lives.Life{
+		Seed: seed, Born: l.born, Timezone: l.startedIn.Timezone.String(), GraceSeconds: int64(l.startedIn.Grace / time.Second),
+		LatePolicy: l.startedIn.LatePolicy, BillingStartsAt: l.customer.BillingStartsAt, Actions: l.tape.actions,
+	}
+	for _, report := range l.reports {
+		r.Reports = append(r.Reports, recordedReport(report))
+	}
+	for _, p := range l.periods {
+		r.Periods = append(r.Periods, recordedPeriod(p))
+	}
+	for _, f := range l.farSides {
+		for period, last := range f.latest[l.name] {
+			r.Received = append(r.Received, lives.Statement{Connection: int(f.connection), Period: period.UTC(), Number: last.number})
+		}
+	}
+	slices.SortFunc(r.Received, func(a, b lives.Statement) int {
+		return cmp.Or(cmp.Compare(a.Connection, b.Connection), a.Period.Compare(b.Period))
+	})
+	return r
+}
+
+func recordedReport(r *storedReport) lives.Report {
+	report := lives.Report{
+		Number: r.number, Kind: r.Kind, Connection: int(r.Connection), Period: r.Period.UTC(), State: r.state, Attempts: r.attempts,
+	}
+	if r.Kind != billing.StatementReport {
+		report.Quantity = &r.Quantity
+	}
+	for _, l := range r.Lines {
+		line := lives.Line{
+			Meter: l.MeterID, Usage: l.Usage, Events: l.Events, Quantity: l.Quantity, PriceVersion: l.PriceVersion,
+			UnitPrice: l.UnitPrice, Charge: l.Charge, Amount: l.Amount, Currency: l.Currency,
+		}
+		if !l.Closed.IsZero() {
+			closed := l.Closed.UTC()
+			line.Closed = &closed
+		}
+		report.Lines = append(report.Lines, line)
+	}
+	lives.SortLines(report.Lines)
+	return report
+}
+
+func recordedPeriod(p billing.Period) lives.Period {
+	period := lives.Period{Start: p.Start.UTC(), End: p.End.UTC()}
+	if p.ClosedAt != nil {
+		at := p.ClosedAt.UTC()
+		period.ClosedAt = &at
+	}
+	for _, c := range p.Closed {
+		period.Lines = append(period.Lines, lives.ClosedLine{
+			Meter: c.MeterID, Usage: c.Usage, Events: c.Events, PriceVersion: c.PriceVersion, Charge: c.Charge, Currency: c.Currency,
+			Billed: c.Billed, Reported: c.Reported, ReportedScale: c.ReportedScale,
+		})
+	}
+	slices.SortFunc(period.Lines, func(a, b lives.ClosedLine) int { return cmp.Compare(a.Meter, b.Meter) })
+	return period
+}

@@ -126,7 +126,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	b := setup(t)
 	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
 	_, err := b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator, billing.Price{
-		MeterID: meter.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
+		MeterID: meter.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"},
 	})
 	require.NoError(t, err)
 	_, err = b.writer.Ingest(t.Context(), b.tenant.ID, []metering.Event{

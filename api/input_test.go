@@ -307,7 +307,7 @@ func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 	require.NoError(t, err)
 	for range 2 { // the first holds from the beginning; the year 10000 has no JSON
 		_, err = b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator,
-			billing.Price{MeterID: meter.ID, Currency: "USD", EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+			billing.Price{MeterID: meter.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 		require.NoError(t, err)
 	}
 	var log bytes.Buffer

@@ -101,15 +101,6 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 	return u.Late, u.LateEvents
 }
 
-func priceVersion(versions []Price, version int) Price {
-	for _, p := range versions {
-		if p.Version == version {
-			return p
-		}
-	}
-	return Price{}
-}
-
 // lateCharges plans what late usage adds to the closed periods as money on the
 // subscription's next invoice.
 func (p *planner) lateCharges(target Period) {

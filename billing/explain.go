@@ -9,18 +9,18 @@ import (
 // Step is one step of the working of an amount: given, or worked out from steps
 // before it, or from those that it is made of.
 type Step struct {
-	Name   string           // one of the Step names
-	Amount metering.Decimal // in the unit of the step, exact
-	Unit   string           // "units", or the ISO 4217 code of the currency
+	Name   string           `json:"name"`   // one of the Step names
+	Amount metering.Decimal `json:"amount"` // in the unit of the step, exact
+	Unit   string           `json:"unit"`   // "units", or the ISO 4217 code of the currency
 
-	Digits       *int32                  // that it is rounded to, half to even; nil: it is not rounded
-	MeterVersion metering.MeterVersionID // that has counted it; 0: none has, or nobody noted it, as of closed periods
-	Events       int64                   // that it is counted from
-	PriceVersion int                     // that it stands in; 0: in none
-	Closed       *metering.Range         // the closed period that it is of
-	Reason       string                  // why there is an adjustment
-	Series       *Series                 // that it was reported in
-	Of           []Step                  // what it is the sum of; of an adjustment, its working
+	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is not rounded
+	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
+	Events       int64                   `json:"events,omitempty"`        // that it is counted from
+	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
+	Closed       *metering.Range         `json:"closed,omitempty"`        // the closed period that it is of
+	Reason       string                  `json:"reason,omitempty"`        // why there is an adjustment
+	Series       *Series                 `json:"-"`                       // that it was reported in
+	Of           []Step                  `json:"of,omitempty"`            // what it is the sum of; of an adjustment, its working
 }
 
 // The names of steps, in the order in which they come. One stands only where it

@@ -39,7 +39,7 @@ func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 		Now: now, After: 100, Customer: billing.Customer{CreatedAt: january.Start.Add(24 * time.Hour)},
 		Settings: billing.Settings{Timezone: time.UTC, Currency: "USD", Grace: grace, LatePolicy: metering.AdjustLate},
 		Meters:   []metering.Meter{{ID: 1, Slug: "calls", Version: metering.MeterVersion{Status: metering.Complete}}},
-		Prices:   map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, OverageRate: metering.Whole(100), Currency: "USD"}}},
+		Prices:   map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "USD"}}}},
 		Stored:   stored,
 	}
 }
@@ -76,7 +76,8 @@ func invoiced(r metering.Range) billing.Period {
 func closedAt(r metering.Range, usage, charge string) billing.Period {
 	at := r.End.Add(grace)
 	return billing.Period{Range: r, ClosedAt: &at, Closed: []billing.ClosedLine{{
-		MeterID: 1, Usage: metering.MustDecimal(usage), Events: 1, PriceVersion: 1, Charge: metering.MustDecimal(charge), Currency: "USD", Billed: true,
+		MeterID: 1, Usage: metering.MustDecimal(usage), Events: 1, PriceVersion: 1, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "USD"},
+		Charge: metering.MustDecimal(charge), Currency: "USD", Billed: true,
 	}}}
 }
 
@@ -222,7 +223,7 @@ func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 10),
 		closedAt(january, "1000", "14.50"), closedAt(february, "0", "10"), billing.Period{Range: march}))
-	f.Prices = basic()
+	f = atBasic(f)
 	f.Reported = []billing.Reported{adjusted(first, january, february, "1000", "5")}
 	f = withLate(f, january, "2000", "1000")
 	require.Empty(t, billing.Adjustments(f))
@@ -237,9 +238,19 @@ func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
 
 // basic is a price of 10 USD for 100 units, and half a cent for each further one.
 func basic() map[metering.MeterID][]billing.Price {
-	return map[metering.MeterID][]billing.Price{1: {{
-		MeterID: 1, Version: 1, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
-	}}}
+	terms := billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}
+	return map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: terms}}}
+}
+
+// atBasic has all periods at that price, closed ones too.
+func atBasic(f billing.Facts) billing.Facts {
+	f.Prices = basic()
+	for _, p := range f.Stored {
+		for i := range p.Closed {
+			p.Closed[i].Terms = f.Prices[1][0].Terms
+		}
+	}
+	return f
 }
 
 // Fault 7: what is in doubt when its invoice is final is not charged again before people have looked.
@@ -316,7 +327,7 @@ func TestARefusedCurrencyKeepsItsTargetPeriodOpenForEver(t *testing.T) {
 	f.Reported = append(f.Reported, billing.Reported{
 		Series: refused[0].Series, MeterID: 1, Last: uuid.UUID{2}, Number: 2, State: billing.Rejected, // "cannot combine currencies"
 	})
-	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, OverageRate: metering.Whole(100), Currency: "EUR"})
+	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "EUR"}})
 
 	f.Now = february.End.AddDate(0, 0, 90)
 	again := f.Plan().Reports
@@ -352,7 +363,7 @@ func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
 func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
-	f.Prices = basic()
+	f = atBasic(f)
 	f = withLate(f, january, "1100", "1000")
 	lines := f.Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
@@ -366,6 +377,7 @@ func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *tes
 	f.Settings.LatePolicy = metering.AdjustLate
 	f.Now = march.Start.AddDate(0, 0, 20)
 	f.Stored = []billing.Period{f.Stored[0], closedAt(february, "0", "10"), {Range: march}}
+	f = atBasic(f)
 	require.Empty(t, billing.Adjustments(f))
 }
 

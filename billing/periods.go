@@ -21,9 +21,11 @@ type Period struct {
 // ClosedLine is what a closed period came to for one meter.
 type ClosedLine struct {
 	MeterID       metering.MeterID
+	MeterVersion  metering.MeterVersionID // that has counted the usage
 	Usage         metering.Decimal
 	Events        int64
-	PriceVersion  int // 0: the meter had no price
+	PriceVersion  int   // 0: the meter had no price
+	Terms         Terms // that the charge is by, whatever the price is now
 	Charge        metering.Decimal
 	Currency      string
 	Billed        bool              // the provider was reported it: only then is there something to adjust

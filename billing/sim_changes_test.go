@@ -255,7 +255,7 @@ func (l *life) invoiceIsFinal() bool {
 			open++
 		}
 	}
-	if open > 1 && l.leavesOut(invoiceOfTwoPeriods) {
+	if open > 1 && l.leavesOut(invoiceOfTwoPeriods) || l.leavesOut(leftBetweenTwo) && l.betweenTwo() {
 		return false
 	}
 	in.final = true

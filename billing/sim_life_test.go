@@ -130,8 +130,7 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 	}
 	price := billing.Price{
 		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
-		BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")),
-		Currency: "USD",
+		Terms: billing.Terms{BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")), Currency: "USD"},
 	}
 	if former := l.prices[meter]; len(former) > 0 {
 		price.Currency = former[len(former)-1].Currency

@@ -18,7 +18,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 		return metering.Meter{ID: id, Version: metering.MeterVersion{Status: metering.Complete}}
 	}
 	price := func(meter metering.MeterID, currency string) []billing.Price {
-		return []billing.Price{{MeterID: meter, Version: 1, OverageRate: decimal(t, "0.015"), Currency: currency}}
+		return []billing.Price{{MeterID: meter, Version: 1, Terms: billing.Terms{OverageRate: decimal(t, "0.015"), Currency: currency}}}
 	}
 	facts := billing.Facts{
 		Now: instant(t, "2026-01-10T00:00:00Z"), Settings: billing.Settings{Timezone: location(t, "UTC"), Currency: "USD"},
@@ -89,7 +89,7 @@ func TestTotalsAreByCurrency(t *testing.T) {
 	}
 	require.Equal(t, []string{"900 USD, of which 700"}, totals())
 
-	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, OverageRate: metering.Whole(3), Currency: "EUR", EffectiveFrom: february.Start})
+	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(3), Currency: "EUR"}, EffectiveFrom: february.Start})
 	require.Equal(t, "6", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
 	require.Equal(t, []string{"6 EUR, of which 0", "700 USD, of which 700"}, totals())
 }

@@ -82,8 +82,7 @@ func (b *biller) useAt(value string, at time.Time) {
 func (b *biller) price(base, included, overage string) {
 	b.Helper()
 	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: b.meter.ID, BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included),
-		OverageRate: metering.MustDecimal(overage), Currency: "USD", EffectiveFrom: b.now,
+		MeterID: b.meter.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included), OverageRate: metering.MustDecimal(overage), Currency: "USD"}, EffectiveFrom: b.now,
 	})
 	require.NoError(b, err)
 }

@@ -117,7 +117,7 @@ func (r *factReader) catalogAndLedger() error {
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
 	read(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
-	read(&batch, selectPrices+`order by meter_id, version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
+	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
 	read(&batch, selectBillingPeriods, []any{args}, scanBillingPeriod, func(p billing.Period) { f.Stored = append(f.Stored, p) })
@@ -167,9 +167,11 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.meter_version_id, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
+	  t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer`
 
@@ -179,8 +181,8 @@ type closedLine struct {
 }
 
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
-	return l, row.Scan(&l.period, &l.MeterID, &l.Usage, &l.Events, &l.PriceVersion, &l.Charge, &l.Currency, &l.Billed,
-		&l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
+	return l, row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
+		&l.Billed, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
 }
 
 func (r *factReader) addClosedLine(l closedLine) {
@@ -315,7 +317,7 @@ var selectSentLines = `
 	where d.tenant_id = @tenant
 	  and d.customer_id = @customer
 	  and d.connection_id = @connection
-	order by x.number, l.component <> 'usage', c.starts_at, l.meter_id`
+	order by x.number, l.line`
 
 type sentLine struct {
 	sent billing.Sent

@@ -265,20 +265,20 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 
 // lines stores what a report says of each meter.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
-	for _, l := range r.Lines {
+	for i, l := range r.Lines {
 		period := r.Period
 		if l.Component() == billing.AdjustmentComponent {
 			period = l.Closed
 		}
 		w.batch.Queue(`
 			insert into billing_report_lines
-			  (tenant_id, report_id, meter_id, period_id, component, usage, event_count, quantity, price_version, unit_price, charge, amount, currency)
-			select @tenant, @id, @meter, p.id, @component, @usage, @events, @quantity, @price_version, @unit_price, @charge, @amount, @currency
+			  (tenant_id, report_id, line, meter_id, period_id, component, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
+			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, `+termsOf+`, @unit_price, @charge, @amount, @currency
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "id": id, "meter": l.MeterID, "period": period, "component": l.Component(),
+			"tenant": w.tenant, "customer": w.customer, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
 			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion,
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})

@@ -16,7 +16,7 @@ type step struct {
 	Amount       metering.Decimal `json:"amount" doc:"Exact, in the unit"`
 	Unit         string           `json:"unit" doc:"units, or the code of a currency" example:"USD"`
 	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"The decimals that it is rounded to, half to even; absent: it is not rounded"`
-	MeterVersion *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: none has, or it is of a closed period"`
+	MeterVersion *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: it is not counted"`
 	EventCount   *int64           `json:"event_count,omitempty" doc:"Of usage: the events that it is counted from"`
 	PriceVersion int              `json:"price_version,omitempty" doc:"The version of the price that it stands in; absent: it stands in none"`
 	ClosedPeriod *usagePeriod     `json:"closed_period,omitempty"`

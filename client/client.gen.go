@@ -2585,7 +2585,7 @@ type Step struct {
 	// EventCount Of usage: the events that it is counted from
 	EventCount *int64 `json:"event_count,omitempty"`
 
-	// MeterVersion The version of the meter that has counted it; absent: none has, or it is of a closed period
+	// MeterVersion The version of the meter that has counted it; absent: it is not counted
 	MeterVersion *int64   `json:"meter_version,omitempty"`
 	Name         StepName `json:"name"`
 

@@ -64,7 +64,11 @@ func (b *bill) setPrice(t *rapid.T) {
 		return metering.MustDecimal(rapid.SampledFrom([]string{"0", "0.005", "1.25", "3", "0.000000000001"}).Draw(t, label))
 	}
 	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: rapid.SampledFrom(b.meters).Draw(t, "meter").ID, Terms: billing.Terms{BasePrice: amount("base"), IncludedUnits: amount("included"), OverageRate: amount("rate"), Currency: rapid.SampledFrom([]string{"USD", "USD", "JPY"}).Draw(t, "currency")}, EffectiveFrom: billing.CalendarPeriod(b.now, time.UTC).End,
+		MeterID: rapid.SampledFrom(b.meters).Draw(t, "meter").ID, EffectiveFrom: billing.CalendarPeriod(b.now, time.UTC).End,
+		Terms: billing.Terms{
+			BasePrice: amount("base"), IncludedUnits: amount("included"), OverageRate: amount("rate"),
+			Currency: rapid.SampledFrom([]string{"USD", "USD", "JPY"}).Draw(t, "currency"),
+		},
 	})
 	require.NoError(b, err)
 }

@@ -2398,7 +2398,7 @@ export interface components {
             event_count?: number;
             /**
              * Format: int64
-             * @description The version of the meter that has counted it; absent: none has, or it is of a closed period
+             * @description The version of the meter that has counted it; absent: it is not counted
              */
             meter_version?: number;
             /** @enum {string} */

@@ -65,8 +65,10 @@ func (l line) currency() string {
 // later waits for the next.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
-	if in.autoAdvance = in.subscription != nil || in.autoAdvance; in.autoAdvance {
-		in.finalizesAt = in.end.Add(grace)
+	paused := in.paused()
+	in.autoAdvance = paused == "" && (in.autoAdvance || in.subscription != nil)
+	if in.autoAdvance {
+		in.finalizesAt = in.created.Add(grace)
 	}
 	a.invoices, a.drafts = append(a.invoices, in), append(a.drafts, in)
 	if !in.excluding {
@@ -74,10 +76,6 @@ func (f *Fake) draft(a *account, in *invoice) *invoice {
 	}
 	if in.subscription != nil {
 		in.subscription.latest = in.id
-	}
-	paused := in.paused()
-	if paused != "" {
-		in.autoAdvance, in.finalizesAt = false, time.Time{}
 	}
 	f.emitInvoice(a, in, in.created, "invoice.created")
 	if paused == "void" || paused == "uncollectible" {

@@ -17,7 +17,6 @@ import (
 //
 //	 5 in activities/entries.go: what is not seen counted for a day is taken for dropped, and reported again
 //	11 also in providers/stripe/send.go: what is owed may be nothing in the currency's smallest unit there, and is refused at every sync
-//	14 in client/recorder.go: batches are thrown away for good on 401, 403 and 404
 
 // monthOf is a calendar month of 2026.
 func monthOf(month time.Month) metering.Range {

@@ -49,14 +49,14 @@ func (p *planner) lookAtUnreported() {
 
 // underWay says whether the outcome of a report has to be known before
 // anything closes: of a statement to this connection, and of what may have
-// arrived at a former one.
+// arrived at a former one and counts.
 func (p *planner) underWay() bool {
 	p.leaveFormer()
 	return slices.ContainsFunc(p.Open, func(o Open) bool {
 		if p.connectedTo(o.Connection) {
 			return o.Kind == StatementReport
 		}
-		return !slices.Contains(p.plan.Withdraw, o.ID)
+		return p.counts(o.Connection) && !slices.Contains(p.plan.Withdraw, o.ID)
 	})
 }
 
@@ -70,7 +70,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
 	for _, l := range charges {
 		lines = append(lines, ClosedLine{
 			MeterID: l.MeterID, Usage: l.Usage, Events: l.Events, PriceVersion: l.PriceVersion, Charge: l.Charge, Currency: l.Currency,
-			Billed: p.Connection != nil,
+			Billed: p.Connection != nil, Test: p.inTest(),
 		})
 	}
 	switch {

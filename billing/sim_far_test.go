@@ -27,6 +27,9 @@ const (
 type farSide struct {
 	connection metering.ConnectionID
 	receiver   bool                                   // it takes statements
+	moves      int                                    // how often a receiver has moved to another URL
+	test       bool                                   // nobody is charged for what it has
+	other      *farSide                               // the same account in the other mode
 	latest     map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
 	contracts  map[string][]*contract                 // by customer there
 	places     map[metering.MeterID]billing.Destination

@@ -38,6 +38,7 @@ type pass struct {
 
 	sending *storedReport // of the present call
 	farSide *farSide      // that it goes to
+	moves   int           // where that is
 	attempt int
 	outcome billing.State
 	newKey  bool
@@ -171,6 +172,7 @@ func (p *pass) lease() {
 		return
 	}
 	p.sending, p.farSide, p.attempt, p.stage = r, p.ledger.farSide, r.attempts, toCall
+	p.moves = p.farSide.moves
 	p.overdue = r.Kind == billing.QuantityReport && p.ledger.period(r.Period).Subscription.Invoiced
 }
 
@@ -234,8 +236,10 @@ func (p *pass) look(r *storedReport) billing.State {
 			before = before.Add(o.Quantity)
 		}
 	}
-	of := p.ledger.period(r.Period) // it may have become shorter since the series' window was written down
-	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, of.Within(of.Subscription.Range), p.now)
+	if p.ledger.ended(r) {
+		return billing.InDoubt
+	}
+	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, p.ledger.part(r), p.now)
 	switch {
 	case counted.Equal(before.Add(r.Quantity)):
 		return billing.Accepted
@@ -249,6 +253,9 @@ func (p *pass) look(r *storedReport) billing.State {
 func (p *pass) trouble(r *storedReport) trouble {
 	if p.ledger != p.life.ledger {
 		return serverError // the neighbour's always fail
+	}
+	if p.moves != p.farSide.moves {
+		return serverError // nobody is there any more
 	}
 	what := p.armed
 	if !p.mayMeet(what, r) {

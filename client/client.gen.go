@@ -1715,7 +1715,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted it when it was closed
+	// Billed Whether the provider had accepted it when it was closed, in the mode that the present provider is in
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
@@ -1831,6 +1831,9 @@ type Provider struct {
 	// Id Examples: con_3
 	Id string `json:"id"`
 
+	// Livemode Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other
+	Livemode *bool `json:"livemode,omitempty"`
+
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
@@ -1944,17 +1947,20 @@ type SaveProvider struct {
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent
+	// NewReceiver Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver
+	NewReceiver *bool `json:"new_receiver,omitempty"`
+
+	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Of Stripe: a secret or restricted API key
+	// SecretKey Of Stripe: a secret or restricted API key. The saved one is kept when this is absent
 	SecretKey *string          `json:"secret_key,omitempty"`
 	Type      SaveProviderType `json:"type"`
 
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Of Stripe: the signing secret of the endpoint there
+	// WebhookSecret Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
@@ -3163,7 +3169,7 @@ type ClientInterface interface {
 
 	// SaveBillingProviderWithBody Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3172,7 +3178,7 @@ type ClientInterface interface {
 
 	// SaveBillingProvider Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4087,7 +4093,7 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 
 // SaveBillingProviderWithBody Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4106,7 +4112,7 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 
 // SaveBillingProvider Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9272,7 +9278,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithBodyWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9281,7 +9287,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14002,7 +14008,7 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 
 // SaveBillingProviderWithBodyWithResponse Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14017,7 +14023,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 
 // SaveBillingProviderWithResponse Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -79,14 +79,14 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	for _, l := range c.Lines {
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, reported, reported_scale)
-			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @reported, @decimals
+			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, test, reported, reported_scale)
+			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @test, @reported, @decimals
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "usage": l.Usage, "events": l.Events,
-			"price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "billed": l.Billed,
+			"price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "billed": l.Billed, "test": l.Test,
 			"reported": l.Reported, "decimals": l.ReportedScale,
 		})
 	}
@@ -170,7 +170,7 @@ const (
 		  and p.customer_id = c.id
 		  and p.closed_at is null
 		  and p.ends_at <= @now::timestamptz
-		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
+		  and (p.ends_at <= @now::timestamptz - t.grace or exists (select ` + finalInvoices + `)))`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (
 		select
 		from billing_periods p

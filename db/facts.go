@@ -64,7 +64,7 @@ func (r *factReader) customerAndSide() error {
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
-		  a.products, a.since,
+		  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
 		      or @now < c.created_at + t.grace + interval '1 day'
 		    then (select min(e.ts) from events e where e.tenant_id = c.tenant_id and e.customer_id = c.id) end,
@@ -82,7 +82,7 @@ func (r *factReader) customerAndSide() error {
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since, &f.Customer.EarliestEvent, &r.lastNumber)
+		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since, &f.Customer.EarliestEvent, &r.lastNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -140,16 +140,13 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 	})
 }
 
-const selectBillingPeriods = `
+var selectBillingPeriods = `
 	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
 	  select i.finalized_at, i.decimals
-	  from billing_invoices i
-	  where i.tenant_id = p.tenant_id
-	    and i.period_id = p.id
-	    and i.finalized_at is not null
+	  ` + finalInvoices + `
 	  order by i.finalized_at
 	  limit 1) i on true
 	where p.tenant_id = @tenant
@@ -167,7 +164,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	where p.tenant_id = @tenant
@@ -179,7 +176,7 @@ type closedLine struct {
 }
 
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
-	return l, row.Scan(&l.period, &l.MeterID, &l.Usage, &l.Events, &l.PriceVersion, &l.Charge, &l.Currency, &l.Billed,
+	return l, row.Scan(&l.period, &l.MeterID, &l.Usage, &l.Events, &l.PriceVersion, &l.Charge, &l.Currency, &l.Billed, &l.Test,
 		&l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
 }
 

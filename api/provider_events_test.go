@@ -124,6 +124,13 @@ func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
 	require.Equal(t, []string{"next", "cret"}, []string{next.SecretLastFour, *next.WebhookSecretLastFour})
 	next = b.provider(t, `{"type":"stripe","secret_key":"","webhook_secret":"whsec_another-endpoint"}`)
 	require.Equal(t, []string{"next", "oint"}, []string{next.SecretLastFour, *next.WebhookSecretLastFour})
+
+	other, err := db.ParseKeyring("other:YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk=")
+	require.NoError(t, err)
+	r := b.replica(t, func(d *api.Deps) { d.Keyring = other })
+	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","webhook_secret":"whsec_another-endpoint"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "body.secret_key is needed: the saved one cannot be opened")
 }
 
 func TestStripesSecretsAreNeededTheFirstTime(t *testing.T) {

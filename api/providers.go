@@ -175,7 +175,7 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	}
 	secret, err := s.Keyring.Open(tenant, purpose, sealed)
 	if err != nil {
-		return false, err
+		return false, metering.Invalid(setting.Location(), "is needed: the saved one cannot be opened with this server's keys").Because(err)
 	}
 	if setting.Use == providers.EventSecret {
 		in.Event = string(secret)

@@ -178,16 +178,6 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 	return sum
 }
 
-// inMode are the far sides of one mode: what the others have does not count for them.
-func (l *life) inMode(test bool) (sides []*farSide) {
-	for _, f := range l.farSides {
-		if f.test == test {
-			sides = append(sides, f)
-		}
-	}
-	return sides
-}
-
 // out is what all far sides of one mode bill, in units.
 func (l *life) out(meter metering.MeterID, period time.Time, test bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
@@ -322,15 +312,6 @@ func (l *life) checkBilled() {
 			l.checkLine(p, line)
 		}
 	}
-}
-
-// billedOf is the money that the far sides of one mode bill of a closed line.
-func (l *life) billedOf(p billing.Period, line billing.ClosedLine, test bool) (own, late map[string]metering.Decimal) {
-	own, late = make(map[string]metering.Decimal), make(map[string]metering.Decimal)
-	for _, f := range l.inMode(test) {
-		f.amounts(l.name, line.MeterID, p.Start, own, late)
-	}
-	return own, late
 }
 
 // checkNotLate holds that one mode bills no late usage of a line that nobody

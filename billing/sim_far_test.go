@@ -308,3 +308,22 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	}
 	return s
 }
+
+// inMode are the far sides of one mode: what the others have does not count for them.
+func (l *life) inMode(test bool) (sides []*farSide) {
+	for _, f := range l.farSides {
+		if f.test == test {
+			sides = append(sides, f)
+		}
+	}
+	return sides
+}
+
+// billedOf is the money that the far sides of one mode bill of a closed line.
+func (l *life) billedOf(p billing.Period, line billing.ClosedLine, test bool) (own, late map[string]metering.Decimal) {
+	own, late = make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+	for _, f := range l.inMode(test) {
+		f.amounts(l.name, line.MeterID, p.Start, own, late)
+	}
+	return own, late
+}

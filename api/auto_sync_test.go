@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	b := setup(t)
 	meter := dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
 	_, err := b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator, billing.Price{
-		MeterID: meter.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
+		MeterID: meter.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"},
 	})
 	require.NoError(t, err)
 	_, err = b.writer.Ingest(t.Context(), b.tenant.ID, []metering.Event{
@@ -142,7 +143,9 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	require.Equal(t, 200, a.status, a.body)
 	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, db.Pass{}, dbtest.Frame, time.Now())
 	require.NoError(t, err)
-	require.Equal(t, a.body, b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body, "before and after its first sync")
+	stored := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body
+	require.Regexp(t, `"id":"per_\d+"`, stored)
+	require.Equal(t, a.body, regexp.MustCompile(`"id":"per_\d+"`).ReplaceAllString(stored, `"id":null`), "but for its id, before and after its first sync")
 	require.Contains(t, a.body, `"closed_at":null`)
 	require.Contains(t, a.body, `"usage":141.75`)
 	require.Contains(t, a.body, `"amount":10.21`)

@@ -196,7 +196,7 @@ func spoilt(schema *openapi3.Schema) []string {
 // which do not repeat what was sent.
 func (b *bundle) sendBad(t *testing.T, r badRequest) answer {
 	t.Helper()
-	for _, name := range []string{"external_id", "slug", "id", "tenant_id"} {
+	for _, name := range []string{"external_id", "slug", "id", "tenant_id", "period"} {
 		r = r.with("path", name, goodValue(name))
 	}
 	a := b.send(t, r.method, r.path+"?"+r.query.Encode(), r.body, r.headers...)
@@ -233,6 +233,7 @@ func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
 		{"GET", "/v1/usage?customer=acme&meter=calls&end=", "", "query.end"},
 		{"GET", "/v1/usage/total?customer=acme&start=", "", "query.start"},
 		{"GET", "/v1/usage/export?customer=acme&end=", "", "query.end"},
+		{"GET", "/v1/billing/explain?customer=acme&meter=calls&at=", "", "query.at"},
 	} {
 		for _, instant := range []string{"9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"} {
 			path, body := c.path, c.body
@@ -306,7 +307,7 @@ func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 	require.NoError(t, err)
 	for range 2 { // the first holds from the beginning; the year 10000 has no JSON
 		_, err = b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator,
-			billing.Price{MeterID: meter.ID, Currency: "USD", EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+			billing.Price{MeterID: meter.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 		require.NoError(t, err)
 	}
 	var log bytes.Buffer

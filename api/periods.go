@@ -14,11 +14,27 @@ type listPeriodsInput struct {
 }
 
 type billingPeriod struct {
-	Start    time.Time    `json:"start"`
-	End      time.Time    `json:"end"`
-	DueAt    time.Time    `json:"due_at" doc:"When it is to be closed: its end and the grace"`
-	ClosedAt *time.Time   `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
-	Lines    []periodLine `json:"lines"`
+	PeriodHead
+	Lines []periodLine `json:"lines"`
+}
+
+// PeriodHead is a billing period without what it comes to.
+type PeriodHead struct {
+	ID       *string             `json:"id" example:"per_42" doc:"null: it is not stored yet, because the customer was not synced in it"`
+	Start    time.Time           `json:"start"`
+	End      time.Time           `json:"end"`
+	State    billing.PeriodState `json:"state" doc:"in_grace: it is over, and takes usage until it is closed"`
+	DueAt    time.Time           `json:"due_at" doc:"When it is to be closed: its end and the grace"`
+	ClosedAt *time.Time          `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
+}
+
+func showPeriodHead(s billing.Statement) PeriodHead {
+	head := PeriodHead{Start: s.Start.UTC(), End: s.End.UTC(), State: s.State, DueAt: s.ClosesAt.UTC(), ClosedAt: s.ClosedAt}
+	if s.ID != 0 {
+		id := s.ID.String()
+		head.ID = &id
+	}
+	return head
 }
 
 type periodLine struct {
@@ -63,7 +79,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 const maxPeriods = 100
 
 func showPeriod(p billing.Statement) billingPeriod {
-	shown := billingPeriod{Start: p.Start.UTC(), End: p.End.UTC(), DueAt: p.ClosesAt.UTC(), ClosedAt: p.ClosedAt, Lines: []periodLine{}}
+	shown := billingPeriod{showPeriodHead(p), []periodLine{}}
 	for _, l := range p.Lines {
 		shown.Lines = append(shown.Lines, periodLine{
 			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,

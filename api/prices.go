@@ -90,8 +90,10 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
 	p := billing.Price{
-		MeterID: m.ID, ProductID: product, BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
-		Currency: in.Currency, EffectiveFrom: billing.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
+		MeterID: m.ID, ProductID: product, EffectiveFrom: billing.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
+		Terms: billing.Terms{
+			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: in.Currency,
+		},
 	}
 	if p.Currency == "" {
 		p.Currency = who.Tenant.Currency

@@ -157,6 +157,11 @@ func (s *server) routes() {
 		"It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs"), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods"), s.listPeriods)
+	huma.Register(s.api, described(get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period"),
+		"Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is "+
+			"billed. A period has an id once it is stored, with the first sync in it or after it."), s.getStatement)
+	huma.Register(s.api, described(get("explain-billing", "/v1/billing/explain", BillingRead, "Get the working of what a meter comes to in a billing period"),
+		"Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet."), s.explain)
 	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Estimate revenue by month and currency"), s.revenue)
 	huma.Register(s.api, described(get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events"),
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)

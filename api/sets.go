@@ -35,6 +35,7 @@ func describe[T set[T]](schemas huma.Registry) {
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
 	describe[billing.Kind](schemas)
+	describe[billing.PeriodState](schemas)
 	describe[billing.State](schemas)
 	describe[metering.Aggregation](schemas)
 	describe[metering.DeliveryStatus](schemas)
@@ -48,6 +49,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.Trigger](schemas)
 	describe[deliveredKind](schemas)
 	describe[resolvedState](schemas)
+	describe[stepName](schemas)
 	describe[givenRole](schemas)
 	describe[meterStatus](schemas)
 }
@@ -67,6 +69,16 @@ type resolvedState billing.State
 
 func (resolvedState) Values() []resolvedState {
 	return []resolvedState{resolvedState(billing.Accepted), resolvedState(billing.Rejected)}
+}
+
+// stepName names a step of a working.
+type stepName string
+
+func (stepName) Values() (names []stepName) {
+	for _, name := range billing.StepNames() {
+		names = append(names, stepName(name))
+	}
+	return names
 }
 
 // givenRole is of a member who is not the owner: that role changes hands only

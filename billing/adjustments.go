@@ -3,6 +3,7 @@ package billing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -100,15 +101,6 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 	return u.Late, u.LateEvents
 }
 
-func priceVersion(versions []Price, version int) Price {
-	for _, p := range versions {
-		if p.Version == version {
-			return p
-		}
-	}
-	return Price{}
-}
-
 // lateCharges plans what late usage adds to the closed periods as money on the
 // subscription's next invoice.
 func (p *planner) lateCharges(target Period) {
@@ -185,10 +177,47 @@ func (f Facts) carried() []calculation {
 	return f.lateCalculations(periods, target, nil)
 }
 
-// carriedBy are those that the period carries.
-func (f Facts) carriedBy(period Period) []calculation {
+// Adjustment is what late usage adds to a closed period, as its target period
+// carries it.
+type Adjustment struct {
+	Closed    metering.Range
+	MeterID   metering.MeterID
+	MeterSlug string
+	Quantity  metering.Decimal
+	Amount    metering.Decimal
+	Currency  string
+	Reason    string
+	Working   []Step // of the amount; of a target period that is closed itself, what each series was reported
+}
+
+// carriedBy are those that the open period carries.
+func (f Facts) carriedBy(period Period) (all []Adjustment) {
 	if open, found := openPeriod(ExpectedPeriods(f)); !found || !open.Start.Equal(period.Start) {
 		return nil
 	}
-	return f.carried()
+	for _, c := range f.carried() {
+		all = append(all, Adjustment{
+			Closed: c.late.closed, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Quantity: c.quantity(), Amount: c.amount(), Currency: c.currency,
+			Reason: ReasonLate, Working: c.steps(),
+		})
+	}
+	return all
+}
+
+// carriedThen are those that a closed period was reported with while it was the
+// target period.
+func (f Facts) carriedThen(target Period) (all []Adjustment) {
+	for _, closed := range f.Stored {
+		reported := f.billed(closed, func(r Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
+		for _, m := range f.Meters {
+			e := reported[m.ID]
+			for _, currency := range slices.Sorted(maps.Keys(e.amounts)) {
+				all = append(all, Adjustment{
+					Closed: closed.Range, MeterID: m.ID, MeterSlug: m.Slug, Quantity: e.quantity, Amount: e.amounts[currency], Currency: currency,
+					Reason: ReasonLate, Working: e.moneyIn(currency),
+				})
+			}
+		}
+	}
+	return all
 }

@@ -7,7 +7,7 @@ import "github.com/odometer-metering/odometer/metering"
 // is one of its results, and Explain shows them in their order.
 type calculation struct {
 	meter    metering.Meter
-	version  metering.MeterVersionID // that has counted the usage; 0: nobody noted it, as of closed periods
+	version  metering.MeterVersionID // that has counted the usage
 	usage    metering.Decimal        // of a closed period: at its closing
 	events   int64
 	price    Price
@@ -145,17 +145,17 @@ func (f Facts) shown(period Period) []calculation {
 }
 
 // closedCalculation is what the closed period came to for a meter.
-func (f Facts) closedCalculation(m metering.Meter, then ClosedLine) calculation {
+func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 	return calculation{
-		meter: m, usage: then.Usage, events: then.Events, price: priceVersion(f.Prices[m.ID], then.PriceVersion), currency: then.Currency,
-		reported: then.Reported,
+		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, reported: then.Reported,
+		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms},
 	}
 }
 
 // lateCalculation is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
 func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine, other elsewhere) calculation {
-	c := f.closedCalculation(m, then)
+	c := closedCalculation(m, then)
 	c.others, c.late = other, &lateUsage{closed: closed.Range, then: then}
 	c.late.usage, c.late.events = f.late(closed, then)
 	if c.reported = nil; then.Reported != nil {

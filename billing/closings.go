@@ -2,12 +2,20 @@ package billing
 
 import (
 	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Closing is a period that is to close, and what it came to.
 type Closing struct {
 	Period Period
 	Lines  []ClosedLine
+}
+
+// Working is how the line's charge was worked out when the period closed.
+func (l ClosedLine) Working() []Step {
+	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
+	return c.steps()
 }
 
 // close plans which periods close: those whose end and grace are over, or whose
@@ -63,13 +71,15 @@ func (p *planner) underWay() bool {
 // closed is what the period closes at. complete says that every meter is
 // counted, and the provider, if there is one, knows what the period comes to.
 func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
-	charges, excluded := p.charges(period)
+	all, excluded := p.calculations(period)
 	if slices.ContainsFunc(excluded, func(e Exclusion) bool { return e.Reason == ExcludedBackfilling }) {
 		return nil, false
 	}
-	for _, l := range charges {
+	for i := range all {
+		c := &all[i]
 		lines = append(lines, ClosedLine{
-			MeterID: l.MeterID, Usage: l.Usage, Events: l.Events, PriceVersion: l.PriceVersion, Charge: l.Charge, Currency: l.Currency,
+			MeterID: c.meter.ID, MeterVersion: c.version, Usage: c.usage, Events: c.events,
+			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency,
 			Billed: p.Connection != nil, Test: p.inTest(),
 		})
 	}
@@ -77,7 +87,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
 	case p.Connection == nil:
 		return lines, true
 	case p.Connection.Statements:
-		return lines, p.statementTaken(period, charges)
+		return lines, p.statementTaken(period, linesOf(all))
 	}
 	return lines, p.quantitiesCounted(period, lines)
 }
@@ -110,9 +120,8 @@ func (p *planner) quantitiesCounted(period Period, lines []ClosedLine) bool {
 		if l.Billed = billed; !billed {
 			continue
 		}
-		price, _ := p.price(l.MeterID, period)
 		l.Reported, l.ReportedScale = &reported.quantity, reported.scale
-		l.Charge = price.ChargeIn(l.Currency, reported.quantity)
+		l.Charge = l.Terms.ChargeIn(l.Currency, reported.quantity)
 	}
 	return true
 }

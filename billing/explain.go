@@ -9,18 +9,18 @@ import (
 // Step is one step of the working of an amount: given, or worked out from steps
 // before it, or from those that it is made of.
 type Step struct {
-	Name   string           // one of the Step names
-	Amount metering.Decimal // in the unit of the step, exact
-	Unit   string           // "units", or the ISO 4217 code of the currency
+	Name   string           `json:"name"`   // one of the Step names
+	Amount metering.Decimal `json:"amount"` // in the unit of the step, exact
+	Unit   string           `json:"unit"`   // "units", or the ISO 4217 code of the currency
 
-	Digits       *int32                  // that it is rounded to, half to even; nil: it is not rounded
-	MeterVersion metering.MeterVersionID // that has counted it; 0: none has, or nobody noted it, as of closed periods
-	Events       int64                   // that it is counted from
-	PriceVersion int                     // that it stands in; 0: in none
-	Closed       *metering.Range         // the closed period that it is of
-	Reason       string                  // why there is an adjustment
-	Series       *Series                 // that it was reported in
-	Of           []Step                  // what it is the sum of; of an adjustment, its working
+	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is not rounded
+	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
+	Events       int64                   `json:"events,omitempty"`        // that it is counted from
+	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
+	Closed       *metering.Range         `json:"closed,omitempty"`        // the closed period that it is of
+	Reason       string                  `json:"reason,omitempty"`        // why there is an adjustment
+	Series       *Series                 `json:"-"`                       // that it was reported in
+	Of           []Step                  `json:"of,omitempty"`            // what it is the sum of; of an adjustment, its working
 }
 
 // The names of steps, in the order in which they come. One stands only where it
@@ -55,16 +55,11 @@ const ReasonLate = "late usage"
 const inUnits = "units"
 
 // Explain is the working of what a meter comes to in a period of
-// ExpectedPeriods, or of a closed one's charge: its last step is the amount of
-// StatementOf. There is none of a meter that is still counting its past, or that
-// a closed period has not known.
+// ExpectedPeriods, to its last step: the amount of StatementOf. There is none of
+// a meter that is still counting its past, or that a closed period has not known.
 func Explain(f Facts, period Period, meter metering.MeterID) []Step {
-	for _, l := range StatementOf(f, period).Lines {
-		if l.MeterID == meter {
-			return l.Working
-		}
-	}
-	return nil
+	l, _ := StatementOf(f, period).Line(meter)
+	return l.Working
 }
 
 // steps are the working of the line that a calculation comes to.
@@ -146,17 +141,15 @@ func (e elsewhere) moneyIn(currency string) (steps []Step) {
 
 // adjusted goes on from the working of an amount with the meter's adjustments in
 // the same currency.
-func adjusted(steps []Step, adjustments []calculation) []Step {
+func adjusted(steps []Step, adjustments []Adjustment) []Step {
 	own := steps[len(steps)-1]
 	sum := own.Amount
-	for i := range adjustments {
-		c := &adjustments[i]
-		if c.currency != own.Unit {
+	for _, a := range adjustments {
+		if a.Currency != own.Unit {
 			continue // it stands by itself
 		}
-		closed := c.late.closed
-		sum = sum.Add(c.amount())
-		steps = append(steps, Step{Name: StepAdjustment, Amount: c.amount(), Unit: c.currency, Closed: &closed, Reason: ReasonLate, Of: c.steps()})
+		sum = sum.Add(a.Amount)
+		steps = append(steps, Step{Name: StepAdjustment, Amount: a.Amount, Unit: a.Currency, Closed: &a.Closed, Reason: a.Reason, Of: a.Working})
 	}
 	if steps[len(steps)-1].Name == StepAdjustment {
 		steps = append(steps, Step{Name: StepAll, Amount: sum, Unit: own.Unit})

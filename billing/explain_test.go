@@ -254,17 +254,16 @@ func TestTheWorkingOfALine(t *testing.T) {
 		Any: true, Value: decimal(t, "102.02"), Added: decimal(t, "102.02"), Quantity: decimal(t, "102.02"), Amount: decimal(t, "10.01"), Currency: "USD",
 	}
 	former := billing.Series{Kind: billing.StatementReport, Connection: first, Counting: billing.Replaces, Period: february.Start, Window: february}
+	terms := billing.Terms{BasePrice: decimal(t, "10"), IncludedUnits: decimal(t, "100"), OverageRate: decimal(t, "0.005"), Currency: "USD"}
 	facts := billing.Facts{
 		Now: instant(t, "2026-02-10T00:00:00Z"), Customer: billing.Customer{CreatedAt: january.Start},
 		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
 		Meters:     []metering.Meter{{ID: 1, Slug: "calls", UsageScale: 1, Version: metering.MeterVersion{ID: 7, Status: metering.Complete}}},
 		Connection: &billing.Connection{ID: second, Statements: true},
-		Prices: map[metering.MeterID][]billing.Price{1: {{
-			MeterID: 1, Version: 3, BasePrice: decimal(t, "10"), IncludedUnits: decimal(t, "100"), OverageRate: decimal(t, "0.005"), Currency: "USD",
-		}}},
+		Prices:     map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 3, Terms: terms}}},
 		Stored: []billing.Period{
 			{ID: 1, Range: january, ClosedAt: &closedAt, Closed: []billing.ClosedLine{{
-				MeterID: 1, Usage: decimal(t, "100"), Events: 1, PriceVersion: 3, Charge: decimal(t, "10"), Currency: "USD", Billed: true,
+				MeterID: 1, Usage: decimal(t, "100"), Events: 1, PriceVersion: 3, Terms: terms, Charge: decimal(t, "10"), Currency: "USD", Billed: true,
 			}}},
 			{ID: 2, Range: february},
 		},

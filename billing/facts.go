@@ -39,8 +39,16 @@ type Customer struct {
 	ExternalID      string
 	CreatedAt       time.Time
 	BillingStartsAt *time.Time // where the periods begin, if an operator said so
-	EarliestEvent   *time.Time // the earliest instant of its events; read while the first period may still move
+	EarlyEvents     []EarlyEvents
+	HeadOpenUntil   *time.Time // until when an event may bring the first stored period forward; nil: that is decided
 	Products        []Assignment
+}
+
+// EarlyEvents are those of one calendar month before the one in which the
+// customer was made. They are read until the first period is decided.
+type EarlyEvents struct {
+	At         time.Time // of the earliest one
+	IngestedAt time.Time // when the first one came
 }
 
 // Settings are the tenant's.

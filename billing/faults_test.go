@@ -38,7 +38,7 @@ func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 		Now: now, After: 100, Customer: billing.Customer{CreatedAt: january.Start.Add(24 * time.Hour)},
 		Settings: billing.Settings{Timezone: time.UTC, Currency: "USD", Grace: grace, LatePolicy: metering.AdjustLate},
 		Meters:   []metering.Meter{{ID: 1, Slug: "calls", Version: metering.MeterVersion{Status: metering.Complete}}},
-		Prices:   map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, OverageRate: metering.Whole(100), Currency: "USD"}}},
+		Prices:   map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "USD"}}}},
 		Stored:   stored,
 	}
 }
@@ -75,7 +75,8 @@ func invoiced(r metering.Range) billing.Period {
 func closedAt(r metering.Range, usage, charge string) billing.Period {
 	at := r.End.Add(grace)
 	return billing.Period{Range: r, ClosedAt: &at, Closed: []billing.ClosedLine{{
-		MeterID: 1, Usage: metering.MustDecimal(usage), Events: 1, PriceVersion: 1, Charge: metering.MustDecimal(charge), Currency: "USD", Billed: true,
+		MeterID: 1, Usage: metering.MustDecimal(usage), Events: 1, PriceVersion: 1, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "USD"},
+		Charge: metering.MustDecimal(charge), Currency: "USD", Billed: true,
 	}}}
 }
 
@@ -191,7 +192,7 @@ func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 10),
 		closedAt(january, "1000", "14.50"), closedAt(february, "0", "10"), billing.Period{Range: march}))
-	f.Prices = basic()
+	f = atBasic(f)
 	f.Reported = []billing.Reported{adjusted(first, january, february, "1000", "5")}
 	f = withLate(f, january, "2000", "1000")
 	require.Empty(t, billing.Adjustments(f))
@@ -206,9 +207,19 @@ func TestAnotherAggregationTakesBackLateUsageThatWasBilled(t *testing.T) {
 
 // basic is a price of 10 USD for 100 units, and half a cent for each further one.
 func basic() map[metering.MeterID][]billing.Price {
-	return map[metering.MeterID][]billing.Price{1: {{
-		MeterID: 1, Version: 1, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD",
-	}}}
+	terms := billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}
+	return map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: terms}}}
+}
+
+// atBasic has all periods at that price, closed ones too.
+func atBasic(f billing.Facts) billing.Facts {
+	f.Prices = basic()
+	for _, p := range f.Stored {
+		for i := range p.Closed {
+			p.Closed[i].Terms = f.Prices[1][0].Terms
+		}
+	}
+	return f
 }
 
 // Fault 7: what is in doubt when its invoice is final is not charged again before people have looked.
@@ -273,7 +284,7 @@ func TestARefusedCurrencyKeepsItsTargetPeriodOpenForEver(t *testing.T) {
 	f.Reported = append(f.Reported, billing.Reported{
 		Series: refused[0].Series, MeterID: 1, Last: uuid.UUID{2}, Number: 2, State: billing.Rejected, // "cannot combine currencies"
 	})
-	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, OverageRate: metering.Whole(100), Currency: "EUR"})
+	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "EUR"}})
 
 	f.Now = february.End.AddDate(0, 0, 90)
 	again := f.Plan().Reports
@@ -287,29 +298,42 @@ func TestARefusedCurrencyKeepsItsTargetPeriodOpenForEver(t *testing.T) {
 	require.True(t, plan.Waiting)
 }
 
-// Fault 12: the same events give the same periods, whether or not somebody synced between them.
-func TestWhereTheFirstPeriodBeginsDependsOnWhenSyncsRan(t *testing.T) {
+// Fault 12: where the first period begins is the same whenever syncs ran.
+func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
-	last := december.End.Add(-time.Hour)
-	f := atReceiver(first, knownOf(january.Start.Add(80*time.Hour)))
-	f.Customer.EarliestEvent = &last // it came on 2 January, within December's grace, which is over now
+	decided := january.Start.Add(grace)
+	f := atReceiver(first, knownOf(decided.Add(-time.Microsecond)))
+	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: december.End.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
 	plan := f.Plan()
-	require.Len(t, plan.Periods, 2)
-	require.Equal(t, "500", plan.Reports[0].Lines[0].Quantity.String())
-
-	f.Stored = []billing.Period{{Range: january}} // by a sync before it came
-	plan = f.Plan()
 	require.Len(t, plan.Periods, 1)
-	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String(), "of January alone")
+	require.Equal(t, decided, *plan.HeadOpenUntil)
+	require.Equal(t, decided, plan.LookAgain)
+
+	for name, synced := range map[string]bool{"BySomebodyWhoLookedBefore": true, "ByNobody": false} {
+		later := f
+		later.Now = decided
+		if synced {
+			later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, plan.HeadOpenUntil
+		}
+		again := later.Plan()
+		require.Len(t, again.Periods, 2, name)
+		require.Equal(t, december, again.Periods[0].Range, name)
+		require.Equal(t, "500", again.Reports[0].Lines[0].Quantity.String(), name)
+		require.Nil(t, again.HeadOpenUntil, name)
+
+		later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, nil
+		require.Len(t, later.Plan().Periods, 1, "it was decided")
+	}
 }
 
 // Fault 13: late usage of 5 USD that is no longer in one target period is in the next one.
 func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
-	f.Prices = basic()
+	f = atBasic(f)
 	f = withLate(f, january, "1100", "1000")
 	lines := f.Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
@@ -323,6 +347,7 @@ func TestWhatATargetPeriodAdjustedIsForgottenWhileLateUsageIsOnlyReported(t *tes
 	f.Settings.LatePolicy = metering.AdjustLate
 	f.Now = march.Start.AddDate(0, 0, 20)
 	f.Stored = []billing.Period{f.Stored[0], closedAt(february, "0", "10"), {Range: march}}
+	f = atBasic(f)
 	require.Empty(t, billing.Adjustments(f))
 }
 

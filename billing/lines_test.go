@@ -116,13 +116,13 @@ func TestAStatementRepeatsLateUsage(t *testing.T) {
 	require.Len(t, again, 2)
 	require.Equal(t, "0", again[1].Quantity.String())
 
-	f.Prices[1][0].OverageRate = metering.Whole(50)
+	f.Stored[0].Closed[0].Terms.OverageRate = metering.Whole(50)
 	f.Statements = nil
 	lines = f.Plan().Reports[0].Lines
-	require.Len(t, lines, 2, "its price is another one now")
+	require.Len(t, lines, 2, "its charge was not that of its terms")
 	require.Equal(t, "-500", lines[1].Amount.String())
 
-	f.Prices[1][0].OverageRate = metering.Whole(0)
+	f.Stored[0].Closed[0].Terms.OverageRate = metering.Whole(0)
 	f.Stored[0].Closed[0].Charge = metering.Whole(0)
 	f = withLate(f, january, "12", "2")
 	lines = f.Plan().Reports[0].Lines
@@ -154,7 +154,7 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 		metering.Meter{ID: 2, Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 3, Version: metering.MeterVersion{Status: metering.Complete}})
 	f.Prices[1][0].Currency = "EUR"
-	f.Prices[2] = []billing.Price{{MeterID: 2, Version: 1, Currency: "JPY"}}
+	f.Prices[2] = []billing.Price{{MeterID: 2, Version: 1, Terms: billing.Terms{Currency: "JPY"}}}
 	lines := f.Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
 	require.Equal(t, "EUR", lines[1].Currency, "what is left out has no say")

@@ -21,9 +21,11 @@ type Period struct {
 // ClosedLine is what a closed period came to for one meter.
 type ClosedLine struct {
 	MeterID       metering.MeterID
+	MeterVersion  metering.MeterVersionID // that has counted the usage
 	Usage         metering.Decimal
 	Events        int64
-	PriceVersion  int // 0: the meter had no price
+	PriceVersion  int   // 0: the meter had no price
+	Terms         Terms // that the charge is by, whatever the price is now
 	Charge        metering.Decimal
 	Currency      string
 	Billed        bool              // the provider was reported it: only then is there something to adjust
@@ -105,15 +107,14 @@ func (p *Period) subscribe(side *Side) {
 	}
 }
 
-// missingPeriods are those that the stream lacks up to now: after its end, and
-// before its beginning those that an event reached while their grace was still
-// running.
+// missingPeriods are those that the stream lacks up to now: after its end, and,
+// once that is decided, before its beginning.
 func missingPeriods(f Facts, periods []Period) []metering.Range {
 	if len(periods) == 0 {
 		return f.extend(f.first().Start)
 	}
 	missing := f.extend(periods[len(periods)-1].End)
-	if !f.Customer.HeadMoves(f.subscribed(), f.Now, f.Settings) {
+	if f.Customer.HeadOpenUntil == nil || f.headOpenUntil() != nil || f.subscribed() {
 		return missing
 	}
 	head := periods[0].Start
@@ -123,9 +124,21 @@ func missingPeriods(f Facts, periods []Period) []metering.Range {
 	return missing
 }
 
-// HeadMoves says whether an event may still bring the first period forward.
-func (c Customer) HeadMoves(subscribed bool, now time.Time, s Settings) bool {
-	return !subscribed && now.Before(CalendarPeriod(c.CreatedAt, s.Timezone).Start.Add(s.Grace))
+// headOpenUntil is until when an event may bring the customer's first period
+// forward: the end of the last calendar month before it was made, and the grace.
+// nil: that is decided, once and for all, by then, by an operator, or by a
+// subscription.
+func (f Facts) headOpenUntil() *time.Time {
+	c := f.Customer
+	until := c.HeadOpenUntil
+	if until == nil && len(f.Stored) == 0 {
+		end := CalendarPeriod(c.CreatedAt, f.Settings.Timezone).Start.Add(f.Settings.Grace)
+		until = &end
+	}
+	if until == nil || !f.Now.Before(*until) || c.BillingStartsAt != nil || f.subscribed() {
+		return nil
+	}
+	return until
 }
 
 // extend returns the periods from start to the one that Now lies in.
@@ -143,25 +156,28 @@ func (f Facts) first() metering.Range {
 	if c.BillingStartsAt == nil && f.current().Contains(c.CreatedAt) {
 		return f.current()
 	}
-	return FirstPeriod(c.CreatedAt, c.EarliestEvent, c.BillingStartsAt, f.Settings.Grace, f.Settings.Timezone)
+	if f.headOpenUntil() != nil {
+		return CalendarPeriod(c.CreatedAt, f.Settings.Timezone)
+	}
+	return FirstPeriod(c, f.Settings.Grace, f.Settings.Timezone)
 }
 
-// FirstPeriod is where a customer's periods begin: the month in which it was
-// created, or that of its earliest event if that month's grace was still
-// running at the creation, or the month of billingStarts where that is set.
-func FirstPeriod(created time.Time, earliest, billingStarts *time.Time, grace time.Duration, timezone *time.Location) metering.Range {
-	if billingStarts != nil {
-		return metering.Range{Start: *billingStarts, End: CalendarPeriod(*billingStarts, timezone).End}
+// FirstPeriod is where a customer's periods begin: the month that an operator
+// has said, or in which the customer was made, or the earliest before that of
+// which an event came before the month's end and grace. It is asked once that
+// instant is past, so that it does not matter when somebody asks.
+func FirstPeriod(c Customer, grace time.Duration, timezone *time.Location) metering.Range {
+	if c.BillingStartsAt != nil {
+		return metering.Range{Start: *c.BillingStartsAt, End: CalendarPeriod(*c.BillingStartsAt, timezone).End}
 	}
-	period := CalendarPeriod(created, timezone)
-	if earliest == nil || !earliest.Before(period.Start) {
-		return period
+	first := CalendarPeriod(c.CreatedAt, timezone)
+	for _, early := range c.EarlyEvents {
+		month := CalendarPeriod(early.At, timezone)
+		if month.Start.Before(first.Start) && early.IngestedAt.Before(month.End.Add(grace)) {
+			first = month
+		}
 	}
-	first := CalendarPeriod(*earliest, timezone)
-	if first.End.Add(grace).After(created) {
-		return first
-	}
-	return period
+	return first
 }
 
 // ExtendPeriods returns the periods from first to the one that now lies in:

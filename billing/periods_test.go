@@ -17,29 +17,29 @@ func TestFirstPeriod(t *testing.T) {
 	november := span(t, "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
 	october := span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
 	for _, c := range []struct {
-		name, timezone, created, earliest, starts string
-		want                                      metering.Range
+		name, timezone, created, early, came, starts string
+		want                                         metering.Range
 	}{
-		{"TheMonthOfTheCustomer", "UTC", "2026-11-02T00:00:00Z", "", "", november},
-		{"AnEarlierEventWithinTheMonthChangesNothing", "UTC", "2026-11-20T00:00:00Z", "2026-11-01T00:00:00Z", "", november},
-		{"AnEventBeforeTheMonthWithItsGraceRunning", "UTC", "2026-11-03T23:59:59Z", "2026-10-31T23:59:59Z", "", october},
-		{"AnEventBeforeTheMonthAfterItsGrace", "UTC", "2026-11-04T00:00:00Z", "2026-10-31T23:59:59Z", "", november},
-		{"AnEventMonthsBefore", "UTC", "2026-11-02T00:00:00Z", "2026-09-15T00:00:00Z", "", november},
-		{"AnEventAheadOfTheCustomer", "UTC", "2026-11-30T23:59:59Z", "2026-12-01T00:00:00Z", "", november},
-		{"WhatAnOperatorSaid", "UTC", "2026-11-02T00:00:00Z", "2026-10-31T00:00:00Z", "2026-06-15T08:00:00Z", span(t, "2026-06-15T08:00:00Z", "2026-07-01T00:00:00Z")},
-		{"TheMonthIsTheZones", "Asia/Kathmandu", "2026-10-31T18:15:00Z", "", "", span(t, "2026-10-31T18:15:00Z", "2026-11-30T18:15:00Z")},
-		{"TheGraceRunsFromTheZonesMonth", "Asia/Kathmandu", "2026-11-03T18:14:59Z", "2026-10-31T18:14:59Z", "", span(t, "2026-09-30T18:15:00Z", "2026-10-31T18:15:00Z")},
-		{"AMonthThatBeginsWithASkippedMidnight", "America/Asuncion", "2023-10-01T04:00:00Z", "", "", span(t, "2023-10-01T04:00:00Z", "2023-11-01T03:00:00Z")},
+		{"TheMonthOfTheCustomer", "UTC", "2026-11-02T00:00:00Z", "", "", "", november},
+		{"AnEarlierEventWithinTheMonthChangesNothing", "UTC", "2026-11-20T00:00:00Z", "2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "", november},
+		{"AnEventBeforeTheMonthWithItsGraceRunning", "UTC", "2026-11-02T23:59:59Z", "2026-10-31T23:59:59Z", "2026-11-03T23:59:59Z", "", october},
+		{"AnEventBeforeTheMonthAfterItsGrace", "UTC", "2026-11-02T00:00:00Z", "2026-10-31T23:59:59Z", "2026-11-04T00:00:00Z", "", november},
+		{"AnEventMonthsBefore", "UTC", "2026-11-02T00:00:00Z", "2026-09-15T00:00:00Z", "2026-11-02T00:00:00Z", "", november},
+		{"WhatAnOperatorSaid", "UTC", "2026-11-02T00:00:00Z", "2026-10-31T00:00:00Z", "2026-11-02T00:00:00Z", "2026-06-15T08:00:00Z", span(t, "2026-06-15T08:00:00Z", "2026-07-01T00:00:00Z")},
+		{"TheMonthIsTheZones", "Asia/Kathmandu", "2026-10-31T18:15:00Z", "", "", "", span(t, "2026-10-31T18:15:00Z", "2026-11-30T18:15:00Z")},
+		{"TheGraceRunsFromTheZonesMonth", "Asia/Kathmandu", "2026-11-01T00:00:00Z", "2026-10-31T18:14:59Z", "2026-11-03T18:14:59Z", "", span(t, "2026-09-30T18:15:00Z", "2026-10-31T18:15:00Z")},
+		{"AMonthThatBeginsWithASkippedMidnight", "America/Asuncion", "2023-10-01T04:00:00Z", "", "", "", span(t, "2023-10-01T04:00:00Z", "2023-11-01T03:00:00Z")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			optional := func(text string) *time.Time {
-				if text == "" {
-					return nil
-				}
-				at := instant(t, text)
-				return &at
+			customer := billing.Customer{CreatedAt: instant(t, c.created)}
+			if c.early != "" {
+				customer.EarlyEvents = []billing.EarlyEvents{{At: instant(t, c.early), IngestedAt: instant(t, c.came)}}
 			}
-			require.Equal(t, c.want, billing.FirstPeriod(instant(t, c.created), optional(c.earliest), optional(c.starts), grace, location(t, c.timezone)))
+			if c.starts != "" {
+				starts := instant(t, c.starts)
+				customer.BillingStartsAt = &starts
+			}
+			require.Equal(t, c.want, billing.FirstPeriod(customer, grace, location(t, c.timezone)))
 		})
 	}
 }
@@ -58,7 +58,7 @@ func TestExtendPeriods(t *testing.T) {
 		timezone := anyTimezone(t)
 		created := anyInstant(t, timezone)
 		now := created.Add(time.Duration(rapid.Int64Range(0, int64(3*366*24*time.Hour)).Draw(t, "later")))
-		periods := billing.ExtendPeriods(billing.FirstPeriod(created, nil, nil, grace, timezone), now, timezone)
+		periods := billing.ExtendPeriods(billing.FirstPeriod(billing.Customer{CreatedAt: created}, grace, timezone), now, timezone)
 		require.NotEmpty(t, periods)
 		require.False(t, periods[0].Start.After(created))
 		for i, period := range periods {

@@ -31,7 +31,7 @@ type units struct {
 // is empty where the provider knows everything.
 func (f Facts) Plan() Plan {
 	p := planner{Facts: f, periods: Periods(f)}
-	p.plan.Periods = p.periods
+	p.plan.Periods, p.plan.HeadOpenUntil = p.periods, p.headOpenUntil()
 	switch {
 	case f.MayClose:
 		p.close()
@@ -64,6 +64,9 @@ func (p *planner) lookAtBorders() {
 	}
 	if len(p.periods) == 0 {
 		p.lookAt(p.first().Start)
+	}
+	if p.plan.HeadOpenUntil != nil {
+		p.lookAt(*p.plan.HeadOpenUntil)
 	}
 	for _, r := range p.Facts.Reported {
 		if p.looksForCounted(r) {

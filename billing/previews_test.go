@@ -47,7 +47,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 		metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}},
 		metering.Meter{ID: 3, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Backfilling}},
 		metering.Meter{ID: 4, Slug: "hours", Version: metering.MeterVersion{Status: metering.Complete}})
-	f.Prices = basic()
+	f = atBasic(f)
 	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: "no item"}, billing.Destination{MeterID: 3, Excluded: "no item"})
 	f.Usage = []billing.Usage{used(january, "1000"), used(february, "101.1"), {Period: february.Start, MeterID: 2, Total: metering.Whole(7)}}
 
@@ -75,7 +75,7 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
-	f.Prices = basic()
+	f = atBasic(f)
 	f = withLate(f, february, "110", "10")
 	lines := billing.Preview(f)
 	require.Len(t, lines, 2)

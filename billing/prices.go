@@ -10,51 +10,12 @@ import (
 // Price is what one meter costs in one currency, by itself or in a product. The
 // first one holds from the beginning; each later one from its EffectiveFrom.
 type Price struct {
-	MeterID       metering.MeterID
-	ProductID     metering.ProductID // 0: the meter's own
-	Version       int
-	BasePrice     metering.Decimal // per billing period, in Currency
-	IncludedUnits metering.Decimal // covered by the base price
-	OverageRate   metering.Decimal // per unit beyond the included ones
-	Currency      string           // ISO 4217
+	MeterID   metering.MeterID
+	ProductID metering.ProductID // 0: the meter's own
+	Version   int
+	Terms
 	EffectiveFrom time.Time
 	CreatedAt     time.Time
-}
-
-// Validate checks what a client may choose.
-func (p Price) Validate() error {
-	for _, amount := range []struct {
-		field string
-		value metering.Decimal
-	}{{"base_price", p.BasePrice}, {"included_units", p.IncludedUnits}, {"overage_rate", p.OverageRate}} {
-		if amount.value.IsNegative() {
-			return metering.Invalid("body."+amount.field, "must not be negative")
-		}
-	}
-	return metering.ValidCurrency("body.currency", p.Currency)
-}
-
-// Charge is base_price + max(0, usage − included_units) × overage_rate, exact.
-func (p Price) Charge(usage metering.Decimal) metering.Decimal {
-	return p.BasePrice.Add(p.overageCharge(usage))
-}
-
-func (p Price) overageCharge(usage metering.Decimal) metering.Decimal {
-	return p.Overage(usage).Mul(p.OverageRate)
-}
-
-// ChargeIn is Charge as it leaves for a provider, in the currency's minor unit.
-func (p Price) ChargeIn(currency string, usage metering.Decimal) metering.Decimal {
-	return RoundMoney(p.Charge(usage), currency)
-}
-
-// Overage is the usage beyond the included units, never below zero.
-func (p Price) Overage(usage metering.Decimal) metering.Decimal {
-	over := usage.Sub(p.IncludedUnits)
-	if over.IsNegative() {
-		return metering.Decimal{}
-	}
-	return over
 }
 
 // PriceAt returns the price in force at t for who has a product, or none (0):

@@ -28,7 +28,7 @@ func TestCharge(t *testing.T) {
 		{"AThirdOfACentEach", "0", "100", "0.0033333333", "400", "0.99999999"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			price := billing.Price{BasePrice: decimal(t, c.base), IncludedUnits: decimal(t, c.included), OverageRate: decimal(t, c.rate)}
+			price := billing.Price{Terms: billing.Terms{BasePrice: decimal(t, c.base), IncludedUnits: decimal(t, c.included), OverageRate: decimal(t, c.rate)}}
 			require.Equal(t, c.charge, price.Charge(decimal(t, c.usage)).String())
 		})
 	}
@@ -36,7 +36,7 @@ func TestCharge(t *testing.T) {
 	t.Run("MoreUsageNeverCostsLess", rapid.MakeCheck(func(t *rapid.T) {
 		units := rapid.StringMatching(`[0-9]|[1-9][0-9]{1,6}(\.[0-9]{1,4})?`)
 		draw := func(name string) metering.Decimal { return decimal(t, units.Draw(t, name)) }
-		price := billing.Price{BasePrice: draw("base"), IncludedUnits: draw("included"), OverageRate: draw("rate")}
+		price := billing.Price{Terms: billing.Terms{BasePrice: draw("base"), IncludedUnits: draw("included"), OverageRate: draw("rate")}}
 		usage, more := draw("usage"), draw("more")
 		before, after := price.Charge(usage), price.Charge(usage.Add(more))
 		require.LessOrEqual(t, before.Cmp(after), 0)
@@ -123,7 +123,7 @@ func TestRoundMoney(t *testing.T) {
 }
 
 func TestPriceValidate(t *testing.T) {
-	good := billing.Price{BasePrice: metering.Whole(1), IncludedUnits: metering.Whole(0), OverageRate: decimal(t, "0.000000000001"), Currency: "USD"}
+	good := billing.Price{Terms: billing.Terms{BasePrice: metering.Whole(1), IncludedUnits: metering.Whole(0), OverageRate: decimal(t, "0.000000000001"), Currency: "USD"}}
 	require.NoError(t, good.Validate())
 	for location, change := range map[string]func(*billing.Price){
 		"body.base_price":     func(p *billing.Price) { p.BasePrice = metering.Whole(-1) },

@@ -207,7 +207,9 @@ func (m *quantityPlanner) reportWindows() {
 	var total metering.Decimal
 	var former Line
 	upTo, hours := m.line(total), m.hours()
-	for _, w := range windowsOf(m.period.Range, m.part, m.destination.Window, m.Now) {
+	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
+	m.emptyWindows(windows)
+	for _, w := range windows {
 		if more := m.until(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
 			upTo = m.line(total)
@@ -223,6 +225,18 @@ func (m *quantityPlanner) reportWindows() {
 	if !former.Quantity.Equal(m.value(m.usage.Total)) {
 		m.open = true // the rest is for windows that have not begun
 		m.lookAt(m.Now.Add(time.Hour))
+	}
+}
+
+// emptyWindows takes back what windows have that the period, since it has become
+// shorter, no longer has: their usage is in another now.
+func (m *quantityPlanner) emptyWindows(windows []window) {
+	for _, s := range m.own {
+		if !slices.ContainsFunc(windows, func(w window) bool { return w.place.Start.Equal(s.Window.Start) }) {
+			nothing := m.line(metering.Decimal{})
+			nothing.Quantity, nothing.Amount = metering.Decimal{}, metering.Decimal{}
+			m.reportOne(nothing, s.Window)
+		}
 	}
 }
 

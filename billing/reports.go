@@ -135,17 +135,18 @@ const (
 
 // Plan is what is to be done about a customer's billing.
 type Plan struct {
-	Periods   []Period          // the customer's periods as they are to be stored, oldest first
-	ReadFirst bool              // what the customer is at the provider has to be read: nothing else is planned
-	Withdraw  []uuid.UUID       // reports to former connections that were never sent, and will not be
-	Doubt     []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
-	Resume    []uuid.UUID       // reports that are outstanding, to be sent before anything else
-	Reports   []Report          // to be written down and sent
-	UpToDate  []uuid.UUID       // reports that were taken and still hold
-	Excluded  []Exclusion       // meters that are left out
-	Reported  []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
-	Closings  []Closing         // periods to close, oldest first
-	Waiting   bool              // a period that is due cannot close yet
-	More      bool              // there may be other reports once these are decided
-	LookAgain time.Time         // when there may be something to do although no fact has changed; zero: never
+	Periods       []Period          // the customer's periods as they are to be stored, oldest first
+	HeadOpenUntil *time.Time        // until when an event may bring the first of them forward; nil: that is decided
+	ReadFirst     bool              // what the customer is at the provider has to be read: nothing else is planned
+	Withdraw      []uuid.UUID       // reports to former connections that were never sent, and will not be
+	Doubt         []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
+	Resume        []uuid.UUID       // reports that are outstanding, to be sent before anything else
+	Reports       []Report          // to be written down and sent
+	UpToDate      []uuid.UUID       // reports that were taken and still hold
+	Excluded      []Exclusion       // meters that are left out
+	Reported      []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
+	Closings      []Closing         // periods to close, oldest first
+	Waiting       bool              // a period that is due cannot close yet
+	More          bool              // there may be other reports once these are decided
+	LookAgain     time.Time         // when there may be something to do although no fact has changed; zero: never
 }

@@ -103,9 +103,6 @@ func (l *life) newScale() bool {
 // mayLeave says whether the present connection, or the customer there, may be
 // left: nothing of what it has is unknown.
 func (l *life) mayLeave() bool {
-	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
-		return false
-	}
 	if l.connection == nil {
 		return true
 	}
@@ -275,7 +272,7 @@ func (l *life) invoiceIsFinal() bool {
 			open++
 		}
 	}
-	if open > 1 && l.leavesOut(invoiceOfTwoPeriods) {
+	if open > 1 && l.leavesOut(invoiceOfTwoPeriods) || l.leavesOut(leftBetweenTwo) && l.betweenTwo() {
 		return false
 	}
 	in.final = true
@@ -306,17 +303,9 @@ func (l *life) switchesPolicy() bool {
 	return true
 }
 
-// headMoves says whether some grace may still bring the first period forward.
-func (l *life) headMoves() bool {
-	return l.now.Before(billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(mostGrace))
-}
-
 const mostGrace = 96 * time.Hour
 
 func (l *life) changesGrace() bool {
-	if l.leavesOut(usageBeforeTheFirst) && l.headMoves() {
-		return false
-	}
 	l.settings.Grace = time.Duration(l.rng.Int64N(int64(mostGrace)))
 	return true
 }

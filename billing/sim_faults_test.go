@@ -21,7 +21,6 @@ var knownFaults = []knownFault{
 	{9, "late usage without a price of ours goes nowhere where a provider prices units", meterWithoutPrice, "a final invoice", 85},
 	{10, "late usage of a trial is charged at our price", lateUsageOfATrial, "a final invoice", 0},
 	{11, "a charge in a currency that the provider refuses keeps its target period open for ever", refusedCurrency, "late usage", 114},
-	{12, "where the first period begins depends on when syncs ran", usageBeforeTheFirst, "an earlier month's usage", 34},
 	{13, "what a closed target period carried is forgotten while late usage is only reported", policyBackAgain, "a late policy", 4640},
 	{15, "of two periods in one of a subscription's, an invoice marks the last", invoiceOfTwoPeriods, "a final invoice", 991},
 }
@@ -39,7 +38,7 @@ const (
 	dropAmongOthers       = "something is dropped that what is counted does not show, or while others are not seen counted"
 	unansweredRecord      = "an answer is missing about what is taken only while a period runs"
 	asMuchAsAnother       = "what is not counted yet is as much as something older"
-	leftBetweenTwo        = "the connection is replaced, or the customer moved, before another sync"
+	leftBetweenTwo        = "the connection is replaced, the customer moved, or an invoice final, before another sync"
 	finalBeforeItIsKnown  = "an invoice becomes final while something is on its way or was dropped"
 	priceSwap             = "a price is swapped in mid-period"
 	cancellation          = "a subscription is cancelled at its period's end"
@@ -49,7 +48,6 @@ const (
 	meterWithoutPrice     = "a meter without a price"
 	lateUsageOfATrial     = "a subscription begins with a trial"
 	refusedCurrency       = "a provider refuses a currency"
-	usageBeforeTheFirst   = "usage comes for the month before the customer's"
 	policyBackAgain       = "late usage is only reported, and billed again later"
 	invoiceOfTwoPeriods   = "an invoice becomes final while two periods in it are open"
 )

@@ -24,6 +24,7 @@ type catalog struct {
 // usageEvent is one unit of a meter's usage.
 type usageEvent struct {
 	at, hour, month time.Time
+	ingestedAt      time.Time
 	meter           metering.MeterID
 	value           metering.Decimal
 	late            bool // its period was closed when it came
@@ -97,7 +98,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
 		Stored: slices.Clone(l.periods), Reported: l.reported(),
 	}
-	f.Customer.EarliestEvent = l.earliest()
+	f.Customer.EarlyEvents = l.early()
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
 		f.Side = l.side
 	}
@@ -125,14 +126,23 @@ func (l *ledger) link() string {
 	return fmt.Sprint(l.connection.ID, l.providerID)
 }
 
-func (l *ledger) earliest() *time.Time {
-	var first *time.Time
-	for i := range l.events {
-		if at := &l.events[i].at; first == nil || at.Before(*first) {
-			first = at
+// early are the events before the month in which the customer was made, by month.
+func (l *ledger) early() (early []billing.EarlyEvents) {
+	first := metering.WindowOf(l.customer.CreatedAt, metering.Month, l.settings.Timezone).Start
+	for _, e := range l.events {
+		if !e.month.Before(first) {
+			continue
+		}
+		i := slices.IndexFunc(early, func(o billing.EarlyEvents) bool {
+			return metering.WindowOf(o.At, metering.Month, l.settings.Timezone).Start.Equal(e.month)
+		})
+		if i < 0 {
+			early = append(early, billing.EarlyEvents{At: e.at, IngestedAt: e.ingestedAt})
+		} else if e.at.Before(early[i].At) {
+			early[i].At = e.at
 		}
 	}
-	return first
+	return early
 }
 
 // counts says whether the meter's present version has counted the event.

@@ -133,8 +133,7 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 	}
 	price := billing.Price{
 		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
-		BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")),
-		Currency: "USD",
+		Terms: billing.Terms{BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")), Currency: "USD"},
 	}
 	if former := l.prices[meter]; len(former) > 0 {
 		price.Currency = former[len(former)-1].Currency
@@ -296,15 +295,15 @@ func (l *life) shiver() {
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
 	at = metering.Instant(at)
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
-		if of != nil && !of.ingest(at, meter, value) {
+		if of != nil && !of.ingest(at, meter, value, l.now) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
-	e := usageEvent{at: at, meter: meter, value: value}
+func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal, now time.Time) bool {
+	e := usageEvent{at: at, ingestedAt: now, meter: meter, value: value}
 	for _, p := range l.periods {
 		if p.Contains(at) && p.ClosedAt != nil {
 			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {
@@ -321,7 +320,7 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 // of what is in doubt there.
 func (l *life) resolve() {
 	for _, r := range l.reports {
-		if r.state != billing.InDoubt || l.reaches(r) && !l.ended(r) {
+		if r.state != billing.InDoubt || l.reaches(r) && !l.resubscribed(r) {
 			continue
 		}
 		outcome := billing.Rejected

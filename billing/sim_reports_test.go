@@ -148,9 +148,9 @@ func (l *ledger) part(r *storedReport) metering.Range {
 	return of.Within(of.Subscription.Range)
 }
 
-// ended says whether the customer's subscription is another one since the
+// resubscribed says whether the customer's subscription is another one since the
 // report was made: nobody looks any more at what was counted before.
-func (l *ledger) ended(r *storedReport) bool {
+func (l *ledger) resubscribed(r *storedReport) bool {
 	return r.Kind == billing.QuantityReport && r.Window.Start.Before(l.part(r).Start)
 }
 
@@ -218,6 +218,9 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	if !slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.End.After(now) }) {
 		return true
 	}
+	if head := l.customer.HeadOpenUntil; head != nil && !head.After(now) {
+		return true
+	}
 	for _, r := range l.reports {
 		unseen := r.Kind == billing.QuantityReport && r.state == billing.Accepted && l.reaches(r) &&
 			r.settledAt.Before(now.Add(-24*time.Hour)) && l.period(r.Period).ClosedAt == nil &&
@@ -242,7 +245,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 // store keeps the plan's periods, what the provider knows of them, and what
 // becomes of reports to former connections.
 func (l *ledger) store(p billing.Plan, now time.Time) {
-	l.periods = slices.Clone(p.Periods)
+	l.periods, l.customer.HeadOpenUntil = slices.Clone(p.Periods), p.HeadOpenUntil
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}

@@ -83,12 +83,12 @@ func (l *life) anyMeter() metering.MeterID { return metering.MeterID(1 + l.rng.I
 
 func (l *life) usesNow() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(7200)) * time.Second)
-	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+	return l.use(at, l.anyMeter(), l.value())
 }
 
 func (l *life) corrects() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(48)) * time.Hour)
-	return l.mayUse(at) && l.use(at, l.anyMeter(), metering.Whole(0).Sub(l.value()))
+	return l.use(at, l.anyMeter(), metering.Whole(0).Sub(l.value()))
 }
 
 // usesAtBorder uses something at the border of a period, or the instant before.
@@ -100,7 +100,7 @@ func (l *life) usesAtBorder() bool {
 	if l.rng.IntN(2) == 0 {
 		at = at.Add(-time.Microsecond)
 	}
-	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+	return l.use(at, l.anyMeter(), l.value())
 }
 
 func (l *life) usesLate() bool {
@@ -124,19 +124,14 @@ func (l *life) usesLate() bool {
 
 func (l *life) usesOlder() bool {
 	at := l.now.Add(-time.Duration(l.rng.IntN(40*24*60)) * time.Minute)
-	return l.mayUse(at) && l.use(at, l.anyMeter(), l.value())
+	return l.use(at, l.anyMeter(), l.value())
 }
 
-// mayUse leaves out usage that brings the first period forward.
-func (l *life) mayUse(at time.Time) bool {
-	first := billing.CalendarPeriod(l.born, l.settings.Timezone).Start
-	return !at.Before(first) || l.customer.BillingStartsAt != nil || !l.leavesOut(usageBeforeTheFirst)
-}
-
+// usesBeforeTheFirst uses something in the months before the customer's: it is
+// billed where it came in time, and nothing before the first period is.
 func (l *life) usesBeforeTheFirst() bool {
-	// Before the first period of all, where no grace reaches, nothing is billed.
 	at := billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(-time.Duration(1+l.rng.IntN(200)) * time.Hour)
-	if l.customer.BillingStartsAt == nil && l.leavesOut(usageBeforeTheFirst) {
+	if l.rng.IntN(2) == 0 {
 		at = at.AddDate(0, -2, 0)
 	}
 	return l.use(at, l.anyMeter(), l.value())
@@ -218,9 +213,7 @@ func (l *life) meets(what trouble) bool {
 	if l.connection == nil {
 		return false
 	}
-	if at := l.now.Add(-time.Minute); l.mayUse(at) {
-		l.use(at, l.someMeter(), l.value())
-	}
+	l.use(l.now.Add(-time.Minute), l.someMeter(), l.value())
 	p := l.newPass(l.ledger)
 	p.armed = what
 	for n := 0; n < 50 && p.work(); n++ {

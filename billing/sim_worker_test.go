@@ -230,16 +230,18 @@ func (p *pass) look(r *storedReport) billing.State {
 		}
 		return ""
 	}
+	of := p.ledger.period(r.Period) // it may have become shorter since the series' window was written down
+	part := of.Within(of.Subscription.Range)
 	var before metering.Decimal
 	for _, o := range p.ledger.reports {
-		if o.Series == r.Series && o.state.Taken() {
+		if o.state.Taken() && (o.Series == r.Series || o.ended(r.Series, part)) {
 			before = before.Add(o.Quantity)
 		}
 	}
-	if p.ledger.ended(r) {
+	if p.ledger.resubscribed(r) {
 		return billing.InDoubt
 	}
-	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, p.ledger.part(r), p.now)
+	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now)
 	switch {
 	case counted.Equal(before.Add(r.Quantity)):
 		return billing.Accepted
@@ -247,6 +249,13 @@ func (p *pass) look(r *storedReport) billing.State {
 		return ""
 	}
 	return billing.InDoubt
+}
+
+// ended says whether the report is of a series of the same place that ended
+// before the part began, and went out with a time in it.
+func (r *storedReport) ended(s billing.Series, part metering.Range) bool {
+	return r.Connection == s.Connection && r.Customer == s.Customer && r.Target == s.Target && r.Method == s.Method && r.Period.Equal(s.Period) &&
+		s.Counting == billing.Adds && r.Window.Start.Before(part.Start) && !r.timestamp.Before(part.Start)
 }
 
 // trouble is what meets the call.
@@ -322,7 +331,7 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	for _, s := range series {
 		period := l.period(s.Period)
 		part := period.Within(period.Subscription.Range)
-		if period.Subscription.ID == "" || s.Window.Start.Before(part.Start) {
+		if period.Subscription.ID == "" || s.Window.Start.Before(part.Start) && s.Counting != billing.Adds {
 			continue
 		}
 		i := slices.IndexFunc(open, func(o *place) bool {
@@ -339,18 +348,19 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 func (o *place) add(l *ledger, s billing.Series, cutoff time.Time) {
 	var added, addedSeen, addedOld, quantity, quantitySeen metering.Decimal
 	var last, old *storedReport
+	ended := s.Window.Start.Before(o.part.Start)
 	for _, r := range l.reports {
-		if r.Series != s {
+		if r.Series != s || ended && r.timestamp.Before(o.part.Start) {
 			continue
 		}
 		o.underWay = o.underWay || r.state.Outstanding()
 		if r.state.Taken() {
 			added, quantity = added.Add(r.Quantity), r.Quantity
 		}
-		if r.state == billing.Counted {
+		if r.state == billing.Counted || ended && r.state.Taken() {
 			addedSeen, quantitySeen = addedSeen.Add(r.Quantity), r.Quantity
 		}
-		if r.state == billing.Accepted {
+		if r.state == billing.Accepted && !ended {
 			last = r
 			if r.settledAt.Before(cutoff) {
 				addedOld, old = addedOld.Add(r.Quantity), r

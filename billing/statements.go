@@ -1,6 +1,8 @@
 package billing
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,8 +16,35 @@ const Caveat = "Estimates: invoiced amounts may differ because of proration, dis
 // closed, what it came to and what has arrived since.
 type Statement struct {
 	Period
-	ClosesAt time.Time
-	Lines    []StatementLine
+	State       PeriodState
+	ClosesAt    time.Time
+	Lines       []StatementLine
+	Adjustments []Adjustment // that it carries, by closed period
+}
+
+// PeriodState is where a period stands.
+type PeriodState string
+
+const (
+	PeriodOpen    PeriodState = "open"
+	PeriodInGrace PeriodState = "in_grace" // it is over, and takes usage until it is closed
+	PeriodClosed  PeriodState = "closed"
+)
+
+// Values are all states of a period.
+func (PeriodState) Values() []PeriodState {
+	return []PeriodState{PeriodOpen, PeriodInGrace, PeriodClosed}
+}
+
+// stateAt is where the period stands at an instant.
+func (p Period) stateAt(now time.Time) PeriodState {
+	switch {
+	case p.ClosedAt != nil:
+		return PeriodClosed
+	case p.End.After(now):
+		return PeriodOpen
+	}
+	return PeriodInGrace
 }
 
 // StatementLine is one meter of a statement.
@@ -28,31 +57,72 @@ type StatementLine struct {
 	Currency     string
 	PriceVersion int              // 0: none
 	Billed       bool             // the provider was reported it
-	Amount       metering.Decimal // the charge less what is billed elsewhere, and the adjustments that an open period carries
+	Amount       metering.Decimal // the charge, of an open period less what is billed elsewhere, and the adjustments that the period carries
 	Working      []Step           // of the amount
 	LateUsage    metering.Decimal // what arrived once it was closed
 	LateCharge   metering.Decimal // what the charge would grow by
 	LateWorking  []Step           // of that
 }
 
+// Total is what a statement comes to in one currency.
+type Total struct {
+	Currency    string
+	Amount      metering.Decimal // with the adjustments
+	Adjustments metering.Decimal
+}
+
 // StatementOf is what one of the periods of ExpectedPeriods comes to.
 func StatementOf(f Facts, period Period) Statement {
-	s := Statement{Period: period, ClosesAt: period.Deadline(f.Settings.Grace)}
+	s := Statement{Period: period, State: period.stateAt(f.Now), ClosesAt: period.Deadline(f.Settings.Grace)}
 	if period.ClosedAt == nil {
-		s.Lines = f.openLines(period)
+		s.Adjustments, s.Lines = f.carriedBy(period), f.openLines(period)
 	} else {
-		s.Lines = f.closedLines(period)
+		s.Adjustments, s.Lines = f.carriedThen(period), f.closedLines(period)
+	}
+	for i := range s.Lines {
+		l := &s.Lines[i]
+		l.Working = adjusted(l.Working, s.adjustmentsOf(l.MeterID))
+		l.Amount = l.Working[len(l.Working)-1].Amount
 	}
 	return s
 }
 
+func (s Statement) adjustmentsOf(meter metering.MeterID) []Adjustment {
+	return slices.DeleteFunc(slices.Clone(s.Adjustments), func(a Adjustment) bool { return a.MeterID != meter })
+}
+
+// Line is what the period comes to for the meter.
+func (s Statement) Line(meter metering.MeterID) (l StatementLine, known bool) {
+	i := slices.IndexFunc(s.Lines, func(l StatementLine) bool { return l.MeterID == meter })
+	if i < 0 {
+		return StatementLine{}, false
+	}
+	return s.Lines[i], true
+}
+
+// Totals are what the statement comes to, by currency.
+func (s Statement) Totals() []Total {
+	sums := make(map[string]Total)
+	add := func(currency string, amount, adjustment metering.Decimal) {
+		t := sums[currency]
+		sums[currency] = Total{currency, t.Amount.Add(amount), t.Adjustments.Add(adjustment)}
+	}
+	for _, l := range s.Lines {
+		add(l.Currency, l.Amount, metering.Decimal{})
+	}
+	for _, a := range s.Adjustments {
+		amount := a.Amount
+		if l, known := s.Line(a.MeterID); known && l.Currency == a.Currency {
+			amount = metering.Decimal{} // the line's amount has it
+		}
+		add(a.Currency, amount, a.Amount)
+	}
+	return slices.SortedFunc(maps.Values(sums), func(a, b Total) int { return cmp.Compare(a.Currency, b.Currency) })
+}
+
 func (f Facts) openLines(period Period) (lines []StatementLine) {
-	carried := f.carriedBy(period)
 	for _, c := range f.shown(period) {
-		l := stated(c)
-		l.Working = adjusted(l.Working, slices.DeleteFunc(slices.Clone(carried), func(o calculation) bool { return o.meter.ID != c.meter.ID }))
-		l.Amount = l.Working[len(l.Working)-1].Amount
-		lines = append(lines, l)
+		lines = append(lines, stated(c))
 	}
 	return lines
 }
@@ -63,7 +133,7 @@ func (f Facts) closedLines(period Period) (lines []StatementLine) {
 		if !known {
 			continue // the meter was made later
 		}
-		l, late := stated(f.closedCalculation(m, then)), f.lateCalculation(period, m, then, elsewhere{})
+		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then, elsewhere{})
 		l.Charge, l.Billed = then.Charge, f.bills(then)
 		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
 		lines = append(lines, l)
@@ -75,6 +145,6 @@ func (f Facts) closedLines(period Period) (lines []StatementLine) {
 func stated(c calculation) StatementLine {
 	return StatementLine{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.usage, Events: c.events, Charge: c.charge(), Currency: c.currency,
-		PriceVersion: c.price.Version, Amount: c.amount(), Working: c.steps(),
+		PriceVersion: c.price.Version, Working: c.steps(),
 	}
 }

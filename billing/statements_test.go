@@ -18,7 +18,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 		return metering.Meter{ID: id, Version: metering.MeterVersion{Status: metering.Complete}}
 	}
 	price := func(meter metering.MeterID, currency string) []billing.Price {
-		return []billing.Price{{MeterID: meter, Version: 1, OverageRate: decimal(t, "0.015"), Currency: currency}}
+		return []billing.Price{{MeterID: meter, Version: 1, Terms: billing.Terms{OverageRate: decimal(t, "0.015"), Currency: currency}}}
 	}
 	facts := billing.Facts{
 		Now: instant(t, "2026-01-10T00:00:00Z"), Settings: billing.Settings{Timezone: location(t, "UTC"), Currency: "USD"},
@@ -37,4 +37,59 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 
 	facts.Prices[2] = price(2, "JPY")
 	require.Equal(t, "USD", billing.StatementOf(facts, month).Lines[2].Currency)
+}
+
+func TestTheStateOfAPeriod(t *testing.T) {
+	t.Parallel()
+	for now, want := range map[string]billing.PeriodState{
+		"2026-01-31T23:59:59.999999Z": billing.PeriodOpen, "2026-02-01T00:00:00Z": billing.PeriodInGrace, "2026-06-01T00:00:00Z": billing.PeriodInGrace,
+	} {
+		f := knownOf(instant(t, now), billing.Period{Range: january})
+		require.Equal(t, want, billing.StatementOf(f, f.Stored[0]).State, now)
+	}
+	f := knownOf(march.Start, closedAt(january, "10", "1000"))
+	require.Equal(t, billing.PeriodClosed, billing.StatementOf(f, f.Stored[0]).State)
+}
+
+// What a closed period was reported with while it was the target period stays
+// on its statement: what two connections have of it is added up.
+func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "3", "300"), billing.Period{Range: march}))
+	f = withLate(f, january, "18", "8")
+	f.Reported = []billing.Reported{
+		adjusted(first, january, february, "5", "500"), adjusted(second, january, february, "2", "200"), adjusted(second, january, march, "1", "100"),
+	}
+	s := billing.StatementOf(f, f.Stored[1])
+	require.Len(t, s.Adjustments, 1)
+	a := s.Adjustments[0]
+	require.Equal(t, january, a.Closed)
+	require.Equal(t, [3]string{"7", "700", "USD"}, [3]string{a.Quantity.String(), a.Amount.String(), a.Currency})
+	require.Equal(t, []string{"part 500 USD", "part 200 USD"}, text(a.Working))
+	require.Equal(t, "1000", s.Lines[0].Amount.String())
+	require.Equal(t, []string{"charge 300 USD", "adjustment 700 USD", "amount_with_adjustments 1000 USD"}, text(s.Lines[0].Working)[7:])
+
+	require.Empty(t, billing.StatementOf(f, f.Stored[0]).Adjustments)
+	require.Equal(t, "1000", billing.StatementOf(f, f.Stored[0]).Lines[0].Amount.String(), "what is late is not its own")
+	open := billing.StatementOf(f, f.Stored[2])
+	require.Equal(t, "100", open.Adjustments[0].Amount.String(), "800 less the 700 that February has billed")
+}
+
+// An adjustment in another currency than the meter has now stands by itself.
+func TestTotalsAreByCurrency(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f = withLate(f, january, "17", "7")
+	f.Usage = append(f.Usage, used(february, "2"))
+	totals := func() (all []string) {
+		for _, t := range billing.StatementOf(f, f.Stored[1]).Totals() {
+			all = append(all, t.Amount.String()+" "+t.Currency+", of which "+t.Adjustments.String())
+		}
+		return all
+	}
+	require.Equal(t, []string{"900 USD, of which 700"}, totals())
+
+	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(3), Currency: "EUR"}, EffectiveFrom: february.Start})
+	require.Equal(t, "6", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
+	require.Equal(t, []string{"6 EUR, of which 0", "700 USD, of which 700"}, totals())
 }

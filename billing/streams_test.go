@@ -108,35 +108,35 @@ func TestTheFirstPeriodOfASubscriber(t *testing.T) {
 	require.Equal(t, metering.Range{Start: january.Start, End: current.Start}, billing.Periods(f)[0].Range)
 }
 
-// An event may bring the first period forward while the grace of the month
-// before the customer's is running, and never of who is subscribed.
-func TestAnEventBringsTheFirstPeriodForward(t *testing.T) {
+// Where the first period begins is decided by a subscription, or by an
+// operator, at once.
+func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 	t.Parallel()
-	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
-	earliest := december.End.Add(-time.Hour)
+	decided := january.Start.Add(grace)
+	early := []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	for name, c := range map[string]struct {
-		now        time.Time
-		subscribed bool
-		want       []metering.Range
+		change func(*billing.Facts)
+		begins time.Time
+		open   bool
 	}{
-		"WhileItsGraceRuns": {january.Start.Add(grace - time.Microsecond), false, []metering.Range{december, january}},
-		"OnceThatIsOver":    {january.Start.Add(grace), false, []metering.Range{january}},
-		"OfASubscriber":     {january.Start.Add(grace - time.Microsecond), true, []metering.Range{january}},
+		"TheInstant":       {func(f *billing.Facts) { f.Now = decided }, january.Start.AddDate(0, -1, 0), false},
+		"NobodyYet":        {func(*billing.Facts) {}, january.Start, true},
+		"ASubscription":    {func(f *billing.Facts) { *f = atMeters(january, *f) }, january.Start, false},
+		"AnOperator":       {func(f *billing.Facts) { f.Customer.BillingStartsAt = &march.Start; f.Now = march.End }, march.Start, false},
+		"AfterASubscriber": {func(f *billing.Facts) { *f = atMeters(january, *f); f.Now = decided }, january.Start, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := knownOf(c.now, billing.Period{Range: january})
-			f.Customer.EarliestEvent = &earliest
-			if c.subscribed {
-				f = atMeters(january, f)
+		for _, stored := range [][]billing.Period{nil, {{Range: january}}} {
+			f := knownOf(decided.Add(-time.Microsecond), stored...)
+			f.Customer.EarlyEvents = early
+			if c.change(&f); name == "AnOperator" {
+				f.Stored = nil
+			} else if f.Stored != nil {
+				f.Customer.HeadOpenUntil = &decided
 			}
-			var got []metering.Range
-			for _, p := range billing.Periods(f) {
-				got = append(got, p.Range)
-			}
-			require.Equal(t, c.want, got)
-			require.Equal(t, len(c.want) == 2, f.Customer.HeadMoves(c.subscribed, c.now, f.Settings))
-		})
+			plan := f.Plan()
+			require.Equal(t, c.begins, plan.Periods[0].Start, name)
+			require.Equal(t, c.open, plan.HeadOpenUntil != nil, name)
+		}
 	}
 }
 

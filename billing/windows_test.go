@@ -107,7 +107,7 @@ func TestWindowsAddUp(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
 	f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
-	f.Prices = basic()
+	f = atBasic(f)
 	for day, total := range []string{"100.4", "0.3", "100.3"} {
 		f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), total))
 	}
@@ -151,7 +151,7 @@ func TestWhatWindowsAreCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := byWindow(metering.Day, knownOf(period.End.Add(-time.Hour), subscribed(period)), period)
-			f.Prices = basic()
+			f = atBasic(f)
 			var total metering.Decimal
 			for day, used := range c.used {
 				f.Hours = append(f.Hours, usedAt(period, period.Start.AddDate(0, 0, day), used))
@@ -208,4 +208,27 @@ func TestWindowedMeters(t *testing.T) {
 	require.Empty(t, billing.WindowedMeters(billing.Facts{}))
 	f := billing.Facts{Side: &billing.Side{Destinations: []billing.Destination{{MeterID: 1}, {MeterID: 2, Window: metering.Day}, {MeterID: 3, Window: metering.Hour}}}}
 	require.Equal(t, []metering.MeterID{2, 3}, billing.WindowedMeters(f))
+}
+
+// A period that has become shorter has fewer windows: what the others have is
+// taken back, since their usage is in the last one now.
+func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
+	period := metering.Range{Start: at("01T00:00:00"), End: at("02T08:00:00")}
+	f := byWindow(metering.Day, knownOf(at("02T12:00:00"), subscribed(period)), january)
+	f.Usage = []billing.Usage{used(period, "7")}
+	f.Hours = []billing.HourUsage{usedAt(period, at("01T00:00:00"), "3"), usedAt(period, at("02T01:00:00"), "4")}
+	second := counted(period, "4")
+	second.Counting, second.Window = billing.Replaces, metering.Range{Start: at("02T00:00:00"), End: at("03T00:00:00")}
+	f.Reported = []billing.Reported{second}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 2)
+	require.Equal(t, second.Window, reports[0].Window)
+	require.True(t, reports[0].Quantity.IsZero() && reports[0].Lines[0].Quantity.IsZero() && reports[0].Lines[0].Amount.IsZero())
+	require.Equal(t, "7", reports[1].Quantity.String())
+
+	second.Taken.Value = metering.Whole(0)
+	f.Reported = []billing.Reported{second}
+	require.Len(t, f.Plan().Reports, 1, "it is empty")
 }

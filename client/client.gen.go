@@ -42,6 +42,27 @@ func (e APIKeyScope) Valid() bool {
 	}
 }
 
+// Defines values for BillingPeriodState.
+const (
+	BillingPeriodStateClosed  BillingPeriodState = "closed"
+	BillingPeriodStateInGrace BillingPeriodState = "in_grace"
+	BillingPeriodStateOpen    BillingPeriodState = "open"
+)
+
+// Valid indicates whether the value is a known member of the BillingPeriodState enum.
+func (e BillingPeriodState) Valid() bool {
+	switch e {
+	case BillingPeriodStateClosed:
+		return true
+	case BillingPeriodStateInGrace:
+		return true
+	case BillingPeriodStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateAPIKeyScope.
 const (
 	CreateAPIKeyScopeAdmin      CreateAPIKeyScope = "admin"
@@ -450,6 +471,48 @@ func (e MeterStatus) Valid() bool {
 	}
 }
 
+// Defines values for PeriodHeadState.
+const (
+	PeriodHeadStateClosed  PeriodHeadState = "closed"
+	PeriodHeadStateInGrace PeriodHeadState = "in_grace"
+	PeriodHeadStateOpen    PeriodHeadState = "open"
+)
+
+// Valid indicates whether the value is a known member of the PeriodHeadState enum.
+func (e PeriodHeadState) Valid() bool {
+	switch e {
+	case PeriodHeadStateClosed:
+		return true
+	case PeriodHeadStateInGrace:
+		return true
+	case PeriodHeadStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PeriodStatementState.
+const (
+	PeriodStatementStateClosed  PeriodStatementState = "closed"
+	PeriodStatementStateInGrace PeriodStatementState = "in_grace"
+	PeriodStatementStateOpen    PeriodStatementState = "open"
+)
+
+// Valid indicates whether the value is a known member of the PeriodStatementState enum.
+func (e PeriodStatementState) Valid() bool {
+	switch e {
+	case PeriodStatementStateClosed:
+		return true
+	case PeriodStatementStateInGrace:
+		return true
+	case PeriodStatementStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProviderType.
 const (
 	ProviderTypeStripe  ProviderType = "stripe"
@@ -585,18 +648,180 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
+// Defines values for StatementReportKind.
+const (
+	StatementReportKindCharge    StatementReportKind = "charge"
+	StatementReportKindQuantity  StatementReportKind = "quantity"
+	StatementReportKindStatement StatementReportKind = "statement"
+)
+
+// Valid indicates whether the value is a known member of the StatementReportKind enum.
+func (e StatementReportKind) Valid() bool {
+	switch e {
+	case StatementReportKindCharge:
+		return true
+	case StatementReportKindQuantity:
+		return true
+	case StatementReportKindStatement:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StatementReportState.
+const (
+	StatementReportStateAccepted StatementReportState = "accepted"
+	StatementReportStateCounted  StatementReportState = "counted"
+	StatementReportStateInDoubt  StatementReportState = "in_doubt"
+	StatementReportStatePlanned  StatementReportState = "planned"
+	StatementReportStateRejected StatementReportState = "rejected"
+	StatementReportStateSending  StatementReportState = "sending"
+)
+
+// Valid indicates whether the value is a known member of the StatementReportState enum.
+func (e StatementReportState) Valid() bool {
+	switch e {
+	case StatementReportStateAccepted:
+		return true
+	case StatementReportStateCounted:
+		return true
+	case StatementReportStateInDoubt:
+		return true
+	case StatementReportStatePlanned:
+		return true
+	case StatementReportStateRejected:
+		return true
+	case StatementReportStateSending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StatementReportLineComponent.
+const (
+	StatementReportLineComponentAdjustment StatementReportLineComponent = "adjustment"
+	StatementReportLineComponentUsage      StatementReportLineComponent = "usage"
+)
+
+// Valid indicates whether the value is a known member of the StatementReportLineComponent enum.
+func (e StatementReportLineComponent) Valid() bool {
+	switch e {
+	case StatementReportLineComponentAdjustment:
+		return true
+	case StatementReportLineComponentUsage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StepName.
+const (
+	StepNameAdjustment            StepName = "adjustment"
+	StepNameAmount                StepName = "amount"
+	StepNameAmountWithAdjustments StepName = "amount_with_adjustments"
+	StepNameBasePrice             StepName = "base_price"
+	StepNameBilledElsewhere       StepName = "billed_elsewhere"
+	StepNameCharge                StepName = "charge"
+	StepNameClosedCharge          StepName = "closed_charge"
+	StepNameClosedUnits           StepName = "closed_units"
+	StepNameElsewhereUnits        StepName = "elsewhere_units"
+	StepNameExactCharge           StepName = "exact_charge"
+	StepNameIncludedUnits         StepName = "included_units"
+	StepNameLateUsage             StepName = "late_usage"
+	StepNameOverageCharge         StepName = "overage_charge"
+	StepNameOverageRate           StepName = "overage_rate"
+	StepNameOverageUnits          StepName = "overage_units"
+	StepNamePart                  StepName = "part"
+	StepNameQuantity              StepName = "quantity"
+	StepNameReportedUnits         StepName = "reported_units"
+	StepNameTotalUsage            StepName = "total_usage"
+	StepNameUsage                 StepName = "usage"
+)
+
+// Valid indicates whether the value is a known member of the StepName enum.
+func (e StepName) Valid() bool {
+	switch e {
+	case StepNameAdjustment:
+		return true
+	case StepNameAmount:
+		return true
+	case StepNameAmountWithAdjustments:
+		return true
+	case StepNameBasePrice:
+		return true
+	case StepNameBilledElsewhere:
+		return true
+	case StepNameCharge:
+		return true
+	case StepNameClosedCharge:
+		return true
+	case StepNameClosedUnits:
+		return true
+	case StepNameElsewhereUnits:
+		return true
+	case StepNameExactCharge:
+		return true
+	case StepNameIncludedUnits:
+		return true
+	case StepNameLateUsage:
+		return true
+	case StepNameOverageCharge:
+		return true
+	case StepNameOverageRate:
+		return true
+	case StepNameOverageUnits:
+		return true
+	case StepNamePart:
+		return true
+	case StepNameQuantity:
+		return true
+	case StepNameReportedUnits:
+		return true
+	case StepNameTotalUsage:
+		return true
+	case StepNameUsage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StepSeriesKind.
+const (
+	StepSeriesKindCharge    StepSeriesKind = "charge"
+	StepSeriesKindQuantity  StepSeriesKind = "quantity"
+	StepSeriesKindStatement StepSeriesKind = "statement"
+)
+
+// Valid indicates whether the value is a known member of the StepSeriesKind enum.
+func (e StepSeriesKind) Valid() bool {
+	switch e {
+	case StepSeriesKindCharge:
+		return true
+	case StepSeriesKindQuantity:
+		return true
+	case StepSeriesKindStatement:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SyncLineComponent.
 const (
-	Adjustment SyncLineComponent = "adjustment"
-	Usage      SyncLineComponent = "usage"
+	SyncLineComponentAdjustment SyncLineComponent = "adjustment"
+	SyncLineComponentUsage      SyncLineComponent = "usage"
 )
 
 // Valid indicates whether the value is a known member of the SyncLineComponent enum.
 func (e SyncLineComponent) Valid() bool {
 	switch e {
-	case Adjustment:
+	case SyncLineComponentAdjustment:
 		return true
-	case Usage:
+	case SyncLineComponentUsage:
 		return true
 	default:
 		return false
@@ -605,19 +830,19 @@ func (e SyncLineComponent) Valid() bool {
 
 // Defines values for SyncLineKind.
 const (
-	Charge    SyncLineKind = "charge"
-	Quantity  SyncLineKind = "quantity"
-	Statement SyncLineKind = "statement"
+	SyncLineKindCharge    SyncLineKind = "charge"
+	SyncLineKindQuantity  SyncLineKind = "quantity"
+	SyncLineKindStatement SyncLineKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the SyncLineKind enum.
 func (e SyncLineKind) Valid() bool {
 	switch e {
-	case Charge:
+	case SyncLineKindCharge:
 		return true
-	case Quantity:
+	case SyncLineKindQuantity:
 		return true
-	case Statement:
+	case SyncLineKindStatement:
 		return true
 	default:
 		return false
@@ -977,6 +1202,26 @@ type APIKey struct {
 // APIKeyScope defines model for APIKey.Scope.
 type APIKeyScope string
 
+// AdjustmentLine defines model for AdjustmentLine.
+type AdjustmentLine struct {
+	// Amount What it adds to the closed period's charge
+	Amount json.Number `json:"amount"`
+
+	// Currency Examples: USD
+	Currency  string `json:"currency"`
+	MeterId   string `json:"meter_id"`
+	MeterSlug string `json:"meter_slug"`
+
+	// Quantity The units that it adds
+	Quantity json.Number `json:"quantity"`
+
+	// Reason Examples: late usage
+	Reason string `json:"reason"`
+
+	// Steps The working of amount; where the period that carries it is closed too, what each series was reported
+	Steps []Step `json:"steps"`
+}
+
 // AssignProduct defines model for AssignProduct.
 type AssignProduct struct {
 	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
@@ -1053,10 +1298,27 @@ type BillingPeriod struct {
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// DueAt When it is to be closed: its end and the grace
-	DueAt time.Time    `json:"due_at"`
-	End   time.Time    `json:"end"`
+	DueAt time.Time `json:"due_at"`
+	End   time.Time `json:"end"`
+
+	// Id null: it is not stored yet, because the customer was not synced in it
+	//
+	// Examples: per_42
+	Id    *string      `json:"id"`
 	Lines []PeriodLine `json:"lines"`
 	Start time.Time    `json:"start"`
+
+	// State in_grace: it is over, and takes usage until it is closed
+	State BillingPeriodState `json:"state"`
+}
+
+// BillingPeriodState in_grace: it is over, and takes usage until it is closed
+type BillingPeriodState string
+
+// ClosedPeriod defines model for ClosedPeriod.
+type ClosedPeriod struct {
+	Lines  []AdjustmentLine `json:"lines"`
+	Period UsagePeriod      `json:"period"`
 }
 
 // Comparison defines model for Comparison.
@@ -1388,6 +1650,49 @@ type ExcludedMeter struct {
 	Reason    string `json:"reason"`
 }
 
+// Explain defines model for Explain.
+type Explain struct {
+	// Amount The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+	Amount json.Number `json:"amount"`
+
+	// Billed Whether the provider had accepted it when it was closed
+	Billed bool `json:"billed"`
+
+	// Charge For the usage, rounded to the currency's minor unit
+	Charge json.Number `json:"charge"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+	EventCount int64  `json:"event_count"`
+
+	// ExternalId The customer's
+	ExternalId string `json:"external_id"`
+
+	// LateAmount What the charge grows by because of it, whichever period carries that
+	LateAmount json.Number `json:"late_amount"`
+
+	// LateSteps The working of late_amount, which is its last step; of an open period there is none
+	LateSteps []Step `json:"late_steps"`
+
+	// LateUsage What arrived after the closing
+	LateUsage json.Number `json:"late_usage"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+	Period    PeriodHead  `json:"period"`
+
+	// PriceVersion 0 where the meter has no price
+	PriceVersion int64 `json:"price_version"`
+
+	// Steps The working; its last step is the amount
+	Steps []Step `json:"steps"`
+
+	// Usage So far; of a closed period, what it was closed at
+	Usage json.Number `json:"usage"`
+}
+
 // ExportedEvent defines model for ExportedEvent.
 type ExportedEvent struct {
 	// CustomerId The customer's external ID
@@ -1582,6 +1887,17 @@ type ListProduct struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListStatementReport defines model for ListStatementReport.
+type ListStatementReport struct {
+	Data []StatementReport `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListSyncRun defines model for ListSyncRun.
 type ListSyncRun struct {
 	Data []SyncRun `json:"data"`
@@ -1710,6 +2026,28 @@ type OidcSettings struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 }
 
+// PeriodHead defines model for PeriodHead.
+type PeriodHead struct {
+	// ClosedAt Since when its figures do not change any more; null: they do
+	ClosedAt *time.Time `json:"closed_at"`
+
+	// DueAt When it is to be closed: its end and the grace
+	DueAt time.Time `json:"due_at"`
+	End   time.Time `json:"end"`
+
+	// Id null: it is not stored yet, because the customer was not synced in it
+	//
+	// Examples: per_42
+	Id    *string   `json:"id"`
+	Start time.Time `json:"start"`
+
+	// State in_grace: it is over, and takes usage until it is closed
+	State PeriodHeadState `json:"state"`
+}
+
+// PeriodHeadState in_grace: it is over, and takes usage until it is closed
+type PeriodHeadState string
+
 // PeriodLine defines model for PeriodLine.
 type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
@@ -1734,6 +2072,44 @@ type PeriodLine struct {
 	// Usage So far; of a closed period, what it was closed at
 	Usage json.Number `json:"usage"`
 }
+
+// PeriodStatement defines model for PeriodStatement.
+type PeriodStatement struct {
+	// Adjustments What the period carries of others that are closed, oldest first
+	Adjustments []ClosedPeriod `json:"adjustments"`
+
+	// ClosedAt Since when its figures do not change any more; null: they do
+	ClosedAt *time.Time `json:"closed_at"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// DueAt When it is to be closed: its end and the grace
+	DueAt time.Time `json:"due_at"`
+	End   time.Time `json:"end"`
+
+	// ExternalId The customer's
+	ExternalId string `json:"external_id"`
+
+	// Id null: it is not stored yet, because the customer was not synced in it
+	//
+	// Examples: per_42
+	Id *string `json:"id"`
+
+	// Lines One for each meter. One whose past is still being counted is left out
+	Lines   []StatementLine     `json:"lines"`
+	Reports ListStatementReport `json:"reports"`
+	Start   time.Time           `json:"start"`
+
+	// State in_grace: it is over, and takes usage until it is closed
+	State PeriodStatementState `json:"state"`
+
+	// Totals One for each currency
+	Totals []StatementTotal `json:"totals"`
+}
+
+// PeriodStatementState in_grace: it is over, and takes usage until it is closed
+type PeriodStatementState string
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
@@ -2073,6 +2449,196 @@ type SignedIn struct {
 	Token string `json:"token"`
 }
 
+// StatementLine defines model for StatementLine.
+type StatementLine struct {
+	// Amount The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+	Amount json.Number `json:"amount"`
+
+	// Billed Whether the provider had accepted it when it was closed
+	Billed bool `json:"billed"`
+
+	// Charge For the usage, rounded to the currency's minor unit
+	Charge json.Number `json:"charge"`
+
+	// Currency Examples: USD
+	Currency   string `json:"currency"`
+	EventCount int64  `json:"event_count"`
+
+	// LateAmount What the charge grows by because of it, whichever period carries that
+	LateAmount json.Number `json:"late_amount"`
+
+	// LateSteps The working of late_amount, which is its last step; of an open period there is none
+	LateSteps []Step `json:"late_steps"`
+
+	// LateUsage What arrived after the closing
+	LateUsage json.Number `json:"late_usage"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+
+	// PriceVersion 0 where the meter has no price
+	PriceVersion int64 `json:"price_version"`
+
+	// Steps The working; its last step is the amount
+	Steps []Step `json:"steps"`
+
+	// Usage So far; of a closed period, what it was closed at
+	Usage json.Number `json:"usage"`
+}
+
+// StatementReport defines model for StatementReport.
+type StatementReport struct {
+	Attempts int64 `json:"attempts"`
+
+	// ConnectionId Examples: con_1
+	ConnectionId string `json:"connection_id"`
+
+	// DecidedAt When its outcome became known
+	DecidedAt   *time.Time            `json:"decided_at"`
+	FirstSentAt *time.Time            `json:"first_sent_at"`
+	Kind        StatementReportKind   `json:"kind"`
+	Lines       []StatementReportLine `json:"lines"`
+
+	// Method Of a quantity: the provider's way of reporting it
+	//
+	// Examples: meter_event
+	Method *string `json:"method,omitempty"`
+
+	// Number In the order of the customer's reports; a statement's sequence
+	Number int64 `json:"number"`
+
+	// Provider The type of the provider
+	//
+	// Examples: webhook
+	Provider string `json:"provider"`
+
+	// ProviderCustomer The customer there
+	//
+	// Examples: cus_NffrFeUfNV2Hib
+	ProviderCustomer *string `json:"provider_customer,omitempty"`
+
+	// ProviderTime The timestamp that it has at the provider, where it has one
+	ProviderTime *time.Time `json:"provider_time"`
+
+	// QuantitySent Of a quantity the number that went out, of a charge the money
+	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
+
+	// RecordedAt When it was written down
+	RecordedAt time.Time `json:"recorded_at"`
+	ReportId   string    `json:"report_id"`
+
+	// Response What came of it
+	Response string               `json:"response"`
+	State    StatementReportState `json:"state"`
+
+	// Target What adds it up at the provider
+	//
+	// Examples: si_Na6dzxczY5fwHx
+	Target *string     `json:"target,omitempty"`
+	Window UsagePeriod `json:"window"`
+}
+
+// StatementReportKind defines model for StatementReport.Kind.
+type StatementReportKind string
+
+// StatementReportState defines model for StatementReport.State.
+type StatementReportState string
+
+// StatementReportLine defines model for StatementReportLine.
+type StatementReportLine struct {
+	// Amount What of the charge is billed there
+	Amount    json.Number                  `json:"amount"`
+	Component StatementReportLineComponent `json:"component"`
+
+	// Currency Examples: USD
+	Currency  string      `json:"currency"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+	Period    UsagePeriod `json:"period"`
+
+	// Quantity What the provider has of it once the report is accepted
+	Quantity json.Number `json:"quantity"`
+
+	// Usage Of the whole period then
+	Usage json.Number `json:"usage"`
+}
+
+// StatementReportLineComponent defines model for StatementReportLine.Component.
+type StatementReportLineComponent string
+
+// StatementTotal defines model for StatementTotal.
+type StatementTotal struct {
+	// Adjustments Of amount, what the adjustments are
+	Adjustments json.Number `json:"adjustments"`
+
+	// Amount Of the lines, and of the adjustments
+	Amount json.Number `json:"amount"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+}
+
+// Step defines model for Step.
+type Step struct {
+	// Amount Exact, in the unit
+	Amount       json.Number  `json:"amount"`
+	ClosedPeriod *UsagePeriod `json:"closed_period,omitempty"`
+
+	// Description What the amount is, in plain English
+	//
+	// Examples: The units that the base price covers.
+	Description string `json:"description"`
+
+	// EventCount Of usage: the events that it is counted from
+	EventCount *int64 `json:"event_count,omitempty"`
+
+	// MeterVersion The version of the meter that has counted it; absent: none has, or it is of a closed period
+	MeterVersion *int64   `json:"meter_version,omitempty"`
+	Name         StepName `json:"name"`
+
+	// PriceVersion The version of the price that it stands in; absent: it stands in none
+	PriceVersion *int64 `json:"price_version,omitempty"`
+
+	// Reason Why a closed period is adjusted
+	//
+	// Examples: late usage
+	Reason *string `json:"reason,omitempty"`
+
+	// RoundedTo The decimals that it is rounded to, half to even; absent: it is not rounded
+	RoundedTo *int32      `json:"rounded_to,omitempty"`
+	Series    *StepSeries `json:"series,omitempty"`
+
+	// Steps What it is the sum of; of an adjustment, its working
+	Steps *[]Step `json:"steps,omitempty"`
+
+	// Unit units, or the code of a currency
+	//
+	// Examples: USD
+	Unit string `json:"unit"`
+}
+
+// StepName defines model for Step.Name.
+type StepName string
+
+// StepSeries defines model for StepSeries.
+type StepSeries struct {
+	// ConnectionId Examples: con_1
+	ConnectionId string         `json:"connection_id"`
+	Kind         StepSeriesKind `json:"kind"`
+
+	// Method Examples: meter_event
+	Method *string `json:"method,omitempty"`
+
+	// ProviderCustomer Examples: cus_NffrFeUfNV2Hib
+	ProviderCustomer *string `json:"provider_customer,omitempty"`
+
+	// Target Examples: si_Na6dzxczY5fwHx
+	Target *string     `json:"target,omitempty"`
+	Window UsagePeriod `json:"window"`
+}
+
+// StepSeriesKind defines model for StepSeries.Kind.
+type StepSeriesKind string
+
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
 	MeterId   string `json:"meter_id"`
@@ -2408,6 +2974,21 @@ type FinishOidcParams struct {
 	Iss *string `form:"iss,omitempty" json:"iss,omitempty"`
 }
 
+// ExplainBillingParams defines parameters for ExplainBilling.
+type ExplainBillingParams struct {
+	// Customer The customer's external ID
+	Customer string `form:"customer" json:"customer"`
+
+	// Meter The meter's slug
+	Meter string `form:"meter" json:"meter"`
+
+	// Period The id of one of the customer's billing periods
+	Period *string `form:"period,omitempty" json:"period,omitempty"`
+
+	// At Instead of period: an instant of it. When both are absent: now, so that the running period is explained
+	At *time.Time `form:"at,omitempty" json:"at,omitempty"`
+}
+
 // ListBillingPeriodsParams defines parameters for ListBillingPeriods.
 type ListBillingPeriodsParams struct {
 	// PageSize Items per page
@@ -2430,6 +3011,15 @@ type PreviewBillingParams struct {
 type GetRevenueParams struct {
 	// Months How many months, the current one included
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
+}
+
+// GetStatementParams defines parameters for GetStatement.
+type GetStatementParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // ListBillingSyncsParams defines parameters for ListBillingSyncs.
@@ -3152,6 +3742,13 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExplainBilling Get the working of what a meter comes to in a billing period
+	//
+	// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+	//
+	// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
+	ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListBillingPeriods List a customer's billing periods
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
@@ -3207,6 +3804,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStatement Get the bill of a billing period
+	//
+	// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+	//
+	// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
+	GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SyncBillingWithBody Sync a customer with the billing provider
 	//
@@ -4046,6 +4650,23 @@ func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEdi
 	return c.Client.Do(req)
 }
 
+// ExplainBilling Get the working of what a meter comes to in a billing period
+//
+// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+//
+// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
+func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainBillingRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListBillingPeriods List a customer's billing periods
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
@@ -4172,6 +4793,23 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetRevenueRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStatement Get the bill of a billing period
+//
+// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+//
+// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
+func (c *Client) GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStatementRequest(c.Server, period, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6090,6 +6728,88 @@ func NewListDiscrepanciesRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewExplainBillingRequest constructs an http.Request for the ExplainBilling method
+func NewExplainBillingRequest(server string, params *ExplainBillingParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/explain")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "meter", params.Meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Period != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "period", *params.Period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.At != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "at", *params.At, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListBillingPeriodsRequest constructs an http.Request for the ListBillingPeriods method
 func NewListBillingPeriodsRequest(server string, params *ListBillingPeriodsParams) (*http.Request, error) {
 	var err error
@@ -6359,6 +7079,79 @@ func NewGetRevenueRequest(server string, params *GetRevenueParams) (*http.Reques
 		if params.Months != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "months", *params.Months, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetStatementRequest constructs an http.Request for the GetStatement method
+func NewGetStatementRequest(server string, period string, params *GetStatementParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/statements/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -9255,6 +10048,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
+	// ExplainBillingWithResponse Get the working of what a meter comes to in a billing period
+	//
+	// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
+	ExplainBillingWithResponse(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*ExplainBillingResponse, error)
+
 	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -9318,6 +10120,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error)
+
+	// GetStatementWithResponse Get the bill of a billing period
+	//
+	// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
+	GetStatementWithResponse(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*GetStatementResponse, error)
 
 	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
@@ -10728,6 +11539,54 @@ func (r ListDiscrepanciesResponse) ContentType() string {
 	return ""
 }
 
+type ExplainBillingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Explain
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainBillingResponse) GetJSON200() *Explain {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExplainBillingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainBillingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainBillingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainBillingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainBillingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListBillingPeriodsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11003,6 +11862,54 @@ func (r GetRevenueResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetRevenueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetStatementResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PeriodStatement
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStatementResponse) GetJSON200() *PeriodStatement {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStatementResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStatementResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStatementResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStatementResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStatementResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13967,6 +14874,21 @@ func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context,
 	return ParseListDiscrepanciesResponse(rsp)
 }
 
+// ExplainBillingWithResponse Get the working of what a meter comes to in a billing period
+//
+// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
+func (c *ClientWithResponses) ExplainBillingWithResponse(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*ExplainBillingResponse, error) {
+	rsp, err := c.ExplainBilling(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainBillingResponse(rsp)
+}
+
 // ListBillingPeriodsWithResponse List a customer's billing periods
 //
 // Returns a wrapper object for the known response body format(s).
@@ -14077,6 +14999,21 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 		return nil, err
 	}
 	return ParseGetRevenueResponse(rsp)
+}
+
+// GetStatementWithResponse Get the bill of a billing period
+//
+// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
+func (c *ClientWithResponses) GetStatementWithResponse(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*GetStatementResponse, error) {
+	rsp, err := c.GetStatement(ctx, period, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStatementResponse(rsp)
 }
 
 // SyncBillingWithBodyWithResponse Sync a customer with the billing provider
@@ -15712,6 +16649,39 @@ func ParseListDiscrepanciesResponse(rsp *http.Response) (*ListDiscrepanciesRespo
 	return response, nil
 }
 
+// ParseExplainBillingResponse parses an HTTP response from a ExplainBillingWithResponse call
+func ParseExplainBillingResponse(rsp *http.Response) (*ExplainBillingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainBillingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Explain
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListBillingPeriodsResponse parses an HTTP response from a ListBillingPeriodsWithResponse call
 func ParseListBillingPeriodsResponse(rsp *http.Response) (*ListBillingPeriodsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -15889,6 +16859,39 @@ func ParseGetRevenueResponse(rsp *http.Response) (*GetRevenueResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Revenue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetStatementResponse parses an HTTP response from a GetStatementWithResponse call
+func ParseGetStatementResponse(rsp *http.Response) (*GetStatementResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStatementResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PeriodStatement
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -74,15 +74,16 @@ func (b *biller) use(value string) { b.useAt(value, b.now) }
 
 func (b *biller) useAt(value string, at time.Time) {
 	b.Helper()
-	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{dbtest.Event(b, "api_call", "acme", at, value, "", "")})
+	event := dbtest.Event(b, "api_call", "acme", at, value, "", "")
+	event.ReceivedAt = b.now
+	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{event})
 	require.NoError(b, err)
 }
 
 func (b *biller) price(base, included, overage string) {
 	b.Helper()
 	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: b.meter.ID, BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included),
-		OverageRate: metering.MustDecimal(overage), Currency: "USD", EffectiveFrom: b.now,
+		MeterID: b.meter.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included), OverageRate: metering.MustDecimal(overage), Currency: "USD"}, EffectiveFrom: b.now,
 	})
 	require.NoError(b, err)
 }

@@ -58,7 +58,7 @@ func TestPriceVersions(t *testing.T) {
 	t.Run("ChangesAtOnceFollowOneAnother", func(t *testing.T) {
 		require.NoError(t, atOnce(8, func(i int) error {
 			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
-				MeterID: m.ID, BasePrice: metering.Whole(int64(i)), Currency: "USD", EffectiveFrom: november,
+				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november,
 			})
 			return err
 		}))
@@ -83,7 +83,7 @@ func TestPriceVersions(t *testing.T) {
 
 	t.Run("EveryDigitIsKept", func(t *testing.T) {
 		rate := metering.MustDecimal("123456789012345678.123456789012")
-		set, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{MeterID: m.ID, OverageRate: rate, Currency: "JPY", EffectiveFrom: november})
+		set, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{MeterID: m.ID, Terms: billing.Terms{OverageRate: rate, Currency: "JPY"}, EffectiveFrom: november})
 		require.NoError(t, err)
 		require.Equal(t, rate.String(), set.OverageRate.String())
 	})

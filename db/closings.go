@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -77,22 +78,26 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
 	}
 	for _, l := range c.Lines {
+		working, err := json.Marshal(l.Working())
+		if err != nil {
+			return err
+		}
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, usage, event_count, price_version, charge, currency, billed, test, reported, reported_scale)
-			select @tenant, p.id, @meter, @usage, @events, @price_version, @charge, @currency, @billed, @test, @reported, @decimals
+			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, reported, reported_scale)
+			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @test, @reported, @decimals
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "usage": l.Usage, "events": l.Events,
-			"price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "billed": l.Billed, "test": l.Test,
+			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
+			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
 			"reported": l.Reported, "decimals": l.ReportedScale,
 		})
 	}
 	w.batch.Queue(`
 		update billing_periods
-		set closed_at = @now, closed_epoch = @epoch
+		set closed_at = @now, closed_epoch = @epoch, closed_sequence = nextval('ledger_sequence')
 		where tenant_id = @tenant
 		  and customer_id = @customer
 		  and starts_at = @start`, period)
@@ -146,8 +151,10 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		if err != nil {
 			return err
 		}
+		plan := read.facts.Plan()
 		w := &planWriter{factReader: read, tx: tx}
-		w.periods(billing.Periods(read.facts))
+		w.periods(plan.Periods)
+		w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 		return w.flush()
 	})
 }
@@ -171,12 +178,12 @@ const (
 		  and p.closed_at is null
 		  and p.ends_at <= @now::timestamptz
 		  and (p.ends_at <= @now::timestamptz - t.grace or exists (select ` + finalInvoices + `)))`
-	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and not exists (
+	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
 		select
 		from billing_periods p
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
-		  and p.ends_at > @now::timestamptz - t.grace)`
+		  and p.ends_at > @now::timestamptz - t.grace))`
 )
 
 func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {

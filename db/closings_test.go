@@ -96,6 +96,44 @@ func TestAPeriodIsClosedAsTheProviderAcceptedIt(t *testing.T) {
 	require.True(t, billed)
 }
 
+func TestAClosedPeriodKeepsWhatItsChargeIsBy(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("141.75")
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+
+	var version metering.MeterVersionID
+	var terms billing.Terms
+	var hash []byte
+	var working []billing.Step
+	row := dbtest.Conn(t).QueryRow(t.Context(), `
+		select t.meter_version_id, m.hash, m.terms, t.working
+		from billing_period_totals t
+		join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
+		where t.tenant_id = $1`, b.tenant)
+	require.NoError(t, row.Scan(&version, &hash, &terms, &working))
+	require.Equal(t, b.meter.Version.ID, version)
+	require.Equal(t, `{"schema":1,"base_price":10,"included_units":100,"overage_rate":0.005,"currency":"USD"}`, string(terms.JSON()))
+	sum := terms.Hash()
+	require.Equal(t, sum[:], hash, "what is stored is what the hash is of")
+	require.Equal(t, "141.75", working[0].Amount.String())
+	require.Equal(t, version, working[0].MeterVersion)
+	last := working[len(working)-1]
+	require.Equal(t, billing.StepCharge, last.Name)
+	require.Equal(t, "10.21", last.Amount.String())
+
+	var sequences int
+	b.scan(`
+		select count(distinct s)
+		from (
+		  select sequence from billing_reports where tenant_id = $1
+		  union all
+		  select closed_sequence from billing_periods where tenant_id = $1 and closed_at is not null) x (s)`, []any{b.tenant}, &sequences)
+	require.Equal(t, 3, sequences, "two statements and a closing, each with a number of its own in the ledger")
+}
+
 func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

@@ -35,7 +35,8 @@ type Counted struct {
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
 	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
 	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)
-		  and (s.target, s.method, s.window_start) = (select y.target, y.method, y.window_start `+of+`)`, pgx.NamedArgs{"tenant": tenant, "report": report, "cutoff": nil})
+		  and (s.target, s.method, s.period_id) = (select y.target, y.method, y.period_id `+of+`)
+		  and (select y.window_start `+of+`) = case when s.counting = 'adds' then part.starts_at else s.window_start end`, pgx.NamedArgs{"tenant": tenant, "report": report, "cutoff": nil})
 	if err != nil {
 		return Counted{}, err
 	}
@@ -62,10 +63,13 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 	return open, err
 }
 
+// counted adds up what was reported at each place. What is added up, and went out
+// with a time in the subscription's period although it is of a series that ended
+// with the one before, is counted there too: nobody knew of the new one yet.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select s.target, s.method, d.provider_customer,
-		  greatest(p.starts_at, p.subscription_start), least(p.ends_at, p.subscription_end),
+		  part.starts_at, least(p.ends_at, p.subscription_end),
 		  sum(coalesce(case when s.counting = 'adds' then last.added else last.quantity end, 0)),
 		  sum(coalesce(case when s.counting = 'adds' then last.added_seen else last.quantity_seen end, 0)),
 		  sum(case
@@ -77,20 +81,22 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		from billing_destinations d
 		cross join lateral (`+seriesAt+` and s.kind = 'quantity' offset 0) s
 		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id and p.subscription <> ''
+		cross join lateral (select greatest(p.starts_at, p.subscription_start), s.window_start < greatest(p.starts_at, p.subscription_start)) part (starts_at, after_series)
 		cross join lateral (
 		  select sum(r.quantity) filter (where r.state in ('accepted', 'counted')) as added,
 		    (array_agg(r.quantity order by r.number desc) filter (where r.state in ('accepted', 'counted')))[1] as quantity,
 		    bool_or(r.state in ('planned', 'sending', 'in_doubt')) as outstanding,
-		    sum(r.quantity) filter (where r.state = 'counted') as added_seen,
+		    sum(r.quantity) filter (where r.state = 'counted' or part.after_series and r.state = 'accepted') as added_seen,
 		    (array_agg(r.quantity order by r.number desc) filter (where r.state = 'counted'))[1] as quantity_seen,
-		    sum(r.quantity) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz) as added_old,
-		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted'))[1] as uncounted,
-		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz))[1] as old
+		    sum(r.quantity) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz and not part.after_series) as added_old,
+		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted' and not part.after_series))[1] as uncounted,
+		    (array_agg(r.id order by r.number desc) filter (where r.state = 'accepted' and r.decided_at < @cutoff::timestamptz and not part.after_series))[1] as old
 		  from billing_reports r
 		  where r.tenant_id = s.tenant_id
-		    and r.series_id = s.id) last
+		    and r.series_id = s.id
+		    and (not part.after_series or r.provider_time >= part.starts_at)) last
 		where d.tenant_id = @tenant
-		  and s.window_start >= greatest(p.starts_at, p.subscription_start)
+		  and (not part.after_series or s.counting = 'adds')
 		  `+which+`
 		group by 1, 2, 3, 4, 5
 		order by 4, 1`, args)

@@ -100,3 +100,31 @@ func TestWhatWasCountedBeforeAReportIsWhatItsPlaceHas(t *testing.T) {
 	_, err = b.store.Ledger.CountedBefore(t.Context(), newBiller(t).tenant, sent)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
+
+// Nobody knew of the new subscription yet when the first report went out: its
+// time is in the new one's period, where the provider counts it.
+func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	swapped := b.now
+	b.sendAccepted("10")
+	b.link("sub_2", metering.Range{Start: swapped, End: month.End}, asDelta)
+	b.now = b.now.Add(time.Hour)
+	second := b.sendAccepted("5")
+
+	open := b.uncounted(b.now.Add(-time.Minute))
+	require.Len(t, open, 1)
+	c := open[0]
+	require.True(t, c.Range.Start.Equal(swapped))
+	require.Equal(t, []string{"15", "10", "0"}, []string{c.Total.String(), c.Seen.String(), c.Old.String()})
+	require.Equal(t, []uuid.UUID{second}, c.Reports)
+
+	b.use("2")
+	third := b.next(anew).ID
+	b.lease(third)
+	before, err := b.store.Ledger.CountedBefore(t.Context(), b.tenant, third)
+	require.NoError(t, err)
+	require.Equal(t, "15", before.Total.String())
+}

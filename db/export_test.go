@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +33,17 @@ func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID,
 		return err
 	})
 	return n, f, err
+}
+
+// StatementsOfAStatement is how many statements of SQL a period's statement is read with.
+func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.TenantID, period metering.PeriodID, now time.Time) (n int, s PeriodStatement, err error) {
+	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+		counted := &counting{Tx: tx}
+		s, err = readStatement(ctx, counted, tenant, period, ReportPage{Before: math.MaxInt64, Limit: 1000}, now)
+		n = counted.statements
+		return err
+	})
+	return n, s, err
 }
 
 // counting counts the statements of a transaction.

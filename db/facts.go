@@ -46,8 +46,8 @@ type factReader struct {
 }
 
 // customerAndSide reads whose billing it is, where it is billed, and what the
-// customer is there. The earliest event is looked for only where it may still
-// bring the first period forward.
+// customer is there. Early events are looked for only until the first period is
+// decided, and only as far back as one could have come in time.
 func (r *factReader) customerAndSide() error {
 	f, side := &r.facts, billing.Side{}
 	var (
@@ -59,15 +59,15 @@ func (r *factReader) customerAndSide() error {
 		start, end *time.Time
 		products   []metering.ProductID
 		since      []time.Time
+
+		earlyAt, earlyIngested []time.Time
 	)
 	f.Customer.ID = r.customer
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
 		  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
-		  case when not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
-		      or @now < c.created_at + t.grace + interval '1 day'
-		    then (select min(e.ts) from events e where e.tenant_id = c.tenant_id and e.customer_id = c.id) end,
+		  c.head_open_until, early.at, early.ingested_at,
 		  `+lastNumber("c.tenant_id", "c.id")+`
 		from customers c
 		join tenants t on t.id = c.tenant_id
@@ -79,10 +79,22 @@ func (r *factReader) customerAndSide() error {
 		  from customer_products a
 		  where a.tenant_id = c.tenant_id
 		    and a.customer_id = c.id) a on true
+		left join lateral (
+		  select array_agg(e.at) as at, array_agg(e.ingested_at) as ingested_at
+		  from (
+		    select min(e.ts) as at, min(e.ingested_at) as ingested_at
+		    from events e
+		    where e.tenant_id = c.tenant_id
+		      and e.customer_id = c.id
+		      and e.ts < c.created_at
+		      and e.ts >= c.created_at - t.grace - interval '32 days'
+		    group by date_trunc('month', e.ts at time zone t.timezone)) e) early
+		  on c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since, &f.Customer.EarliestEvent, &r.lastNumber)
+		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since,
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &r.lastNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -92,6 +104,9 @@ func (r *factReader) customerAndSide() error {
 	f.Settings.Timezone = metering.Location(zone)
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	}
+	for i := range earlyAt {
+		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
 	}
 	if connection != nil {
 		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Mapping: mapping}
@@ -117,7 +132,7 @@ func (r *factReader) catalogAndLedger() error {
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
 	read(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
-	read(&batch, selectPrices+`order by meter_id, version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
+	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
 	read(&batch, selectBillingPeriods, []any{args}, scanBillingPeriod, func(p billing.Period) { f.Stored = append(f.Stored, p) })
@@ -164,9 +179,11 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count
+	select t.period_id, t.meter_id, t.meter_version_id, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
+	  t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer`
 
@@ -176,8 +193,8 @@ type closedLine struct {
 }
 
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
-	return l, row.Scan(&l.period, &l.MeterID, &l.Usage, &l.Events, &l.PriceVersion, &l.Charge, &l.Currency, &l.Billed, &l.Test,
-		&l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
+	return l, row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
+		&l.Billed, &l.Test, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents)
 }
 
 func (r *factReader) addClosedLine(l closedLine) {
@@ -312,7 +329,7 @@ var selectSentLines = `
 	where d.tenant_id = @tenant
 	  and d.customer_id = @customer
 	  and d.connection_id = @connection
-	order by x.number, l.component <> 'usage', c.starts_at, l.meter_id`
+	order by x.number, l.line`
 
 type sentLine struct {
 	sent billing.Sent

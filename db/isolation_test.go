@@ -37,7 +37,7 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	_, backfilling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
 	h.backfilling = backfilling.ID
-	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, billing.Price{MeterID: h.meter.ID, BasePrice: metering.MustDecimal(value), Currency: "USD"})
+	_, err = store.Prices.Set(t.Context(), h.tenant, metering.Operator, billing.Price{MeterID: h.meter.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal(value), Currency: "USD"}})
 	require.NoError(t, err)
 	hash := sha256.Sum256([]byte(t.Name() + value))
 	h.key, err = store.APIKeys.Create(t.Context(), h.tenant, metering.Operator, metering.APIKey{Name: "key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash[:])
@@ -90,7 +90,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Equal(t, ours.meter.ID, preview[0].MeterID)
 		_, err = store.Ledger.Preview(ctx, ours.tenant, theirs.customer.ID, november)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: theirs.meter.ID, Currency: "USD"})
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: theirs.meter.ID, Terms: billing.Terms{Currency: "USD"}})
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
 	})
 
@@ -104,7 +104,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Empty(t, list)
 		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, ours.customer.ID, billing.Assignment{ProductID: product.ID}))
 		require.Error(t, store.Products.Assign(ctx, ours.tenant, metering.Operator, theirs.customer.ID, billing.Assignment{}))
-		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: ours.meter.ID, ProductID: product.ID, Currency: "USD"})
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: ours.meter.ID, ProductID: product.ID, Terms: billing.Terms{Currency: "USD"}})
 		require.Error(t, err)
 		require.NoError(t, store.Products.Assign(ctx, theirs.tenant, metering.Operator, theirs.customer.ID, billing.Assignment{ProductID: product.ID}))
 		assigned, err := store.Products.Assignments(ctx, ours.tenant, theirs.customer.ID)

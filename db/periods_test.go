@@ -72,34 +72,60 @@ func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 	require.Len(t, b.billingPeriods(), 4)
 }
 
-func TestTheStreamReachesBackToAnEventWhoseGraceWasRunning(t *testing.T) {
+// Where the stream begins is decided once, when the last month before the
+// customer's has had its grace, and by when events came: it does not matter
+// whether, and when, somebody planned before.
+func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
 	t.Parallel()
-	b := newBiller(t)
-	b.created(at("2026-06-02T12:00:00Z")) // within 72 hours of May's end
-	b.useAt("1", at("2026-05-31T23:00:00Z"))
-	b.plan(0)
-	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
+	may, june := "2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"
+	for name, c := range map[string]struct {
+		came string
+		want []string
+	}{
+		"InTime":  {"2026-06-03T23:59:59Z", []string{may, june}},
+		"TooLate": {"2026-06-04T00:00:00Z", []string{june}},
+	} {
+		for _, planned := range []bool{false, true} {
+			b := newBiller(t)
+			b.created(at("2026-06-01T12:00:00Z"))
+			if planned {
+				b.plan(0)
+				require.Equal(t, []string{june}, b.billingPeriods(), name)
+			}
+			b.now = at(c.came)
+			b.useAt("1", at("2026-05-31T23:00:00Z"))
+			if planned {
+				b.plan(0)
+			}
+			b.now = at("2026-06-04T01:00:00Z")
+			b.plan(0)
+			require.Equal(t, c.want, b.billingPeriods(), name)
+
+			b.exec(`update tenants set grace = interval '20 days' where id = $1`, b.tenant)
+			b.useAt("1", at("2026-04-30T23:00:00Z"))
+			b.plan(0)
+			require.Equal(t, c.want, b.billingPeriods(), "it was decided")
+		}
+	}
 }
 
-func TestTheStreamGrowsBackwardsWhileTheGraceRuns(t *testing.T) {
+// Without a provider nobody syncs, and the stream reaches back nevertheless.
+func TestAStreamWithoutAProviderIsDecidedToo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
+	b.exec(`update billing_connections set retired_at = now() where tenant_id = $1`, b.tenant)
 	b.created(at("2026-06-01T12:00:00Z"))
-	b.plan(0)
-	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
+	due := func() []metering.CustomerID {
+		page, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant, 0, 10, b.now)
+		require.NoError(t, err)
+		return page.Customers
+	}
+	require.Empty(t, due())
+	require.Len(t, b.billingPeriods(), 1)
 	b.useAt("1", at("2026-05-31T23:00:00Z"))
-	b.now = at("2026-06-03T23:59:59Z")
-	b.accept()
-	b.plan(0)
-	require.Equal(t, []string{"2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"}, b.billingPeriods())
-
-	late := newBiller(t)
-	late.created(at("2026-06-01T12:00:00Z"))
-	late.accept()
-	late.useAt("1", at("2026-05-31T23:00:00Z"))
-	late.now = at("2026-06-04T00:00:00Z")
-	late.plan(1)
-	require.Equal(t, []string{"2026-06-01T00..2026-07-01T00"}, late.billingPeriods(), "May's grace is over")
+	b.now = at("2026-06-04T00:00:00Z")
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, due(), "May, which has had its grace")
+	require.Len(t, b.billingPeriods(), 2)
 }
 
 func TestUsageFromBeforeTheStreamIsNeverBilled(t *testing.T) {

@@ -28,7 +28,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	w.periods(plan.Periods)
 	w.watermarks(plan.Reported)
 	w.leaveFormer(plan)
-	w.lookAgain(plan.LookAgain)
+	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 	return w, plan, nil
 }
 
@@ -107,18 +107,19 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// lookAgain notes when there may be something to do although no fact has changed.
-func (w *planWriter) lookAgain(at time.Time) {
+// lookAgain notes when there may be something to do although no fact has
+// changed, and until when an event may bring the first period forward.
+func (w *planWriter) lookAgain(at time.Time, headOpenUntil *time.Time) {
 	var when *time.Time
 	if !at.IsZero() {
 		when = &at
 	}
 	w.batch.Queue(`
 		update customers
-		set look_again_at = $3
+		set look_again_at = $3, head_open_until = $4
 		where tenant_id = $1
 		  and id = $2
-		  and look_again_at is distinct from $3`, w.tenant, w.customer, when)
+		  and (look_again_at is distinct from $3 or head_open_until is distinct from $4)`, w.tenant, w.customer, when, headOpenUntil)
 }
 
 // write writes the plan's reports down, in the transaction that planned them.
@@ -265,20 +266,20 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 
 // lines stores what a report says of each meter.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
-	for _, l := range r.Lines {
+	for i, l := range r.Lines {
 		period := r.Period
 		if l.Component() == billing.AdjustmentComponent {
 			period = l.Closed
 		}
 		w.batch.Queue(`
 			insert into billing_report_lines
-			  (tenant_id, report_id, meter_id, period_id, component, usage, event_count, quantity, price_version, unit_price, charge, amount, currency)
-			select @tenant, @id, @meter, p.id, @component, @usage, @events, @quantity, @price_version, @unit_price, @charge, @amount, @currency
+			  (tenant_id, report_id, line, meter_id, period_id, component, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
+			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, `+termsOf+`, @unit_price, @charge, @amount, @currency
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "id": id, "meter": l.MeterID, "period": period, "component": l.Component(),
+			"tenant": w.tenant, "customer": w.customer, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
 			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion,
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})

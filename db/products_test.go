@@ -20,8 +20,7 @@ func (b *biller) product() metering.Product {
 	product, err := b.store.Products.Create(b.Context(), b.tenant, metering.Operator, metering.Product{Slug: "pro"})
 	require.NoError(b, err)
 	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: b.meter.ID, ProductID: product.ID, BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100),
-		OverageRate: metering.MustDecimal("0.005"), Currency: "USD", EffectiveFrom: b.now,
+		MeterID: b.meter.ID, ProductID: product.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}, EffectiveFrom: b.now,
 	})
 	require.NoError(b, err)
 	return product

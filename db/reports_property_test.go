@@ -133,8 +133,7 @@ func (m *machine) turn(*rapid.T) {
 func (m *machine) setPrice(t *rapid.T) {
 	rate := rapid.SampledFrom([]string{"0", "0.005", "1.25"}).Draw(t, "rate")
 	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, billing.Price{
-		MeterID: m.meter.ID, BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate),
-		Currency: "USD", EffectiveFrom: billing.CalendarPeriod(m.now, time.UTC).End,
+		MeterID: m.meter.ID, Terms: billing.Terms{BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate), Currency: "USD"}, EffectiveFrom: billing.CalendarPeriod(m.now, time.UTC).End,
 	})
 	require.NoError(m, err)
 	m.prices = append(m.prices, price)

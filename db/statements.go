@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,6 +52,88 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 		return nil, fmt.Errorf("read billing periods: %w", err)
 	}
 	return list, nil
+}
+
+// StatementOf returns what the first of the customer's billing periods comes to
+// that a condition holds of, oldest first: those of Statements, and the calendar's
+// period that now lies in where the first has not begun. CodeNotFound where it
+// holds of none.
+func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		read, err := readFacts(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		s, err = read.statementOf(is)
+		return err
+	})
+	if err != nil {
+		return billing.Statement{}, fmt.Errorf("read statement: %w", err)
+	}
+	return s, nil
+}
+
+func (r *factReader) statementOf(is func(billing.Period) bool) (billing.Statement, error) {
+	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts)})
+	i := slices.IndexFunc(periods, is)
+	if i < 0 {
+		return billing.Statement{}, errNoPeriod
+	}
+	if err := r.alsoTotalsOf(periods[i].Range); err != nil {
+		return billing.Statement{}, err
+	}
+	return billing.StatementOf(r.facts, periods[i]), nil
+}
+
+var errNoPeriod = metering.Errorf(metering.CodeNotFound, "there is no such billing period")
+
+// PeriodStatement is what a stored period comes to, and the reports by which it
+// is billed.
+type PeriodStatement struct {
+	CustomerID metering.CustomerID
+	ExternalID string
+	billing.Statement
+	Reports []PeriodReport
+}
+
+// ReportPage asks for up to Limit reports, newest first, of those whose number
+// is below Before.
+type ReportPage struct {
+	Before int64
+	Limit  int
+}
+
+// Statement returns what a stored period comes to, and a page of the reports by
+// which it is billed, or CodeNotFound.
+func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		s, err = readStatement(ctx, tx, tenant, period, page, now)
+		return err
+	})
+	if err != nil {
+		return PeriodStatement{}, fmt.Errorf("read statement: %w", err)
+	}
+	return s, nil
+}
+
+func readStatement(ctx context.Context, q batcher, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+	err = q.QueryRow(ctx, `select customer_id from billing_periods where tenant_id = $1 and id = $2`, tenant, period).Scan(&s.CustomerID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s, errNoPeriod
+	}
+	if err != nil {
+		return s, err
+	}
+	read, err := readFacts(ctx, q, tenant, s.CustomerID, now)
+	if err != nil {
+		return s, err
+	}
+	s.ExternalID = read.facts.Customer.ExternalID
+	if s.Statement, err = read.statementOf(func(p billing.Period) bool { return p.ID == period }); err != nil {
+		return s, err
+	}
+	s.Reports, err = read.reportsOf(s.Period, page)
+	return s, err
 }
 
 // CurrentPeriod is the customer's billing period that now lies in: the one of

@@ -99,7 +99,7 @@ func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	dbtest.Meter(t, b.store, b.tenant, "free", "freed")
 	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: other.ID, BasePrice: metering.MustDecimal("99.5"), Currency: "JPY", EffectiveFrom: b.now,
+		MeterID: other.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal("99.5"), Currency: "JPY"}, EffectiveFrom: b.now,
 	})
 	require.NoError(t, err)
 	b.use("1")
@@ -119,7 +119,7 @@ func TestAMeterThatGotItsPriceLaterIsNotBilledAgainElsewhere(t *testing.T) {
 	b := newBiller(t)
 	b.use("4")
 	require.Equal(t, "USD", b.accept().Data.Meters[0].Currency, "the tenant's, as it has no price yet")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, OverageRate: metering.Whole(1), Currency: "EUR"})
+	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}})
 	require.NoError(t, err)
 	require.Equal(t, "4", b.accept().Data.Meters[0].Amount.String())
 	b.useProvider("https://other.example.com/")
@@ -131,7 +131,7 @@ func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
 	for currency, want := range map[string]string{"USD": "0.12", "JPY": "0", "KWD": "0.125"} {
 		b := newBiller(t)
 		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
-			MeterID: b.meter.ID, OverageRate: metering.MustDecimal("0.125"), Currency: currency, EffectiveFrom: b.now,
+			MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.MustDecimal("0.125"), Currency: currency}, EffectiveFrom: b.now,
 		})
 		require.NoError(t, err)
 		b.use("1")

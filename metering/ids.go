@@ -32,6 +32,7 @@ func (id TenantID) String() string     { return "ten_" + strconv.FormatInt(int64
 func (id CustomerID) String() string   { return "cus_" + strconv.FormatInt(int64(id), 10) }
 func (id MeterID) String() string      { return "mtr_" + strconv.FormatInt(int64(id), 10) }
 func (id ConnectionID) String() string { return "con_" + strconv.FormatInt(int64(id), 10) }
+func (id PeriodID) String() string     { return "per_" + strconv.FormatInt(int64(id), 10) }
 func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64(id), 10) }
 func (id ProductID) String() string    { return "prd_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
@@ -62,6 +63,12 @@ func ParseMemberID(s string) (MemberID, bool) {
 func ParseEndpointID(s string) (EndpointID, bool) {
 	n, ok := parseID(s, "whk_")
 	return EndpointID(n), ok
+}
+
+// ParsePeriodID reads the outside form, "per_42".
+func ParsePeriodID(s string) (PeriodID, bool) {
+	n, ok := parseID(s, "per_")
+	return PeriodID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

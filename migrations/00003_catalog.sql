@@ -8,6 +8,7 @@ create table customers (
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null,
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
+  head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
   closed_from         timestamptz, -- the span of its closed billing periods:
   closed_until        timestamptz, -- usage that arrives within it is late
   billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
@@ -66,22 +67,32 @@ create table products (
 );
 comment on table products is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
 
+-- Named by what they say: whatever was charged keeps the hash of the terms that
+-- it was charged by, and another form of price is another schema.
+create table price_terms (
+  tenant_id   bigint not null references tenants,
+  hash        bytea not null check (length(hash) = 32), -- SHA-256 of the terms, as billing.Terms writes them
+  schema      smallint not null,
+  terms       jsonb not null, -- decimals are JSON numbers with all their digits
+  recorded_at timestamptz not null default now(),
+  primary key (tenant_id, hash)
+);
+comment on table price_terms is 'All that a charge depends on beside the units: never changed, and never deleted.';
+
 -- A meter's versions are numbered across its own prices and its plans'.
 create table meter_prices (
   tenant_id      bigint not null references tenants,
   meter_id       bigint not null,
   version        integer not null,
   product_id     bigint, -- null: the meter's own
-  base_price     numeric not null check (base_price >= 0),
-  included_units numeric not null check (included_units >= 0),
-  overage_rate   numeric not null check (overage_rate >= 0),
-  currency       text not null,
+  terms          bytea not null,
   effective_from timestamptz not null,
   created_at     timestamptz not null default now(),
   created_by     text not null,
   primary key (tenant_id, meter_id, version),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
-  foreign key (tenant_id, product_id) references products (tenant_id, id)
+  foreign key (tenant_id, product_id) references products (tenant_id, id),
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table meter_prices is 'The prices of a meter, each from an instant on.';
 
@@ -103,6 +114,7 @@ create index on customer_products (tenant_id, customer_id, effective_from, id);
 -- +goose Down
 drop table customer_products;
 drop table meter_prices;
+drop table price_terms;
 drop table products;
 alter table meters drop constraint meters_tenant_id_meter_version_id_fkey;
 drop table meter_versions;

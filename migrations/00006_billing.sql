@@ -1,4 +1,11 @@
 -- +goose Up
+
+-- One sequence for all that is written down about billing: with it, and the
+-- transactions that were open, what was known at an instant can be told later.
+-- Numbers rise in each tenant; those that were given to what was not written
+-- down are missing.
+create sequence ledger_sequence;
+
 create table billing_connections (
   tenant_id                bigint not null references tenants,
   id                       bigint generated always as identity,
@@ -55,6 +62,7 @@ create table billing_periods (
   watermark_configuration text not null default '', -- '': something is unreported
   closed_at          timestamptz,
   closed_epoch       bigint, -- the tenant's when it was closed: events from it on are late
+  closed_sequence    bigint, -- of the ledger
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, stream, starts_at),
   unique (tenant_id, customer_id, stream, ends_at),
@@ -66,24 +74,29 @@ create index billing_periods_open on billing_periods (tenant_id, customer_id) wh
 -- Usage that arrives later is kept apart from it, and billed, if at all, as an
 -- adjustment in another period.
 create table billing_period_totals (
-  tenant_id      bigint not null,
-  period_id      bigint not null,
-  meter_id       bigint not null,
-  usage          numeric not null,
-  event_count    bigint not null,
-  price_version  integer not null, -- 0: the meter had no price
-  charge         numeric not null, -- for usage, rounded to the currency's minor unit
-  currency       text not null,
-  billed         boolean not null, -- whether a provider has it: only then is there something to adjust
-  test           boolean not null, -- in test mode, in which nobody is charged
+  tenant_id        bigint not null,
+  period_id        bigint not null,
+  meter_id         bigint not null,
+  meter_version_id bigint not null, -- that has counted the usage
+  usage            numeric not null,
+  event_count      bigint not null,
+  price_version    integer not null, -- 0: the meter had no price
+  terms            bytea, -- that the charge is by; null: the meter had no price
+  charge           numeric not null, -- for usage, rounded to the currency's minor unit
+  currency         text not null,
+  working          jsonb not null, -- how the charge was worked out, step by step
+  billed           boolean not null, -- whether a provider has it: only then is there something to adjust
+  test             boolean not null, -- in test mode, in which nobody is charged
   -- What the provider has of usage and what the charge is for; null: all of it, exactly.
-  reported       numeric,
-  reported_scale smallint not null default 0, -- the decimals that reported is rounded to
-  late_usage     numeric, -- what had arrived late when the period's events went; null: they are kept
-  late_count     bigint,
+  reported         numeric,
+  reported_scale   smallint not null default 0, -- the decimals that reported is rounded to
+  late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
+  late_count       bigint,
   primary key (tenant_id, period_id, meter_id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
-  foreign key (tenant_id, meter_id) references meters (tenant_id, id)
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id),
+  foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id),
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table billing_period_totals is 'What a billing period came to for each meter when it was closed.';
 
@@ -148,6 +161,7 @@ create table billing_reports (
   mode           text not null default 'live' check (mode in ('live', 'shadow')), -- shadow: it is kept and never sent
   ledger_epoch   integer not null default 0, -- how often the ledger was restored from a backup before it
   rule_version   integer not null default 1, -- of the rules that planned it
+  sequence       bigint not null default nextval('ledger_sequence'), -- of the ledger
   recorded_at    timestamptz not null,
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, number),
@@ -165,21 +179,26 @@ create index on billing_reports (tenant_id, series_id, period_id, number);
 create table billing_report_lines (
   tenant_id     bigint not null,
   report_id     uuid not null,
-  meter_id      bigint not null,
+  line          smallint not null, -- in the order of the report
+  meter_id      bigint, -- null: of none
   period_id     bigint not null, -- whose usage it is
   component     text not null default 'usage' check (component in ('usage', 'adjustment')), -- adjustment: what late usage adds to a closed period
+  dimensions    jsonb not null default '{}', -- the values that it is of; {}: all
   usage         numeric not null, -- of the period, or of one of the provider's windows, when it was read
   event_count   bigint not null,  -- behind it
   quantity      numeric not null, -- what the far side has with it: usage less what other series have billed
   price_version integer not null, -- 0: the meter has no price
+  terms         bytea, -- that the charge is by; null: the meter has no price
   unit_price    numeric not null,
   charge        numeric not null, -- for usage, rounded to the currency's minor unit
   amount        numeric not null, -- charge less what other series have billed
   currency      text not null,
-  primary key (tenant_id, report_id, meter_id, period_id),
+  primary key (tenant_id, report_id, line),
+  unique nulls not distinct (tenant_id, report_id, meter_id, period_id, component, dimensions),
   foreign key (tenant_id, report_id) references billing_reports (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
-  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
+  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table billing_report_lines is 'What a report says of one meter and period.';
 create index on billing_report_lines (tenant_id, period_id) where component = 'adjustment';
@@ -298,3 +317,4 @@ drop table billing_period_totals;
 drop table billing_periods;
 drop table billing_links;
 drop table billing_connections;
+drop sequence ledger_sequence;

@@ -39,7 +39,7 @@ func (s *stripeSystem) subscribeExactly(slugs ...string) {
 		}
 		seed.Prices = append(seed.Prices, price)
 		sub.Items = append(sub.Items, stripetest.Item{ID: "si_exact_" + slug, Price: price.ID})
-		s.price(slug, billing.Price{OverageRate: metering.Whole(80), Currency: "USD"})
+		s.price(slug, billing.Price{Terms: billing.Terms{OverageRate: metering.Whole(80), Currency: "USD"}})
 	}
 	seed.Subscriptions = []stripetest.Subscription{sub}
 	require.NoError(s, s.fake.Seed(seed))

@@ -48,7 +48,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	s = newStripe(t)
 	s.meters("record", "delta")
 	for _, slug := range []string{"record", "delta"} {
-		s.price(slug, billing.Price{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"})
+		s.price(slug, billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
 	}
 	end = time.Now().Add(40 * time.Second).Truncate(time.Second)
 	s.subscribeUntil(end, "record", "delta")
@@ -154,7 +154,7 @@ func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")
-	s.price("delta", billing.Price{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"})
+	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
 	s.subscribeUntil(end, "delta")
 	s.work()

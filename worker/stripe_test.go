@@ -244,7 +244,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	s := newStripe(t)
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
 	s.meters("delta")
-	s.price("delta", billing.Price{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"})
+	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"}})
 	s.subscribeUntil(end, "delta")
 	s.work()
 	s.useOf("delta", "12.25")

@@ -287,6 +287,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the working of what a meter comes to in a billing period
+         * @description Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+         */
+        get: operations["explain-billing"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/periods": {
         parameters: {
             query?: never;
@@ -371,6 +391,26 @@ export interface paths {
         };
         /** Estimate revenue by month and currency */
         get: operations["get-revenue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/statements/{period}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the bill of a billing period
+         * @description Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+         */
+        get: operations["get-statement"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1062,6 +1102,26 @@ export interface components {
             /** @description The key that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
+        AdjustmentLine: {
+            /**
+             * Format: decimal
+             * @description What it adds to the closed period's charge
+             */
+            amount: string;
+            /** @example USD */
+            currency: string;
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: decimal
+             * @description The units that it adds
+             */
+            quantity: string;
+            /** @example late usage */
+            reason: string;
+            /** @description The working of amount; where the period that carries it is closed too, what each series was reported */
+            steps: components["schemas"]["Step"][];
+        };
         AssignProduct: {
             /**
              * Format: date-time
@@ -1140,9 +1200,23 @@ export interface components {
             due_at: string;
             /** Format: date-time */
             end: string;
+            /**
+             * @description null: it is not stored yet, because the customer was not synced in it
+             * @example per_42
+             */
+            id: string | null;
             lines: components["schemas"]["PeriodLine"][];
             /** Format: date-time */
             start: string;
+            /**
+             * @description in_grace: it is over, and takes usage until it is closed
+             * @enum {string}
+             */
+            state: "open" | "in_grace" | "closed";
+        };
+        ClosedPeriod: {
+            lines: components["schemas"]["AdjustmentLine"][];
+            period: components["schemas"]["UsagePeriod"];
         };
         Comparison: {
             /**
@@ -1451,6 +1525,55 @@ export interface components {
             meter_slug: string;
             reason: string;
         };
+        Explain: {
+            /**
+             * Format: decimal
+             * @description The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+             */
+            amount: string;
+            /** @description Whether the provider had accepted it when it was closed */
+            billed: boolean;
+            /**
+             * Format: decimal
+             * @description For the usage, rounded to the currency's minor unit
+             */
+            charge: string;
+            /** @example USD */
+            currency: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /** Format: int64 */
+            event_count: number;
+            /** @description The customer's */
+            external_id: string;
+            /**
+             * Format: decimal
+             * @description What the charge grows by because of it, whichever period carries that
+             */
+            late_amount: string;
+            /** @description The working of late_amount, which is its last step; of an open period there is none */
+            late_steps: components["schemas"]["Step"][];
+            /**
+             * Format: decimal
+             * @description What arrived after the closing
+             */
+            late_usage: string;
+            meter_id: string;
+            meter_slug: string;
+            period: components["schemas"]["PeriodHead"];
+            /**
+             * Format: int64
+             * @description 0 where the meter has no price
+             */
+            price_version: number;
+            /** @description The working; its last step is the amount */
+            steps: components["schemas"]["Step"][];
+            /**
+             * Format: decimal
+             * @description So far; of a closed period, what it was closed at
+             */
+            usage: string;
+        };
         ExportedEvent: {
             /** @description The customer's external ID */
             customer_id: string;
@@ -1608,6 +1731,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListStatementReport: {
+            data: components["schemas"]["StatementReport"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListSyncRun: {
             data: components["schemas"]["SyncRun"][];
             /** @description Whether another page follows */
@@ -1712,6 +1842,32 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        PeriodHead: {
+            /**
+             * Format: date-time
+             * @description Since when its figures do not change any more; null: they do
+             */
+            closed_at: string | null;
+            /**
+             * Format: date-time
+             * @description When it is to be closed: its end and the grace
+             */
+            due_at: string;
+            /** Format: date-time */
+            end: string;
+            /**
+             * @description null: it is not stored yet, because the customer was not synced in it
+             * @example per_42
+             */
+            id: string | null;
+            /** Format: date-time */
+            start: string;
+            /**
+             * @description in_grace: it is over, and takes usage until it is closed
+             * @enum {string}
+             */
+            state: "open" | "in_grace" | "closed";
+        };
         PeriodLine: {
             /**
              * Format: decimal
@@ -1745,6 +1901,43 @@ export interface components {
              * @description So far; of a closed period, what it was closed at
              */
             usage: string;
+        };
+        PeriodStatement: {
+            /** @description What the period carries of others that are closed, oldest first */
+            adjustments: components["schemas"]["ClosedPeriod"][];
+            /**
+             * Format: date-time
+             * @description Since when its figures do not change any more; null: they do
+             */
+            closed_at: string | null;
+            /** @example cus_42 */
+            customer_id: string;
+            /**
+             * Format: date-time
+             * @description When it is to be closed: its end and the grace
+             */
+            due_at: string;
+            /** Format: date-time */
+            end: string;
+            /** @description The customer's */
+            external_id: string;
+            /**
+             * @description null: it is not stored yet, because the customer was not synced in it
+             * @example per_42
+             */
+            id: string | null;
+            /** @description One for each meter. One whose past is still being counted is left out */
+            lines: components["schemas"]["StatementLine"][];
+            reports: components["schemas"]["ListStatementReport"];
+            /** Format: date-time */
+            start: string;
+            /**
+             * @description in_grace: it is over, and takes usage until it is closed
+             * @enum {string}
+             */
+            state: "open" | "in_grace" | "closed";
+            /** @description One for each currency */
+            totals: components["schemas"]["StatementTotal"][];
         };
         PreviewItem: {
             /**
@@ -2045,6 +2238,211 @@ export interface components {
             member: components["schemas"]["Member"];
             /** @description For Authorization: Bearer. Browsers have it in a cookie too */
             token: string;
+        };
+        StatementLine: {
+            /**
+             * Format: decimal
+             * @description The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+             */
+            amount: string;
+            /** @description Whether the provider had accepted it when it was closed */
+            billed: boolean;
+            /**
+             * Format: decimal
+             * @description For the usage, rounded to the currency's minor unit
+             */
+            charge: string;
+            /** @example USD */
+            currency: string;
+            /** Format: int64 */
+            event_count: number;
+            /**
+             * Format: decimal
+             * @description What the charge grows by because of it, whichever period carries that
+             */
+            late_amount: string;
+            /** @description The working of late_amount, which is its last step; of an open period there is none */
+            late_steps: components["schemas"]["Step"][];
+            /**
+             * Format: decimal
+             * @description What arrived after the closing
+             */
+            late_usage: string;
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: int64
+             * @description 0 where the meter has no price
+             */
+            price_version: number;
+            /** @description The working; its last step is the amount */
+            steps: components["schemas"]["Step"][];
+            /**
+             * Format: decimal
+             * @description So far; of a closed period, what it was closed at
+             */
+            usage: string;
+        };
+        StatementReport: {
+            /** Format: int64 */
+            attempts: number;
+            /** @example con_1 */
+            connection_id: string;
+            /**
+             * Format: date-time
+             * @description When its outcome became known
+             */
+            decided_at: string | null;
+            /** Format: date-time */
+            first_sent_at: string | null;
+            /** @enum {string} */
+            kind: "statement" | "quantity" | "charge";
+            lines: components["schemas"]["StatementReportLine"][];
+            /**
+             * @description Of a quantity: the provider's way of reporting it
+             * @example meter_event
+             */
+            method?: string;
+            /**
+             * Format: int64
+             * @description In the order of the customer's reports; a statement's sequence
+             */
+            number: number;
+            /**
+             * @description The type of the provider
+             * @example webhook
+             */
+            provider: string;
+            /**
+             * @description The customer there
+             * @example cus_NffrFeUfNV2Hib
+             */
+            provider_customer?: string;
+            /**
+             * Format: date-time
+             * @description The timestamp that it has at the provider, where it has one
+             */
+            provider_time: string | null;
+            /**
+             * Format: decimal
+             * @description Of a quantity the number that went out, of a charge the money
+             */
+            quantity_sent?: string;
+            /**
+             * Format: date-time
+             * @description When it was written down
+             */
+            recorded_at: string;
+            report_id: string;
+            /** @description What came of it */
+            response: string;
+            /** @enum {string} */
+            state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
+            /**
+             * @description What adds it up at the provider
+             * @example si_Na6dzxczY5fwHx
+             */
+            target?: string;
+            window: components["schemas"]["UsagePeriod"];
+        };
+        StatementReportLine: {
+            /**
+             * Format: decimal
+             * @description What of the charge is billed there
+             */
+            amount: string;
+            /** @enum {string} */
+            component: "usage" | "adjustment";
+            /** @example USD */
+            currency: string;
+            meter_id: string;
+            meter_slug: string;
+            period: components["schemas"]["UsagePeriod"];
+            /**
+             * Format: decimal
+             * @description What the provider has of it once the report is accepted
+             */
+            quantity: string;
+            /**
+             * Format: decimal
+             * @description Of the whole period then
+             */
+            usage: string;
+        };
+        StatementTotal: {
+            /**
+             * Format: decimal
+             * @description Of amount, what the adjustments are
+             */
+            adjustments: string;
+            /**
+             * Format: decimal
+             * @description Of the lines, and of the adjustments
+             */
+            amount: string;
+            /** @example USD */
+            currency: string;
+        };
+        Step: {
+            /**
+             * Format: decimal
+             * @description Exact, in the unit
+             */
+            amount: string;
+            closed_period?: components["schemas"]["UsagePeriod"];
+            /**
+             * @description What the amount is, in plain English
+             * @example The units that the base price covers.
+             */
+            description: string;
+            /**
+             * Format: int64
+             * @description Of usage: the events that it is counted from
+             */
+            event_count?: number;
+            /**
+             * Format: int64
+             * @description The version of the meter that has counted it; absent: none has, or it is of a closed period
+             */
+            meter_version?: number;
+            /** @enum {string} */
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "charge" | "closed_units" | "closed_charge" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
+            /**
+             * Format: int64
+             * @description The version of the price that it stands in; absent: it stands in none
+             */
+            price_version?: number;
+            /**
+             * @description Why a closed period is adjusted
+             * @example late usage
+             */
+            reason?: string;
+            /**
+             * Format: int32
+             * @description The decimals that it is rounded to, half to even; absent: it is not rounded
+             */
+            rounded_to?: number;
+            series?: components["schemas"]["StepSeries"];
+            /** @description What it is the sum of; of an adjustment, its working */
+            steps?: components["schemas"]["Step"][];
+            /**
+             * @description units, or the code of a currency
+             * @example USD
+             */
+            unit: string;
+        };
+        StepSeries: {
+            /** @example con_1 */
+            connection_id: string;
+            /** @enum {string} */
+            kind: "statement" | "quantity" | "charge";
+            /** @example meter_event */
+            method?: string;
+            /** @example cus_NffrFeUfNV2Hib */
+            provider_customer?: string;
+            /** @example si_Na6dzxczY5fwHx */
+            target?: string;
+            window: components["schemas"]["UsagePeriod"];
         };
         SummaryItem: {
             meter_id: string;
@@ -2915,6 +3313,44 @@ export interface operations {
             };
         };
     };
+    "explain-billing": {
+        parameters: {
+            query: {
+                /** @description The customer's external ID */
+                customer: string;
+                /** @description The meter's slug */
+                meter: string;
+                /** @description The id of one of the customer's billing periods */
+                period?: string;
+                /** @description Instead of period: an instant of it. When both are absent: now, so that the running period is explained */
+                at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explain"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-billing-periods": {
         parameters: {
             query: {
@@ -3098,6 +3534,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Revenue"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-statement": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The period's id */
+                period: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodStatement"];
                 };
             };
             /** @description Error */
@@ -5005,8 +5478,10 @@ export interface operations {
 
 /** The fields that are decimals. */
 export const decimals: ReadonlySet<string> = new Set([
+  "adjustments",
   "amount",
   "base_price",
+  "charge",
   "current_total",
   "delta",
   "events",

@@ -17,6 +17,7 @@ type Behaviour struct {
 	Done       bool   `json:"done"`        // work, though the answer is an error or none
 	RetryAfter int    `json:"retry_after"` // seconds
 	Path       string `json:"path"`        // only calls whose path begins with it
+	LagSeconds int    `json:"lag_seconds"` // how far stale summaries are behind; 0 is ten minutes
 }
 
 // Mode is a way to fail that no status tells.
@@ -26,8 +27,9 @@ const (
 	Saved       Mode = "saved"        // the error comes again for the same idempotency key
 	LockTimeout Mode = "lock_timeout" // 429, as when two calls meet on one object
 	Hang        Mode = "hang"         // no answer until the caller gives up
-	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted
-	Stale       Mode = "stale"        // event summaries lack the last ten minutes' events
+	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted, as a report says later
+	Drop        Mode = "drop"         // the same, and nothing says so
+	Stale       Mode = "stale"        // event summaries lack the events of the last LagSeconds
 )
 
 // Behave sets how the next calls are answered.
@@ -47,11 +49,11 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch b.Mode {
-	case "", Saved, LockTimeout, Hang, RejectLater, Stale:
+	case "", Saved, LockTimeout, Hang, RejectLater, Drop, Stale:
 		f.Behave(b)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		http.Error(w, fmt.Sprintf("behaviour: mode must be one of %v", []Mode{Saved, LockTimeout, Hang, RejectLater, Stale}), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("behaviour: mode must be one of %v", []Mode{Saved, LockTimeout, Hang, RejectLater, Drop, Stale}), http.StatusBadRequest)
 	}
 }
 

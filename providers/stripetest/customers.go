@@ -90,7 +90,7 @@ func (c *call) deleteClock() answer {
 	}
 	for _, customer := range slices.Clone(c.customers) {
 		if customer.TestClock == k.id {
-			c.forget(customer.ID)
+			c.fake.forget(c.account, customer.ID)
 		}
 	}
 	c.clocks = slices.DeleteFunc(c.clocks, func(other *clock) bool { return other == k })
@@ -116,16 +116,16 @@ func (c *call) deleteCustomer() answer {
 	if !c.hasCustomer(id) {
 		return missing("customer", id)
 	}
-	c.forget(id)
+	c.fake.forget(c.account, id)
 	return found(object{"object": "customer", "id": id, "deleted": true})
 }
 
 // forget deletes a customer and ends its subscriptions.
-func (a *account) forget(customer string) {
-	a.customers = slices.DeleteFunc(a.customers, func(c Customer) bool { return c.ID == customer })
+func (f *Fake) forget(a *account, customer string) {
 	for _, s := range a.subscriptions {
-		if s.Customer == customer {
-			s.Status = "canceled"
+		if s.Customer == customer && s.live() {
+			f.endSubscription(a, s, f.at(a, customer))
 		}
 	}
+	a.customers = slices.DeleteFunc(a.customers, func(c Customer) bool { return c.ID == customer })
 }

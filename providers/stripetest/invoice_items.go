@@ -20,6 +20,9 @@ type invoiceItem struct {
 	subscription string
 	currency     string
 	amount       metering.Decimal // in the currency's smallest unit
+	quantity     metering.Decimal
+	item         string // whose segment it bills; "" of one that was made by a call
+	price        *Price // of that segment
 	description  string
 	metadata     map[string]string
 	start, end   int64
@@ -31,19 +34,27 @@ type invoiceItem struct {
 func (a *account) attach(in *invoice) {
 	n := 0
 	for _, i := range a.invoiceItems {
-		ours := i.customer == in.subscription.Customer && (i.subscription == "" || i.subscription == in.subscription.ID)
-		if ours && i.invoice == nil && n < maxInvoiceItems {
+		if i.waitsFor(in.customer, in.subscriptionID()) && n < maxInvoiceItems {
 			i.invoice = in
 			n++
 		}
 	}
 }
 
+// waitsFor says whether the next invoice of a subscription takes the item.
+func (i *invoiceItem) waitsFor(customer, subscription string) bool {
+	return i.invoice == nil && i.customer == customer && (i.subscription == "" || i.subscription == subscription)
+}
+
+func (a *account) waiting(s *subscription) bool {
+	return slices.ContainsFunc(a.invoiceItems, func(i *invoiceItem) bool { return i.waitsFor(s.Customer, s.ID) })
+}
+
 func (a *account) itemLines(in *invoice) []line {
 	var lines []line
 	for _, i := range a.invoiceItems {
 		if i.invoice == in {
-			lines = append(lines, line{invoiceItem: i, quantity: metering.Whole(1), amount: i.amount})
+			lines = append(lines, line{id: "il_" + in.id + "_" + i.id, invoiceItem: i, quantity: i.quantity, amount: i.amount})
 		}
 	}
 	return lines
@@ -56,13 +67,120 @@ func (c *call) createInvoiceItem() answer {
 	}
 	i.id = c.fake.id("ii")
 	c.invoiceItems = append(c.invoiceItems, i)
-	return found(i.object(c.livemode()))
+	return found(c.invoiceItemObject(i))
+}
+
+func (c *call) getInvoiceItem() answer {
+	i, problem := c.invoiceItemInPath()
+	if problem != nil {
+		return *problem
+	}
+	return found(c.invoiceItemObject(i))
+}
+
+func (c *call) invoiceItemInPath() (*invoiceItem, *answer) {
+	id := c.request.PathValue("id")
+	at := slices.IndexFunc(c.invoiceItems, func(i *invoiceItem) bool { return i.id == id })
+	if at < 0 {
+		problem := missing("invoiceitem", id)
+		return nil, &problem
+	}
+	return c.invoiceItems[at], nil
+}
+
+// editable is https://docs.stripe.com/api/invoiceitems/update: until the
+// invoice that took the item is final. The wording is assumed.
+func (i *invoiceItem) editable() *answer {
+	if i.invoice == nil || i.invoice.status() == "draft" {
+		return nil
+	}
+	problem := refused(http.StatusBadRequest, "invoice_not_editable", "",
+		"This invoice item can no longer be changed because its invoice %s is no longer a draft.", i.invoice.id)
+	return &problem
+}
+
+func (c *call) updateInvoiceItem() answer {
+	i, problem := c.invoiceItemInPath()
+	if problem == nil {
+		problem = i.editable()
+	}
+	if problem == nil {
+		problem = c.readPeriod(i)
+	}
+	if problem == nil && c.form.Has("amount") {
+		problem = c.readAmount(i)
+	}
+	if problem != nil {
+		return *problem
+	}
+	if c.form.Has("description") {
+		i.description = c.form.Get("description")
+	}
+	c.relabel(&i.metadata)
+	return found(c.invoiceItemObject(i))
+}
+
+func (c *call) deleteInvoiceItem() answer {
+	i, problem := c.invoiceItemInPath()
+	if problem == nil {
+		problem = i.editable()
+	}
+	if problem != nil {
+		return *problem
+	}
+	c.invoiceItems = slices.DeleteFunc(c.invoiceItems, func(other *invoiceItem) bool { return other == i })
+	return found(object{"object": "invoiceitem", "id": i.id, "deleted": true})
+}
+
+func (c *call) readAmount(i *invoiceItem) *answer {
+	amount, err := strconv.ParseInt(c.form.Get("amount"), 10, 64)
+	if err != nil {
+		problem := refused(http.StatusBadRequest, "parameter_invalid_integer", "amount", "Invalid integer: %s", c.form.Get("amount"))
+		return &problem
+	}
+	i.amount = metering.Whole(amount)
+	return nil
+}
+
+func (c *call) readPeriod(i *invoiceItem) *answer {
+	if !c.form.Has("period[start]") {
+		return nil
+	}
+	start, err1 := strconv.ParseInt(c.form.Get("period[start]"), 10, 64)
+	end, err2 := strconv.ParseInt(c.form.Get("period[end]"), 10, 64)
+	if err1 != nil || err2 != nil || end < start {
+		problem := invalid("period", "The period's end must be greater than or equal to its start.")
+		return &problem
+	}
+	i.start, i.end = start, end
+	return nil
+}
+
+// takenBy puts a new item on a draft that the call names.
+func (c *call) takenBy(i *invoiceItem) *answer {
+	if !c.form.Has("invoice") {
+		return nil
+	}
+	in := c.invoice(c.form.Get("invoice"))
+	var problem answer
+	switch {
+	case in == nil || in.customer != i.customer:
+		problem = refused(http.StatusBadRequest, "resource_missing", "invoice", "No such invoice: '%s'", c.form.Get("invoice"))
+	case in.status() != "draft":
+		problem = refused(http.StatusBadRequest, "invoice_not_editable", "invoice", "The invoice %s is no longer a draft.", in.id)
+	case len(c.itemLines(in)) >= maxInvoiceItems:
+		problem = invalid("invoice", "An invoice has at most %d invoice items.", maxInvoiceItems)
+	default:
+		i.invoice = in
+		return nil
+	}
+	return &problem
 }
 
 func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 	problem := func(a answer) (*invoiceItem, *answer) { return nil, &a }
 	i := &invoiceItem{
-		customer: c.form.Get("customer"), subscription: c.form.Get("subscription"), currency: strings.ToLower(c.form.Get("currency")),
+		quantity: metering.Whole(1), customer: c.form.Get("customer"), subscription: c.form.Get("subscription"), currency: strings.ToLower(c.form.Get("currency")),
 		description: c.form.Get("description"), metadata: c.pairs("metadata"), made: c.fake.at(c.account, c.form.Get("customer")),
 	}
 	i.start, i.end = i.made.Unix(), i.made.Unix()
@@ -73,23 +191,16 @@ func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 		return problem(refused(http.StatusBadRequest, "resource_missing", "subscription",
 			"Customer %s does not have a subscription with ID %s", i.customer, i.subscription))
 	}
-	amount, err := strconv.ParseInt(c.form.Get("amount"), 10, 64)
-	if err != nil {
-		return problem(refused(http.StatusBadRequest, "parameter_invalid_integer", "amount", "Invalid integer: %s", c.form.Get("amount")))
+	if problem := c.readAmount(i); problem != nil {
+		return nil, problem
 	}
-	i.amount = metering.Whole(amount)
 	if has := c.currencyOf(i.customer); has != "" && has != i.currency {
 		return problem(otherCurrency(has))
 	}
-	if c.form.Has("period[start]") {
-		start, err1 := strconv.ParseInt(c.form.Get("period[start]"), 10, 64)
-		end, err2 := strconv.ParseInt(c.form.Get("period[end]"), 10, 64)
-		if err1 != nil || err2 != nil || end < start {
-			return problem(invalid("period", "The period's end must be greater than or equal to its start."))
-		}
-		i.start, i.end = start, end
+	if problem := c.readPeriod(i); problem != nil {
+		return nil, problem
 	}
-	return i, nil
+	return i, c.takenBy(i)
 }
 
 // otherCurrency is https://docs.stripe.com/billing/customer#currency in the words of the API.
@@ -117,15 +228,15 @@ func (c *call) listInvoiceItems() answer {
 	if customer := c.form.Get("customer"); customer != "" && !c.hasCustomer(customer) {
 		return refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", customer)
 	}
-	since, err := strconv.ParseInt(c.form.Get("created[gte]"), 10, 64)
-	if err != nil && c.form.Has("created[gte]") {
-		return invalid("created[gte]", "Invalid integer: %s", c.form.Get("created[gte]"))
+	between, problem := c.between("created")
+	if problem != nil {
+		return *problem
 	}
 	var all []object
 	for _, i := range slices.Backward(c.invoiceItems) {
 		pending := strconv.FormatBool(i.invoice == nil)
-		if c.wants("customer", i.customer) && c.wants("invoice", i.invoiceID()) && c.wants("pending", pending) && i.made.Unix() >= since {
-			all = append(all, i.object(c.livemode()))
+		if c.wants("customer", i.customer) && c.wants("invoice", i.invoiceID()) && c.wants("pending", pending) && between(i.made.Unix()) {
+			all = append(all, c.invoiceItemObject(i))
 		}
 	}
 	return c.page(all)
@@ -138,32 +249,24 @@ func (i *invoiceItem) invoiceID() string {
 	return i.invoice.id
 }
 
-func (i *invoiceItem) object(livemode bool) object {
+func (c *call) invoiceItemObject(i *invoiceItem) object {
 	body := object{
-		"object": "invoiceitem", "id": i.id, "customer": i.customer, "subscription": nil, "invoice": nil, "livemode": livemode,
+		"object": "invoiceitem", "id": i.id, "customer": i.customer, "subscription": orNull(i.subscription), "invoice": orNull(i.invoiceID()), "livemode": c.livemode(),
 		"amount": i.amount, "currency": i.currency, "description": i.description, "metadata": i.metadata, "proration": false,
-		"date": i.made.Unix(), "period": object{"start": i.start, "end": i.end}, "quantity": 1,
+		"date": i.made.Unix(), "period": object{"start": i.start, "end": i.end}, "quantity": i.quantity,
 	}
-	if i.subscription != "" {
-		body["subscription"] = i.subscription
+	if i.price == nil {
+		return body
 	}
-	if i.invoice != nil {
-		body["invoice"] = i.invoice.id
+	if c.version < basil {
+		body["subscription_item"], body["price"] = i.item, c.priceObject(i.price, c.view())
+		return body
 	}
-	return body
-}
-
-// line says in a version's words which invoice item a line is of.
-func (i *invoiceItem) line(body object, version string) {
-	body["description"], body["metadata"], body["period"] = i.description, i.metadata, object{"start": i.start, "end": i.end}
-	if version < basil {
-		body["type"], body["proration"], body["invoice_item"] = "invoiceitem", false, i.id
-		body["subscription"], body["subscription_item"], body["price"] = i.subscription, nil, nil
-		return
-	}
-	body["parent"] = object{"type": "invoice_item_details", "invoice_item_details": object{
-		"invoice_item": i.id, "proration": false, "subscription": i.subscription,
+	body["pricing"] = object{"type": "price_details", "price_details": object{"price": i.price.ID}}
+	body["parent"] = object{"type": "subscription_details", "subscription_details": object{
+		"subscription": i.subscription, "subscription_item": i.item,
 	}}
+	return body
 }
 
 // pairs are the parameters name[…].

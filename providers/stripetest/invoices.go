@@ -1,8 +1,9 @@
 package stripetest
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -12,23 +13,43 @@ import (
 // https://docs.stripe.com/billing/subscriptions/usage-based/configure-grace-period
 const grace = time.Hour
 
-// embeddedLines is how many lines an invoice shows before it says has_more.
-const embeddedLines = 10
-
 type invoice struct {
 	id           string
-	subscription *subscription
+	customer     string
+	subscription *subscription // nil of an invoice that a call made
+	reason       string
 	start, end   time.Time
+	created      time.Time
+	metadata     map[string]string
+	excluding    bool // what is pending
+	autoAdvance  bool
+	finalizesAt  time.Time // zero where nothing finalizes it by itself
 	finalizedAt  time.Time // zero while it is a draft
-	lines        []line    // of a finalized one
-	first        bool      // made when the subscription began
+	spans        []*span
+	edited       map[string]line // by somebody, while it was a draft
+	lines        []line          // of a final one
+	outcome      string          // "" while a final one is open
+	outcomeAt    time.Time
+	creditNotes  []*creditNote
 }
 
-// line is what an item costs.
+// span is an item's usage between two instants.
+type span struct {
+	item       Item
+	price      *Price
+	start, end time.Time
+	before     metering.Decimal // what earlier invoices of the period billed, after a threshold
+	free       bool             // the item was in its trial
+	counted    bool             // of a threshold's invoice: isn't counted again
+	lines      []line           // as they stood when the draft was made
+}
+
+// line is what a span or an invoice item costs.
 type line struct {
-	item        Item   // of the subscription
-	price       *Price // nil of an invoice item
+	id          string
+	span        *span
 	invoiceItem *invoiceItem
+	description string
 	quantity    metering.Decimal
 	amount      metering.Decimal // in the currency's smallest unit
 }
@@ -37,34 +58,104 @@ func (l line) currency() string {
 	if l.invoiceItem != nil {
 		return l.invoiceItem.currency
 	}
-	return l.price.Currency
+	return l.span.price.Currency
 }
 
-// draft makes the invoice of a subscription's period, and puts on it what was
-// pending for it: what comes later waits for the next.
-func (f *Fake) draft(a *account, s *subscription) {
-	in := &invoice{id: f.id("in"), subscription: s, start: s.start, end: s.end}
-	a.invoices = append(a.invoices, in)
-	a.attach(in)
+// draft makes an invoice, and puts on it what was pending for it: what comes
+// later waits for the next.
+func (f *Fake) draft(a *account, in *invoice) *invoice {
+	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
+	if in.autoAdvance = in.subscription != nil || in.autoAdvance; in.autoAdvance {
+		in.finalizesAt = in.end.Add(grace)
+	}
+	a.invoices, a.drafts = append(a.invoices, in), append(a.drafts, in)
+	if !in.excluding {
+		a.attach(in)
+	}
+	if in.subscription != nil {
+		in.subscription.latest = in.id
+	}
+	paused := in.paused()
+	if paused != "" {
+		in.autoAdvance, in.finalizesAt = false, time.Time{}
+	}
+	f.emitInvoice(a, in, in.created, "invoice.created")
+	if paused == "void" || paused == "uncollectible" {
+		f.finalize(a, in, in.created)
+		f.conclude(a, in, paused, in.created)
+	}
+	return in
 }
 
-// finalize takes the usage of every draft whose grace is over.
-func (f *Fake) finalize(a *account) {
-	for _, in := range a.invoices {
-		if due := in.end.Add(grace); in.finalizedAt.IsZero() && !f.at(a, in.subscription.Customer).Before(due) {
-			in.lines, in.finalizedAt = a.current(in), due
+// paused is what becomes of a new invoice while its subscription's collection
+// is paused: https://docs.stripe.com/billing/subscriptions/pause-payment
+func (in *invoice) paused() string {
+	if in.subscription == nil {
+		return ""
+	}
+	return strings.TrimPrefix(in.subscription.paused(in.created), "mark_")
+}
+
+// finalizeDue finalizes every draft whose time has come.
+func (f *Fake) finalizeDue(a *account) {
+	for _, in := range slices.Clone(a.drafts) {
+		if !in.finalizesAt.IsZero() && !f.at(a, in.customer).Before(in.finalizesAt) {
+			f.note(step{Serial: f.serial})
+			f.finalize(a, in, in.finalizesAt)
 		}
 	}
 }
 
-func (a *account) linesOf(s *subscription, start, end time.Time) []line {
-	var lines []line
+// finalize counts metered usage again, for the last time.
+func (f *Fake) finalize(a *account, in *invoice, at time.Time) {
+	in.lines = a.counted(in)
+	in.finalizedAt, in.finalizesAt = at, time.Time{}
+	a.drafts = slices.DeleteFunc(a.drafts, func(other *invoice) bool { return other == in })
+	f.emitInvoice(a, in, at, "invoice.finalized")
+}
+
+// conclude ends a final invoice.
+func (f *Fake) conclude(a *account, in *invoice, outcome string, at time.Time) {
+	in.outcome, in.outcomeAt, in.autoAdvance = outcome, at, false
+	kind := map[string]string{"paid": "invoice.paid", "void": "invoice.voided", "uncollectible": "invoice.marked_uncollectible"}[outcome]
+	f.emitInvoice(a, in, at, kind)
+}
+
+// spansOf are a subscription's metered items between two instants.
+func (a *account) spansOf(s *subscription, start, end time.Time) []*span {
+	var spans []*span
 	for _, i := range s.Items {
-		price := a.price(i.Price)
-		if price.UsageType == "metered" {
-			quantity := a.usage(s, i, price, start, end)
-			lines = append(lines, line{item: i, price: price, quantity: quantity, amount: amount(quantity, price)})
+		if price := a.price(i.Price); price.UsageType == "metered" {
+			spans = append(spans, a.spanOf(s, i, start, end))
 		}
+	}
+	return spans
+}
+
+// spanOf begins where the item got its price. That two items of a customer on
+// one meter are both billed is assumed.
+func (a *account) spanOf(s *subscription, i Item, start, end time.Time) *span {
+	if since := s.since[i.ID]; since.After(start) {
+		start = since
+	}
+	u := &span{item: i, price: a.price(i.Price), start: start, end: end, before: s.billed[i.ID], free: s.inTrial(end)}
+	u.lines = a.count(s, u)
+	return u
+}
+
+// count makes the lines of a span. Those of a trial have the quantity and cost
+// nothing: https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
+func (a *account) count(s *subscription, u *span) []line {
+	if u.counted {
+		return u.lines
+	}
+	quantity := a.usage(s, u.item, u.price, u.start, u.end)
+	if u.free {
+		return []line{{span: u, quantity: quantity, description: fmt.Sprintf("%s × %s (Free trial)", quantity, u.price.ID)}}
+	}
+	var lines []line
+	for _, p := range u.price.rest(quantity, u.before) {
+		lines = append(lines, line{span: u, quantity: p.quantity, amount: p.amount, description: p.description(u.price.ID)})
 	}
 	return lines
 }
@@ -76,37 +167,58 @@ func (a *account) usage(s *subscription, i Item, price *Price, start, end time.T
 	return a.metered(a.meter(price.Meter), s.Customer, start, end)
 }
 
-// amount is never below zero (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api)
-// and half a smallest unit is one.
-func amount(quantity metering.Decimal, price *Price) metering.Decimal {
-	over := quantity.Sub(metering.MustDecimal(price.IncludedUnits))
-	if over.IsNegative() {
-		over = metering.Decimal{}
-	}
-	exact := over.Mul(metering.MustDecimal(price.UnitAmount)).Add(metering.MustDecimal(price.FlatAmount))
-	if exact.IsNegative() {
-		return metering.Whole(0)
-	}
-	rounded := exact.Round(0)
-	if exact.Sub(rounded).Equal(metering.MustDecimal("0.5")) {
-		return rounded.Add(metering.Whole(1))
-	}
-	return rounded
+// shown are an invoice's lines as the API has them.
+func (a *account) shown(in *invoice) []line {
+	return a.linesOf(in, func(u *span) []line { return u.lines })
 }
 
-func (a *account) current(in *invoice) []line {
-	if in.finalizedAt.IsZero() {
-		return append(a.linesOf(in.subscription, in.start, in.end), a.itemLines(in)...)
-	}
-	return in.lines
+// counted are the lines that an invoice would have if it were final now.
+func (a *account) counted(in *invoice) []line {
+	return a.linesOf(in, func(u *span) []line { return a.count(in.subscription, u) })
 }
 
-func (a *account) total(in *invoice) metering.Decimal {
-	var total metering.Decimal
-	for _, l := range a.current(in) {
-		total = total.Add(l.amount)
+func (a *account) linesOf(in *invoice, of func(*span) []line) []line {
+	if !in.finalizedAt.IsZero() {
+		return in.lines
 	}
-	return total
+	var lines []line
+	for n, u := range in.spans {
+		for k, l := range of(u) {
+			l.id = fmt.Sprintf("il_%s_%d_%d", in.id, n, k)
+			if edited, ok := in.edited[l.id]; ok {
+				l = edited
+			}
+			lines = append(lines, l)
+		}
+	}
+	return append(lines, a.itemLines(in)...)
+}
+
+// description is in the words of published invoices.
+func (p part) description(price string) string {
+	switch {
+	case p.flat:
+		return fmt.Sprintf("%s (Tier %d)", price, p.tier)
+	case p.tier > 0:
+		return fmt.Sprintf("%s × %s (Tier %d)", p.quantity, price, p.tier)
+	}
+	return fmt.Sprintf("%s × %s", p.quantity, price)
+}
+
+func total(lines []line) metering.Decimal {
+	var sum metering.Decimal
+	for _, l := range lines {
+		sum = sum.Add(l.amount)
+	}
+	return sum
+}
+
+func used(lines []line) metering.Decimal {
+	var sum metering.Decimal
+	for _, l := range lines {
+		sum = sum.Add(l.quantity)
+	}
+	return sum
 }
 
 func (a *account) invoice(id string) *invoice {
@@ -118,49 +230,21 @@ func (a *account) invoice(id string) *invoice {
 	return nil
 }
 
-func (c *call) listInvoices() answer {
-	var all []object
-	for _, in := range slices.Backward(c.invoices) {
-		if c.wants("customer", in.subscription.Customer) && c.wants("subscription", in.subscription.ID) && c.wants("status", in.status()) {
-			all = append(all, c.invoiceObject(in, c.version))
-		}
-	}
-	return c.page(all)
-}
-
-func (c *call) getInvoice() answer {
-	id := c.request.PathValue("id")
-	in := c.invoice(id)
-	if in == nil {
-		return missing("invoice", id)
-	}
-	return found(c.invoiceObject(in, c.version))
-}
-
-func (c *call) listInvoiceLines() answer {
-	id := c.request.PathValue("id")
-	in := c.invoice(id)
-	if in == nil {
-		return missing("invoice", id)
-	}
-	return c.page(c.lineObjects(in, c.version))
-}
-
 func (in *invoice) status() string {
 	switch {
 	case in.finalizedAt.IsZero():
 		return "draft"
-	case in.first:
-		return "paid" // there is nothing to pay
+	case in.outcome != "":
+		return in.outcome
 	}
 	return "open"
 }
 
-func (in *invoice) reason() string {
-	if in.first {
-		return "subscription_create"
+func (in *invoice) subscriptionID() string {
+	if in.subscription == nil {
+		return ""
 	}
-	return "subscription_cycle"
+	return in.subscription.ID
 }
 
 // currency is that of every price of a subscription.
@@ -169,55 +253,4 @@ func (a *account) currency(s *subscription) string {
 		return "usd"
 	}
 	return a.price(s.Items[0].Price).Currency
-}
-
-func (a *account) invoiceObject(in *invoice, version string) object {
-	total := a.total(in)
-	body := object{
-		"object": "invoice", "id": in.id, "customer": in.subscription.Customer, "status": in.status(), "livemode": a.livemode(),
-		"billing_reason": in.reason(), "currency": a.currency(in.subscription), "total": total, "subtotal": total, "amount_due": total,
-		"created": in.end.Unix(), "period_start": in.start.Unix(), "period_end": in.end.Unix(),
-		"status_transitions": object{"finalized_at": nil},
-		"lines":              listObject(a.lineObjects(in, version), embeddedLines, "/v1/invoices/"+in.id+"/lines"),
-	}
-	if !in.finalizedAt.IsZero() {
-		body["status_transitions"] = object{"finalized_at": in.finalizedAt.Unix()}
-	}
-	if version < basil {
-		body["subscription"] = in.subscription.ID
-	} else {
-		body["parent"] = object{"type": "subscription_details", "subscription_details": object{"subscription": in.subscription.ID}}
-	}
-	return body
-}
-
-func (a *account) lineObjects(in *invoice, version string) []object {
-	var all []object
-	for n, l := range a.current(in) {
-		body := object{
-			"object": "line_item", "id": "il_" + in.id + "_" + strconv.Itoa(n), "livemode": a.livemode(), "currency": l.currency(),
-			"amount": l.amount, "quantity": l.quantity, "period": object{"start": in.start.Unix(), "end": in.end.Unix()}, "metadata": object{},
-		}
-		if l.invoiceItem != nil {
-			l.invoiceItem.line(body, version)
-		} else {
-			a.itemLine(body, in, l, version)
-		}
-		all = append(all, body)
-	}
-	return all
-}
-
-// itemLine says in a version's words which item of the subscription a line is of.
-func (a *account) itemLine(body object, in *invoice, l line, version string) {
-	if version < basil {
-		body["type"], body["proration"] = "subscription", false
-		body["subscription"], body["subscription_item"] = in.subscription.ID, l.item.ID
-		body["price"] = a.priceObject(l.price)
-		return
-	}
-	body["pricing"] = object{"type": "price_details", "price_details": object{"price": l.price.ID}}
-	body["parent"] = object{"type": "subscription_item_details", "subscription_item_details": object{
-		"subscription": in.subscription.ID, "subscription_item": l.item.ID, "proration": false,
-	}}
 }

@@ -53,3 +53,36 @@ func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
 	require.Equal(t, "true", repeated.header.Get("Idempotent-Replayed"))
 	after.requireQuantity("3", "si_")
 }
+
+// Whatever the clock and calls have made has the same ids, and the same events,
+// after a restart.
+func TestAFakeThatResumesHasTheSameEvents(t *testing.T) {
+	t.Parallel()
+	var journal bytes.Buffer
+	b := setupWith(t, &journal)
+	require.NoError(t, b.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_2"}},
+		Subscriptions: []stripetest.Subscription{{
+			ID: "sub_3", Customer: "cus_2", Start: march.Unix(), End: april.Unix(), ThresholdAmount: 50, BillingMode: "flexible", TrialEnd: noon.AddDate(0, 0, 1).Unix(),
+			Items: []stripetest.Item{{ID: "si_3", Price: "price_sum"}},
+		}},
+	}))
+	b.advanceTo(noon.AddDate(0, 0, 2))
+	b.done("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "30")
+	b.done("/v1/billing/meter_events", "event_name", "sum", "payload[stripe_customer_id]", "cus_2", "payload[value]", "3")
+	b.done("/v1/subscription_items/si_3", "price", "price_count")
+	b.advanceTo(april.Add(30 * time.Minute))
+	b.done("/v1/invoices/" + b.newest()["id"].(string) + "/finalize")
+	b.charge("5", "")
+	b.advanceTo(april.AddDate(0, 0, 10))
+	b.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 1})
+	require.Equal(t, 200, b.event("sum", "1", noon, "").status)
+	b.advanceTo(april.AddDate(0, 1, 0).Add(2 * time.Hour))
+	b.done("/v1/invoices/" + b.newest()["id"].(string) + "/void")
+
+	again := setupWith(t, bytes.NewBuffer(bytes.Clone(journal.Bytes())))
+	for _, path := range []string{"/v1/events?limit=100", "/v2/core/events", "/v1/invoices?limit=100", "/v1/invoiceitems", "/v1/subscriptions?status=all"} {
+		require.NotEmpty(t, b.all(path), path)
+		require.Equal(t, b.read(path), again.read(path), path)
+	}
+}

@@ -19,6 +19,7 @@ const (
 	maxIdentifier = 100 // characters
 )
 
+// lag is how far summaries are behind where a Behaviour says nothing else.
 const lag = 10 * time.Minute
 
 const maxDigits = 15
@@ -71,10 +72,12 @@ func (c *call) createMeterEvent() answer {
 		return again
 	}
 	c.identifiers[identifier] = e.received
-	if c.mode == RejectLater {
-		c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
-	} else {
+	switch c.mode {
+	case RejectLater, Drop:
+		c.reject(identifier, e)
+	default:
 		c.events = append(c.events, e)
+		c.fake.watchThresholds(c.account, e.customer)
 	}
 	return found(object{
 		"object": "billing.meter_event", "event_name": e.meter.EventName, "identifier": identifier, "livemode": c.livemode(),
@@ -250,9 +253,12 @@ func (c *call) seen() *account {
 	if c.mode != Stale {
 		return c.account
 	}
-	behind := *c.account
+	behind, late := *c.account, lag
+	if c.lagging > 0 {
+		late = c.lagging
+	}
 	behind.events = slices.DeleteFunc(slices.Clone(behind.events), func(e event) bool {
-		return c.fake.now().Sub(e.received) < lag
+		return c.fake.now().Sub(e.received) < late
 	})
 	return &behind
 }

@@ -21,14 +21,20 @@ type Seed struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 }
 
-// Account is whom the rest of a Seed belongs to. Each of its keys is live.
+// Account is whom the rest of a Seed belongs to. A key with _live_ in it is of
+// its live mode, any other of its test mode: nothing of one is seen in the other.
 type Account struct {
 	ID            string   `json:"id"`
 	Key           string   `json:"key"`
-	Permissions   []string `json:"permissions"`        // of a restricted key, such as subscription_read; null is all
-	WebhookURL    string   `json:"webhook_url"`        // where POST /_webhook sends by default
-	WebhookSecret string   `json:"webhook_secret"`     // what it signs with
-	Decimals      bool     `json:"decimals,omitempty"` // of meter events; Stripe enables them on request
+	Permissions   []string `json:"permissions"`           // of a restricted key, such as subscription_read; null is all
+	WebhookURL    string   `json:"webhook_url"`           // where POST /_webhook sends by default
+	WebhookSecret string   `json:"webhook_secret"`        // what it signs with
+	Decimals      bool     `json:"decimals,omitempty"`    // of meter events; Stripe enables them on request
+	APIVersion    string   `json:"api_version,omitempty"` // in which its events are written; "" is 2023-10-16
+
+	// FinalAtOnce finalizes the last invoice of a subscription as soon as it is
+	// made. No document says whether it is a draft for an hour, as it is else.
+	FinalAtOnce bool `json:"final_at_once,omitempty"`
 }
 
 // Customer is one of Stripe's.
@@ -57,23 +63,34 @@ type Price struct {
 	Metadata       map[string]string `json:"metadata"`
 	Currency       string            `json:"currency"`
 	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
-	IncludedUnits  string            `json:"included_units"`      // a first tier that costs FlatAmount, whatever is used of it
+	IncludedUnits  string            `json:"included_units"`      // that FlatAmount covers; all on one line, unlike Tiers
 	FlatAmount     string            `json:"flat_amount_decimal"` // of the smallest unit
+	TiersMode      string            `json:"tiers_mode,omitempty"`
+	Tiers          []Tier            `json:"tiers,omitempty"`               // instead of UnitAmount
+	Months         int               `json:"months,omitempty"`              // of a period; 0 is one, 12 a year
+	DivideBy       int64             `json:"transform_divide_by,omitempty"` // units are priced in packages of so many
+	DivideRound    string            `json:"transform_round,omitempty"`     // "up" or "down"
 	UsageType      string            `json:"usage_type"`
 	Meter          string            `json:"meter"` // "" is the legacy metered billing
 	AggregateUsage string            `json:"aggregate_usage"`
 	Inactive       bool              `json:"inactive"`
 }
 
-// Subscription is active and runs in calendar months of UTC by default.
+// Subscription is active and runs in calendar months of UTC by default. Its
+// prices are all for periods of one length.
 type Subscription struct {
 	ID                string `json:"id"`
 	Customer          string `json:"customer"`
 	Status            string `json:"status"`
 	Start             int64  `json:"current_period_start"`
-	End               int64  `json:"current_period_end"` // later periods end a month after the former
+	End               int64  `json:"current_period_end"` // later periods are as long as its prices say
 	BillingThresholds bool   `json:"billing_thresholds"`
 	Items             []Item `json:"items"`
+	BillingMode       string `json:"billing_mode,omitempty"` // "flexible"; "" is classic
+	TrialEnd          int64  `json:"trial_end,omitempty"`    // ends the first period
+	CancelAtPeriodEnd bool   `json:"cancel_at_period_end,omitempty"`
+	ThresholdAmount   int64  `json:"threshold_amount_gte,omitempty"` // of BillingThresholds; 0 is never reached
+	ResetAnchor       bool   `json:"reset_billing_cycle_anchor,omitempty"`
 }
 
 // Item is a line of a subscription.
@@ -112,8 +129,11 @@ type account struct {
 	records       map[string][]record // by item
 	events        []event
 	rejections    []Rejection
+	unreported    map[string]*unreported // by meter
+	happenings    []*happening
 	identifiers   map[string]time.Time
 	invoices      []*invoice
+	drafts        []*invoice // those of invoices that aren't final
 	invoiceItems  []*invoiceItem
 	saved         map[string]*saved
 	busy          map[string]bool
@@ -174,19 +194,21 @@ func (f *Fake) name(id *string, prefix string) {
 func (f *Fake) accountOf(in *Account) *account {
 	f.name(&in.ID, "acct")
 	for _, a := range f.accounts {
-		if a.ID == in.ID {
+		if a.ID == in.ID && a.livemode() == live(in.Key) {
 			return a
 		}
 	}
 	a := &account{
 		Account: *in, records: map[string][]record{}, identifiers: map[string]time.Time{},
-		saved: map[string]*saved{}, busy: map[string]bool{},
+		unreported: map[string]*unreported{}, saved: map[string]*saved{}, busy: map[string]bool{},
 	}
 	f.accounts = append(f.accounts, a)
 	return a
 }
 
-func (a *account) livemode() bool { return strings.Contains(a.Key, "_live_") }
+func (a *account) livemode() bool { return live(a.Key) }
+
+func live(key string) bool { return strings.Contains(key, "_live_") }
 
 func (a *account) hasCustomer(id string) bool {
 	for _, c := range a.customers {
@@ -225,6 +247,9 @@ func (f *Fake) addPrice(a *account, in *Price) error {
 	if _, err := metering.ParseDecimal(in.UnitAmount); err != nil {
 		return fmt.Errorf("price %s: unit_amount_decimal %w", in.ID, err)
 	}
+	if err := in.check(); err != nil {
+		return fmt.Errorf("price %s: %w", in.ID, err)
+	}
 	if in.Meter != "" && a.meter(in.Meter) == nil {
 		return fmt.Errorf("price %s: no meter %s", in.ID, in.Meter)
 	}
@@ -236,11 +261,18 @@ func (f *Fake) addPrice(a *account, in *Price) error {
 
 func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	f.name(&in.ID, "sub")
+	otherwise(&in.BillingMode, "classic")
+	if in.TrialEnd > f.now().Unix() {
+		otherwise(&in.Status, "trialing")
+	}
 	otherwise(&in.Status, "active")
 	if in.Start == 0 && in.End == 0 {
 		now := f.now()
 		start := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 		in.Start, in.End = start.Unix(), start.AddDate(0, 1, 0).Unix()
+	}
+	if in.Status == "trialing" && in.TrialEnd != 0 {
+		in.End = in.TrialEnd
 	}
 	if in.End <= in.Start {
 		return fmt.Errorf("subscription %s: its period ends before it begins", in.ID)
@@ -260,8 +292,18 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	if has := a.clash(in); has != "" {
 		return fmt.Errorf("subscription %s: customer %s is billed in %s", in.ID, in.Customer, has)
 	}
-	a.subscriptions = append(a.subscriptions, newSubscription(*in))
+	s := newSubscription(*in)
+	s.months = a.months(in)
+	a.subscriptions = append(a.subscriptions, s)
 	return nil
+}
+
+// months are how long a subscription's periods are: its first price says so.
+func (a *account) months(in *Subscription) int {
+	if len(in.Items) == 0 {
+		return 1
+	}
+	return max(1, a.price(in.Items[0].Price).Months)
 }
 
 // clash is the currency that a new subscription's customer has, where one of

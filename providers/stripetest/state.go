@@ -56,12 +56,14 @@ type WindowState struct {
 	Value metering.Decimal `json:"value"`
 }
 
-// InvoiceState is an invoice; a draft's lines still change.
+// InvoiceState is an invoice. The lines of a draft are what it would bill if it
+// were final now; the API has them as they stood when it was made.
 type InvoiceState struct {
 	ID           string           `json:"id"`
 	Customer     string           `json:"customer"`
 	Subscription string           `json:"subscription"`
 	Status       string           `json:"status"`
+	Reason       string           `json:"billing_reason"`
 	PeriodStart  time.Time        `json:"period_start"`
 	PeriodEnd    time.Time        `json:"period_end"`
 	Total        metering.Decimal `json:"total"` // in the currency's smallest unit
@@ -96,14 +98,14 @@ func (f *Fake) State() State {
 	return state
 }
 
-// Quantity is an item's usage in its current period.
+// Quantity is an item's usage in its current period that no invoice has yet.
 func (f *Fake) Quantity(item string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settle()
 	for _, a := range f.accounts {
 		if s, price := a.item(item); s != nil {
-			return a.usage(s, Item{ID: item}, price, s.start, s.end)
+			return used(a.spanOf(s, Item{item, price.ID}, s.start, s.end).lines)
 		}
 	}
 	return metering.Decimal{}
@@ -116,7 +118,7 @@ func (f *Fake) Total(id string) metering.Decimal {
 	f.settle()
 	for _, a := range f.accounts {
 		if in := a.invoice(id); in != nil {
-			return a.total(in)
+			return total(a.counted(in))
 		}
 	}
 	return metering.Decimal{}
@@ -144,9 +146,10 @@ func (a *account) state() AccountState {
 
 func (a *account) itemStates(s *subscription) []ItemState {
 	var items []ItemState
-	for _, l := range a.linesOf(s, s.start, s.end) {
-		item := ItemState{Subscription: s.ID, PeriodStart: s.start, PeriodEnd: s.end, Meter: l.price.Meter, LineState: l.state()}
-		if m := a.meter(l.price.Meter); m != nil && m.EventTimeWindow != "" {
+	for _, u := range a.spansOf(s, s.start, s.end) {
+		item := ItemState{Subscription: s.ID, PeriodStart: s.start, PeriodEnd: s.end, Meter: u.price.Meter, LineState: u.lines[0].state()}
+		item.Quantity, item.Amount = used(u.lines), total(u.lines)
+		if m := a.meter(u.price.Meter); m != nil && m.EventTimeWindow != "" {
 			for _, w := range a.windows(m, s.Customer) {
 				item.Windows = append(item.Windows, WindowState{w.start, w.value})
 			}
@@ -167,26 +170,39 @@ func (a *account) pending() []PendingState {
 }
 
 func (l line) state() LineState {
-	state := LineState{Item: l.item.ID, Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
+	state := LineState{Quantity: l.quantity, Amount: l.amount, Currency: l.currency()}
 	if l.invoiceItem != nil {
 		state.InvoiceItem, state.Metadata = l.invoiceItem.id, l.invoiceItem.metadata
 		return state
 	}
-	state.Price = l.price.ID
+	state.Item, state.Price = l.span.item.ID, l.span.price.ID
 	return state
 }
 
 func (a *account) invoiceState(in *invoice) InvoiceState {
+	lines := a.counted(in)
 	state := InvoiceState{
-		ID: in.id, Customer: in.subscription.Customer, Subscription: in.subscription.ID, Status: in.status(),
-		PeriodStart: in.start, PeriodEnd: in.end, Total: a.total(in), Lines: []LineState{},
+		ID: in.id, Customer: in.customer, Subscription: in.subscriptionID(), Status: in.status(), Reason: in.reason,
+		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
 	}
-	for _, l := range a.current(in) {
+	var reported *span // the first line of a span says what came late for all of it
+	for _, l := range lines {
 		line := l.state()
-		if l.invoiceItem == nil {
-			line.Late = a.usage(in.subscription, l.item, l.price, in.start, in.end).Sub(l.quantity)
+		if u := l.span; u != nil && !u.counted && u != reported {
+			line.Late, reported = a.late(in, u), u
 		}
 		state.Lines = append(state.Lines, line)
 	}
 	return state
+}
+
+// late is the usage of a span that its invoice doesn't bill.
+func (a *account) late(in *invoice, u *span) metering.Decimal {
+	late := a.usage(in.subscription, u.item, u.price, u.start, u.end).Sub(u.before)
+	for _, l := range a.counted(in) {
+		if l.span == u {
+			late = late.Sub(l.quantity)
+		}
+	}
+	return late
 }

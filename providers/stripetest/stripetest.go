@@ -2,12 +2,20 @@
 // it: it keeps subscriptions, usage records and meter events, follows Stripe's
 // rules about them, bills them at the end of each period by a clock of its
 // own, and misbehaves when asked to. Where Stripe's documents leave a rule
-// open, the fake has the stricter one.
+// open, the fake has the stricter one, and a comment says that it is assumed.
+//
+// The invoice of a period is a draft for an hour, or until its
+// automatically_finalizes_at: the API shows usage as it stood when the draft
+// was made, and it is counted again, for the last time, when it is finalized.
+// Subscriptions have trials, ends, thresholds, paused collection and both
+// billing modes; final invoices are paid, voided, given up and credited. Each of
+// that is an event for thirty days. The tests show it call by call.
 //
 //	POST /_seed      accounts, customers, meters, prices and subscriptions: a Seed
-//	GET  /_state     what it would bill, and what it was asked: a State
+//	GET  /_state     what it would bill if all were final now, and what it was asked: a State
 //	POST /_clock     {"advance_seconds":3600} or {"now":1767225600}
-//	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…}
+//	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…},
+//	                 or one that has happened: {"event":"evt_1"}
 //	POST /behave     a Behaviour, for the next calls
 //
 // Any other path is Stripe's API.
@@ -81,7 +89,11 @@ var routes = []route{
 	{"DELETE /v1/subscriptions/{id}", "subscription_write", (*call).cancelSubscription},
 	{"GET /v1/subscriptions", "subscription_read", (*call).listSubscriptions},
 	{"GET /v1/subscriptions/{id}", "subscription_read", (*call).getSubscription},
+	{"POST /v1/subscriptions/{id}", "subscription_write", (*call).updateSubscription},
 	{"GET /v1/subscription_items", "subscription_read", (*call).listItems},
+	{"POST /v1/subscription_items", "subscription_write", (*call).createItem},
+	{"POST /v1/subscription_items/{id}", "subscription_write", (*call).updateItem},
+	{"DELETE /v1/subscription_items/{id}", "subscription_write", (*call).deleteItem},
 	{"POST /v1/subscription_items/{id}/usage_records", "usage_record_write", (*call).createUsageRecord},
 	{"GET /v1/subscription_items/{id}/usage_record_summaries", "usage_record_read", (*call).listUsageRecordSummaries},
 	{"GET /v1/billing/meters/{id}", "billing_meter_read", (*call).getMeter},
@@ -89,9 +101,27 @@ var routes = []route{
 	{"POST /v1/billing/meter_events", "billing_meter_event_write", (*call).createMeterEvent},
 	{"POST /v1/invoiceitems", "invoice_write", (*call).createInvoiceItem},
 	{"GET /v1/invoiceitems", "invoice_read", (*call).listInvoiceItems},
+	{"GET /v1/invoiceitems/{id}", "invoice_read", (*call).getInvoiceItem},
+	{"POST /v1/invoiceitems/{id}", "invoice_write", (*call).updateInvoiceItem},
+	{"DELETE /v1/invoiceitems/{id}", "invoice_write", (*call).deleteInvoiceItem},
 	{"GET /v1/invoices", "invoice_read", (*call).listInvoices},
+	{"POST /v1/invoices", "invoice_write", (*call).createInvoice},
 	{"GET /v1/invoices/{id}", "invoice_read", (*call).getInvoice},
 	{"GET /v1/invoices/{id}/lines", "invoice_read", (*call).listInvoiceLines},
+	{"POST /v1/invoices/{id}", "invoice_write", (*call).updateInvoice},
+	{"POST /v1/invoices/{id}/lines/{line}", "invoice_write", (*call).updateLine},
+	{"POST /v1/invoices/{id}/finalize", "invoice_write", (*call).finalizeInvoice},
+	{"POST /v1/invoices/{id}/pay", "invoice_write", (*call).payInvoice},
+	{"POST /v1/invoices/{id}/void", "invoice_write", (*call).voidInvoice},
+	{"POST /v1/invoices/{id}/mark_uncollectible", "invoice_write", (*call).markUncollectible},
+	{"POST /v1/credit_notes", "credit_note_write", (*call).createCreditNote},
+	{"GET /v1/credit_notes", "credit_note_read", (*call).listCreditNotes},
+	{"GET /v1/credit_notes/{id}", "credit_note_read", (*call).getCreditNote},
+	{"POST /v1/credit_notes/{id}/void", "credit_note_write", (*call).voidCreditNote},
+	{"GET /v1/events", "event_read", (*call).listEvents},
+	{"GET /v1/events/{id}", "event_read", (*call).getEvent},
+	{"GET /v2/core/events", "event_read", (*call).listCoreEvents},
+	{"GET /v2/core/events/{id}", "event_read", (*call).getCoreEvent},
 	{"/", "", (*call).unknown},
 }
 
@@ -175,6 +205,7 @@ type call struct {
 	key     credential
 	version string
 	mode    Mode
+	lagging time.Duration
 }
 
 type operation func(*call) answer
@@ -232,7 +263,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 		return
 	}
 	text := string(body)
-	if r.Method == http.MethodGet {
+	if r.Method == http.MethodGet || r.Method == http.MethodDelete && text == "" {
 		text = r.URL.RawQuery
 	}
 	form, err := url.ParseQuery(text)
@@ -295,7 +326,7 @@ func (f *Fake) work(c *call, b Behaviour, to route) answer {
 			return invalid("", "%v", err).notSaved()
 		}
 	}
-	c.mode = b.Mode
+	c.mode, c.lagging = b.Mode, time.Duration(b.LagSeconds)*time.Second
 	return c.once(func() answer { return c.alone(b, to.do) })
 }
 

@@ -20,7 +20,10 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest/openapi"
 )
 
-const key = "sk_test_1"
+const (
+	key   = "sk_test_1"
+	older = "2023-10-16" // whose answers are checked
+)
 
 var (
 	march = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -28,7 +31,10 @@ var (
 	noon  = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 )
 
-var validator = sync.OnceValues(openapi.Validator)
+var (
+	validator = sync.OnceValues(openapi.Validator)
+	answers   = sync.OnceValues(openapi.Answers)
+)
 
 type bundle struct {
 	*stripetest.Fake
@@ -89,10 +95,15 @@ func (b bundle) call(method, path, form, idempotencyKey string) reply {
 
 func (b bundle) callAs(key, method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
+	return b.callIn(older, key, method, path, form, idempotencyKey)
+}
+
+func (b bundle) callIn(version, key, method, path, form, idempotencyKey string) reply {
+	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
 	require.NoError(b.t, err)
 	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Stripe-Version", "2023-10-16")
+	request.Header.Set("Stripe-Version", version)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if idempotencyKey != "" {
 		request.Header.Set("Idempotency-Key", idempotencyKey)
@@ -102,6 +113,11 @@ func (b bundle) callAs(key, method, path, form, idempotencyKey string) reply {
 	defer response.Body.Close()
 	r := reply{response.StatusCode, response.Header, nil}
 	require.NoError(b.t, json.NewDecoder(response.Body).Decode(&r.body))
+	if version == older && r.status == http.StatusOK && r.body != nil && strings.HasPrefix(path, "/v1/") {
+		check, err := answers()
+		require.NoError(b.t, err)
+		require.NoError(b.t, check(r.body), "%s %s: not an answer of Stripe's", method, path)
+	}
 	return r
 }
 

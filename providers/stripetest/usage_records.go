@@ -41,6 +41,7 @@ func (c *call) createUsageRecord() answer {
 		return *problem
 	}
 	c.record(id, at, metering.Whole(quantity))
+	c.fake.watchThresholds(c.account, s.Customer)
 	return found(object{
 		"object": "usage_record", "id": c.fake.id("mbur"), "livemode": c.livemode(),
 		"quantity": quantity, "subscription_item": id, "timestamp": at.Unix(),
@@ -120,7 +121,7 @@ func (c *call) listUsageRecordSummaries() answer {
 	}
 	all := []object{c.summaryObject(id, price, s.start, s.end, nil)}
 	for _, in := range slices.Backward(c.invoices) {
-		if in.subscription == s && !in.first {
+		if in.subscription == s && in.reason != "subscription_create" {
 			all = append(all, c.summaryObject(id, price, in.start, in.end, in.id))
 		}
 	}

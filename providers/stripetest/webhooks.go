@@ -22,6 +22,8 @@ type Webhook struct {
 	URL        string `json:"url"`         // "" is the account's
 	Secret     string `json:"secret"`      // "" is the account's
 	APIVersion string `json:"api_version"` // in which the event is written; "" is 2023-10-16
+	Event      string `json:"event"`       // instead of Type and Object: the id of one that has happened, as GET /v1/events has it
+	Livemode   *bool  `json:"livemode"`    // of the object, where both modes have one of that id
 }
 
 func (f *Fake) serveWebhook(w http.ResponseWriter, r *http.Request) {
@@ -65,34 +67,44 @@ func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	defer f.mu.Unlock()
 	f.settle()
 	otherwise(&in.APIVersion, "2023-10-16")
-	a, about := f.about(*in)
+	a, event := f.about(*in)
 	if a == nil {
 		return nil, "", errors.New("make event: no such object")
 	}
 	otherwise(&in.URL, a.WebhookURL)
 	otherwise(&in.Secret, a.WebhookSecret)
-	now := f.now()
-	payload, err = json.Marshal(object{
-		"object": "event", "id": f.id("evt"), "type": in.Type, "api_version": in.APIVersion, "created": now.Unix(),
-		"livemode": a.livemode(), "pending_webhooks": 1, "request": object{"id": nil, "idempotency_key": nil},
-		"data": object{"object": about},
-	})
+	payload, err = json.Marshal(event)
 	if err != nil {
 		return nil, "", fmt.Errorf("encode event: %w", err)
 	}
-	return payload, Sign(payload, in.Secret, now), nil
+	return payload, Sign(payload, in.Secret, f.now()), nil
 }
 
 func (f *Fake) about(in Webhook) (*account, object) {
 	for _, a := range f.accounts {
+		if in.Livemode != nil && a.livemode() != *in.Livemode {
+			continue
+		}
+		if h := a.happening(in.Event); h != nil && h.thin {
+			return a, a.thinObject(h)
+		} else if h != nil {
+			return a, a.eventObject(h)
+		}
 		if found := a.invoice(in.Object); found != nil && strings.HasPrefix(in.Type, "invoice.") {
-			return a, a.invoiceObject(found, in.APIVersion)
+			return a, f.freshEvent(a, in, a.invoiceObject(found, view{version: in.APIVersion}))
 		}
 		if found := a.subscription(in.Object); found != nil && strings.HasPrefix(in.Type, "customer.subscription.") {
-			return a, a.subscriptionObject(found, in.APIVersion)
+			return a, f.freshEvent(a, in, a.subscriptionObject(found, view{version: in.APIVersion}))
 		}
 	}
 	return nil, nil
+}
+
+// freshEvent is about an object as it is now, though nothing happened to it.
+func (f *Fake) freshEvent(a *account, in Webhook, about object) object {
+	event := a.eventObject(&happening{id: f.id("evt"), kind: in.Type, at: f.now(), object: about})
+	event["api_version"] = in.APIVersion
+	return event
 }
 
 // Sign returns the Stripe-Signature header: https://docs.stripe.com/webhooks#verify-manually

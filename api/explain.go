@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// step is one step of the working of an amount.
+type step struct {
+	Name         stepName         `json:"name"`
+	Description  string           `json:"description" doc:"What the amount is, in plain English" example:"The units that the base price covers."`
+	Amount       metering.Decimal `json:"amount" doc:"Exact, in the unit"`
+	Unit         string           `json:"unit" doc:"units, or the code of a currency" example:"USD"`
+	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"The decimals that it is rounded to, half to even; absent: it is not rounded"`
+	MeterVersion *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: none has, or it is of a closed period"`
+	EventCount   *int64           `json:"event_count,omitempty" doc:"Of usage: the events that it is counted from"`
+	PriceVersion int              `json:"price_version,omitempty" doc:"The version of the price that it stands in; absent: it stands in none"`
+	ClosedPeriod *usagePeriod     `json:"closed_period,omitempty"`
+	Reason       string           `json:"reason,omitempty" doc:"Why a closed period is adjusted" example:"late usage"`
+	Series       *stepSeries      `json:"series,omitempty"`
+	Steps        []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working"`
+}
+
+// stepSeries is where an amount was reported.
+type stepSeries struct {
+	Kind             billing.Kind `json:"kind"`
+	ConnectionID     string       `json:"connection_id" example:"con_1"`
+	ProviderCustomer string       `json:"provider_customer,omitempty" example:"cus_NffrFeUfNV2Hib"`
+	Method           string       `json:"method,omitempty" example:"meter_event"`
+	Target           string       `json:"target,omitempty" example:"si_Na6dzxczY5fwHx"`
+	Window           usagePeriod  `json:"window"`
+}
+
+func showSteps(steps []billing.Step) []step {
+	shown := make([]step, 0, len(steps))
+	for _, s := range steps {
+		shown = append(shown, showStep(s))
+	}
+	return shown
+}
+
+func showStep(s billing.Step) step {
+	shown := step{
+		Name: stepName(s.Name), Description: s.Sentence(), Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits,
+		PriceVersion: s.PriceVersion, Reason: s.Reason, Steps: showSteps(s.Of),
+	}
+	if s.Counted() {
+		shown.EventCount = &s.Events
+	}
+	if version := int64(s.MeterVersion); version != 0 {
+		shown.MeterVersion = &version
+	}
+	if s.Closed != nil {
+		shown.ClosedPeriod = &usagePeriod{s.Closed.Start.UTC(), s.Closed.End.UTC()}
+	}
+	if s.Series != nil {
+		shown.Series = &stepSeries{
+			Kind: s.Series.Kind, ConnectionID: s.Series.Connection.String(), ProviderCustomer: s.Series.Customer, Method: string(s.Series.Method),
+			Target: s.Series.Target, Window: usagePeriod{s.Series.Window.Start.UTC(), s.Series.Window.End.UTC()},
+		}
+	}
+	return shown
+}
+
+type explainInput struct {
+	Customer string    `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Meter    string    `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
+	Period   string    `query:"period" maxLength:"64" doc:"The id of one of the customer's billing periods"`
+	At       time.Time `query:"at" doc:"Instead of period: an instant of it. When both are absent: now, so that the running period is explained"`
+}
+
+type explainOutput struct {
+	Body struct {
+		CustomerID string     `json:"customer_id" example:"cus_42"`
+		ExternalID string     `json:"external_id" doc:"The customer's"`
+		Period     PeriodHead `json:"period"`
+		StatementLine
+	}
+}
+
+// explain shows the working of what a meter comes to in a period.
+func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+	asked, err := in.period(s.Now())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.customer(ctx, in.Customer)
+	if err != nil {
+		return nil, naming("query.customer", err)
+	}
+	m, err := s.meter(ctx, in.Meter)
+	if err != nil {
+		return nil, naming("query.meter", err)
+	}
+	statement, err := s.Store.Ledger.StatementOf(ctx, principalOf(ctx).Tenant.ID, c.ID, asked.is, s.Now())
+	if err != nil {
+		return nil, naming(asked.parameter, err)
+	}
+	line, known := statement.Line(m.ID)
+	if !known && statement.ClosedAt == nil {
+		return nil, naming("query.meter", errBackfilling)
+	}
+	if !known {
+		return nil, naming("query.meter", errMadeLater)
+	}
+	out := new(explainOutput)
+	out.Body.CustomerID, out.Body.ExternalID, out.Body.Period = c.ID.String(), c.ExternalID, showPeriodHead(statement)
+	out.Body.StatementLine = showStatementLine(line)
+	return out, nil
+}
+
+var errMadeLater = metering.Errorf(metering.CodeNotFound, "the period was closed before the meter was made")
+
+// askedPeriod is the period that a request is about, and where the request says it.
+type askedPeriod struct {
+	parameter string
+	is        func(billing.Period) bool
+}
+
+func (in *explainInput) period(now time.Time) (askedPeriod, error) {
+	if in.Period != "" && !in.At.IsZero() {
+		return askedPeriod{}, metering.Invalid("query.at", "must be absent where period is given")
+	}
+	if in.Period != "" {
+		id, _ := metering.ParsePeriodID(in.Period)
+		return askedPeriod{"query.period", func(p billing.Period) bool { return p.ID == id && id != 0 }}, nil
+	}
+	at := now
+	if !in.At.IsZero() {
+		at = in.At
+	}
+	return askedPeriod{"query.at", func(p billing.Period) bool { return p.Contains(at) }}, metering.ValidInstant("query.at", at)
+}
+
+// naming has an error say which place of the request it is about.
+func naming(location string, err error) error {
+	var coded *metering.Error
+	if !errors.As(err, &coded) || coded.Code != metering.CodeNotFound && coded.Code != metering.CodeBackfilling {
+		return err
+	}
+	named := *coded
+	named.Fields = []metering.Field{{Location: location, Message: coded.Message}}
+	return &named
+}

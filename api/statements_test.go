@@ -1,0 +1,288 @@
+package api_test
+
+import (
+	"encoding/json"
+	"math"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// priced gives the tenant a meter at a price, and acme usage of it: 141.75.
+func (b *bundle) priced(t *testing.T) {
+	t.Helper()
+	b.meter(t, "calls", "call")
+	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":10,"included_units":100,"overage_rate":0.005}`)
+	require.Equal(t, 200, set.status, set.body)
+	now := time.Now().UTC().Format(time.RFC3339)
+	b.at(t, now, "a", "99.5")
+	b.at(t, now, "b", "42.25")
+}
+
+// explained is the working of a meter.
+func (b *bundle) explained(t *testing.T, query string) client.Explain {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls"+query, "")
+	require.Equal(t, 200, a.status, a.body)
+	var e client.Explain
+	require.NoError(t, json.Unmarshal([]byte(a.body), &e))
+	return e
+}
+
+func (b *bundle) periods(t *testing.T) []client.BillingPeriod {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/billing/periods?customer=acme", "")
+	require.Equal(t, 200, a.status, a.body)
+	var list client.ListBillingPeriod
+	require.NoError(t, json.Unmarshal([]byte(a.body), &list))
+	return list.Data
+}
+
+func (b *bundle) statement(t *testing.T, period, query string) client.PeriodStatement {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/billing/statements/"+period+query, "")
+	require.Equal(t, 200, a.status, a.body)
+	var s client.PeriodStatement
+	require.NoError(t, json.Unmarshal([]byte(a.body), &s))
+	return s
+}
+
+func working(steps []client.Step) (all []string) {
+	for _, s := range steps {
+		all = append(all, string(s.Name)+" "+s.Amount.String()+" "+s.Unit)
+	}
+	return all
+}
+
+// accepted reports what there is of acme and has it accepted.
+func (b *bundle) accepted(t *testing.T) (report db.Report) {
+	t.Helper()
+	planned := b.plan(t)
+	require.Len(t, planned.Send, 1)
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
+	return planned.Send[0]
+}
+
+func (b *bundle) receiver(t *testing.T, url string) {
+	t.Helper()
+	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+	})
+	require.NoError(t, err)
+}
+
+func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	e := b.explained(t, "")
+	month := billing.CalendarPeriod(time.Now(), time.UTC)
+	require.Nil(t, e.Period.Id)
+	require.Equal(t, client.PeriodHead{
+		Start: month.Start, End: month.End, State: "open", DueAt: month.End.Add(b.tenant.Grace),
+	}, e.Period)
+	require.Equal(t, []string{
+		"usage 141.75 units", "included_units 100 units", "overage_units 41.75 units", "overage_rate 0.005 USD", "overage_charge 0.20875 USD",
+		"base_price 10 USD", "exact_charge 10.20875 USD", "charge 10.21 USD",
+	}, working(e.Steps))
+	require.Equal(t, [3]string{"141.75", "10.21", "10.21"}, [3]string{e.Usage.String(), e.Charge.String(), e.Amount.String()})
+	usage, charge := e.Steps[0], e.Steps[7]
+	require.Equal(t, "What the meter has counted in the period, from 2 events.", usage.Description)
+	require.EqualValues(t, 2, *usage.EventCount)
+	require.NotNil(t, usage.MeterVersion)
+	require.EqualValues(t, 2, *charge.RoundedTo)
+	require.EqualValues(t, 1, *e.Steps[1].PriceVersion)
+	require.Empty(t, e.LateSteps)
+
+	require.Equal(t, e, b.explained(t, "&at="+url.QueryEscape(month.Start.Format(time.RFC3339Nano))))
+	require.Equal(t, e, b.explained(t, "&at="+url.QueryEscape(month.End.Add(-time.Microsecond).Format(time.RFC3339Nano))))
+	require.Nil(t, b.periods(t)[0].Id)
+}
+
+// What a former receiver has is taken off, and said to be; preview, working,
+// statement and what is sent say the same.
+func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	b.receiver(t, "https://1.example.com/")
+	former := b.accepted(t)
+	b.receiver(t, "https://2.example.com/")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in all: 10.50
+	b.plan(t)
+
+	id := *b.periods(t)[0].Id
+	s := b.statement(t, id, "")
+	require.Equal(t, id, *s.Id)
+	require.Equal(t, "acme", s.ExternalId)
+	require.EqualValues(t, "open", s.State)
+	require.Len(t, s.Lines, 1)
+	line := s.Lines[0]
+	require.Equal(t, []string{
+		"charge 10.5 USD", "elsewhere_units 141.75 units", "billed_elsewhere 10.21 USD", "quantity 58.25 units", "amount 0.29 USD",
+	}, working(line.Steps)[7:])
+	part := (*line.Steps[9].Steps)[0]
+	require.Equal(t, []string{"part 10.21 USD"}, working(*line.Steps[9].Steps))
+	require.EqualValues(t, "statement", part.Series.Kind)
+	require.Equal(t, []client.StatementTotal{{Currency: "USD", Amount: "0.29", Adjustments: "0"}}, s.Totals)
+	require.Empty(t, s.Adjustments)
+
+	e := b.explained(t, "&period="+id)
+	require.Equal(t, line.Steps, e.Steps)
+	require.Equal(t, line.Amount, e.Amount)
+	preview := b.send(t, "GET", "/v1/billing/preview?customer=acme", "")
+	require.Contains(t, preview.body, `"usage":200,"unit_price":0.005,"amount":10.5,`)
+
+	require.Len(t, s.Reports.Data, 2)
+	sent, first := s.Reports.Data[0], s.Reports.Data[1]
+	require.Equal(t, [2]string{"58.25", "0.29"}, [2]string{sent.Lines[0].Quantity.String(), sent.Lines[0].Amount.String()})
+	require.EqualValues(t, "sending", sent.State)
+	require.NotNil(t, sent.FirstSentAt)
+	require.Nil(t, sent.DecidedAt)
+	require.Equal(t, former.ID.String(), first.ReportId)
+	require.Equal(t, part.Series.ConnectionId, first.ConnectionId)
+	require.NotEqual(t, sent.ConnectionId, first.ConnectionId)
+	require.Equal(t, [3]string{"webhook", "accepted", "taken"}, [3]string{first.Provider, string(first.State), first.Response})
+	require.EqualValues(t, 1, first.Attempts)
+	require.NotNil(t, first.DecidedAt)
+	require.Equal(t, [2]string{"141.75", "10.21"}, [2]string{first.Lines[0].Quantity.String(), first.Lines[0].Amount.String()})
+	var bytes []byte
+	var body struct {
+		Data struct {
+			Meters []struct{ Usage, Amount json.Number }
+		}
+	}
+	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select body from billing_reports where id = $1`, sent.ReportId).Scan(&bytes))
+	require.NoError(t, json.Unmarshal(bytes, &body))
+	require.Equal(t, [2]json.Number{"58.25", "0.29"}, [2]json.Number{body.Data.Meters[0].Usage, body.Data.Meters[0].Amount})
+
+	page := b.statement(t, id, "?page_size=1")
+	require.True(t, page.Reports.HasMore)
+	require.Equal(t, s.Reports.Data[:1], page.Reports.Data)
+	page = b.statement(t, id, "?page_size=1&page_token="+url.QueryEscape(*page.Reports.NextPageToken))
+	require.False(t, page.Reports.HasMore)
+	require.Equal(t, s.Reports.Data[1:], page.Reports.Data)
+}
+
+func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	b.receiver(t, "https://1.example.com/")
+	b.accepted(t)
+	month := billing.CalendarPeriod(time.Now(), time.UTC)
+	b.ahead.Store(int64(time.Until(month.End.Add(b.tenant.Grace + time.Hour))))
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	plan := func() db.Planned {
+		planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, db.Pass{After: math.MaxInt64}, dbtest.Frame, b.now())
+		require.NoError(t, err)
+		return planned
+	}
+	for planned := plan(); len(planned.Send) > 0; planned = plan() {
+		require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
+	}
+	closing, err := b.store.Ledger.ClosePeriods(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID}, b.now())
+	require.NoError(t, err)
+	require.Empty(t, closing.Open)
+	b.at(t, month.Start.Format(time.RFC3339), "late", "158.25") // 300 in all: 11.00
+
+	periods := b.periods(t)
+	require.Len(t, periods, 2)
+	closed := b.statement(t, *periods[1].Id, "")
+	require.EqualValues(t, "closed", closed.State)
+	require.NotNil(t, closed.ClosedAt)
+	line := closed.Lines[0]
+	require.Equal(t, [5]string{"141.75", "10.21", "10.21", "158.25", "0.79"}, [5]string{
+		line.Usage.String(), line.Charge.String(), line.Amount.String(), line.LateUsage.String(), line.LateAmount.String(),
+	})
+	require.Equal(t, "amount 0.79 USD", working(line.LateSteps)[len(line.LateSteps)-1])
+	require.Equal(t, line.LateSteps, b.explained(t, "&period="+*periods[1].Id).LateSteps)
+
+	open := b.statement(t, *periods[0].Id, "")
+	require.EqualValues(t, "open", open.State)
+	require.Len(t, open.Adjustments, 1)
+	adjusted := open.Adjustments[0]
+	require.Equal(t, month.Start, adjusted.Period.Start)
+	require.Equal(t, [3]string{"158.25", "0.79", "late usage"}, [3]string{
+		adjusted.Lines[0].Quantity.String(), adjusted.Lines[0].Amount.String(), adjusted.Lines[0].Reason,
+	})
+	require.Equal(t, line.LateSteps, adjusted.Lines[0].Steps)
+	require.Equal(t, []string{"charge 10 USD", "adjustment 0.79 USD", "amount_with_adjustments 10.79 USD"}, working(open.Lines[0].Steps)[7:])
+	require.Equal(t, []client.StatementTotal{{Currency: "USD", Amount: "10.79", Adjustments: "0.79"}}, open.Totals)
+}
+
+func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	b.receiver(t, "https://1.example.com/")
+	b.plan(t)
+	id := *b.periods(t)[0].Id
+	other := setup(t)
+	other.priced(t)
+	other.receiver(t, "https://1.example.com/")
+	other.plan(t)
+	theirs := *other.periods(t)[0].Id
+	month := billing.CalendarPeriod(time.Now(), time.UTC)
+	for query, location := range map[string]string{
+		"customer=nobody&meter=calls":                                                        "query.customer",
+		"customer=acme&meter=nothing":                                                        "query.meter",
+		"customer=acme&meter=calls&period=" + theirs:                                         "query.period",
+		"customer=acme&meter=calls&period=per_0":                                             "query.period",
+		"customer=acme&meter=calls&period=42":                                                "query.period",
+		"customer=acme&meter=calls&at=" + month.End.Format(time.RFC3339):                     "query.at",
+		"customer=acme&meter=calls&at=" + month.Start.AddDate(-1, 0, 0).Format(time.RFC3339): "query.at",
+	} {
+		p := b.send(t, "GET", "/v1/billing/explain?"+query, "").problem(t, 404, "not_found")
+		require.Len(t, p.Errors, 1)
+		require.Equal(t, location, p.Errors[0].Location, query)
+	}
+	p := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls&at="+month.Start.Format(time.RFC3339)+"&period="+id, "").problem(t, 422, "invalid")
+	require.Equal(t, "query.at", p.Errors[0].Location)
+	for _, period := range []string{theirs, "per_0", "per_" + strconv.Itoa(math.MaxInt64), "42", "x"} {
+		p = b.send(t, "GET", "/v1/billing/statements/"+period, "").problem(t, 404, "not_found")
+		require.Equal(t, "path.period", p.Errors[0].Location, period)
+	}
+
+	// A meter that is made once there are events of its type counts them first.
+	b.ingest(t, "/v1/events", `{"event_type":"stored","customer_id":"acme"}`)
+	b.meter(t, "storage", "stored")
+	p = b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=storage", "").problem(t, 503, "meter_backfilling")
+	require.Equal(t, "query.meter", p.Errors[0].Location)
+	require.Len(t, b.statement(t, id, "").Lines, 1)
+}
+
+// TestTheWorkedExampleOfTheDocuments holds docs/api.md to what really comes.
+func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/api.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "<!-- explain -->\n```json\n")
+	require.True(t, found)
+	documented, _, _ := strings.Cut(after, "\n```\n")
+
+	b := setup(t)
+	b.priced(t)
+	b.receiver(t, "https://1.example.com/")
+	b.accepted(t)
+	b.receiver(t, "https://2.example.com/")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "c", "58.25")
+	b.accepted(t)
+	a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls", "")
+	require.Equal(t, 200, a.status, a.body)
+	varying := regexp.MustCompile(`"(customer_id|meter_id|connection_id|id|start|end|due_at)":\s*"[^"]*"|"meter_version":\s*\d+`)
+	require.JSONEq(t, varying.ReplaceAllString(a.body, `"x":0`), varying.ReplaceAllString(documented, `"x":0`))
+}

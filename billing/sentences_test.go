@@ -1,0 +1,37 @@
+package billing_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+)
+
+func TestEachStepHasASentenceOfItsOwn(t *testing.T) {
+	t.Parallel()
+	first := map[string]string{}
+	for _, name := range billing.StepNames() {
+		sentence := billing.Step{Name: name, Unit: "USD", Reason: billing.ReasonLate}.Sentence()
+		require.Regexp(t, `^[A-Z].+\.$`, sentence)
+		require.Empty(t, first[sentence], "%s is said of it too", name)
+		first[sentence] = name
+	}
+}
+
+func TestTheSentenceOfAStep(t *testing.T) {
+	t.Parallel()
+	digits, closed := []int32{0, 1, 6}, january
+	for want, step := range map[string]billing.Step{
+		"What the meter has counted in the period, from 1 event.":                         {Name: billing.StepUsage, Events: 1},
+		"What the meter had counted when the period was closed, from 0 events.":           {Name: billing.StepUsage, Closed: &closed},
+		"What of the usage was reported to the provider: the charge is for these units.":  {Name: billing.StepUnits},
+		"The usage in whole units, rounded half to even: the provider takes no decimals.": {Name: billing.StepUnits, Digits: &digits[0]},
+		"The usage rounded half to even to 1 decimal: the provider takes no more.":        {Name: billing.StepUnits, Digits: &digits[1]},
+		"The usage rounded half to even to 6 decimals: the provider takes no more.":       {Name: billing.StepUnits, Digits: &digits[2]},
+		"The exact charge rounded half to even to the minor unit of CHF.":                 {Name: billing.StepCharge, Unit: "CHF"},
+		"Plus: what a closed period comes to more because of late usage.":                 {Name: billing.StepAdjustment, Reason: billing.ReasonLate},
+	} {
+		require.Equal(t, want, step.Sentence())
+	}
+}

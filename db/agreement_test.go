@@ -1,0 +1,326 @@
+package db_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// bill is a customer with two meters, whose tenant bills at several connections.
+type bill struct {
+	*biller
+	meters   []metering.Meter
+	began    time.Time                    // when the customer was made
+	used     map[counter]metering.Decimal // what was sent, by the month that it is of
+	at       string                       // the connection
+	compared map[string]int
+}
+
+type counter struct {
+	meter metering.MeterID
+	month time.Time
+}
+
+func newBill(t testing.TB) *bill {
+	b := &bill{biller: newBiller(t), used: make(map[counter]metering.Decimal), compared: make(map[string]int)}
+	b.began = billing.CalendarPeriod(clock.Now().AddDate(-4, 0, 0), time.UTC).Start.AddDate(0, 0, 10)
+	b.created(b.began)
+	b.meters = []metering.Meter{b.meter, dbtest.Meter(t, b.store, b.tenant, "storage", "stored")}
+	b.move("https://1.example.com/")
+	return b
+}
+
+func (b *bill) ingest(t *rapid.T) {
+	meter := rapid.SampledFrom(b.meters).Draw(t, "meter")
+	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "100.005", "0.000000000001", "7.125"}).Draw(t, "value")
+	age := time.Duration(rapid.Int64Range(0, int64(b.now.Sub(b.began))).Draw(t, "age"))
+	if rapid.Bool().Draw(t, "recent") {
+		age %= 48 * time.Hour
+	}
+	at := b.now.Add(-age)
+	event := dbtest.Event(b, meter.EventType, "acme", at, value, "", "")
+	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{event})
+	require.NoError(b, err)
+	b.count(meter.ID, at, value)
+}
+
+func (b *bill) count(meter metering.MeterID, at time.Time, value string) {
+	of := counter{meter, billing.CalendarPeriod(at, time.UTC).Start}
+	b.used[of] = b.used[of].Add(metering.MustDecimal(value))
+}
+
+func (b *bill) setPrice(t *rapid.T) {
+	amount := func(label string) metering.Decimal {
+		return metering.MustDecimal(rapid.SampledFrom([]string{"0", "0.005", "1.25", "3", "0.000000000001"}).Draw(t, label))
+	}
+	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+		MeterID: rapid.SampledFrom(b.meters).Draw(t, "meter").ID, Terms: billing.Terms{BasePrice: amount("base"), IncludedUnits: amount("included"), OverageRate: amount("rate"), Currency: rapid.SampledFrom([]string{"USD", "USD", "JPY"}).Draw(t, "currency")}, EffectiveFrom: billing.CalendarPeriod(b.now, time.UTC).End,
+	})
+	require.NoError(b, err)
+}
+
+// move bills at another connection, whatever is on its way to the former one.
+func (b *bill) move(connection string) {
+	if b.at = connection; connection != "acct_1" {
+		b.useProvider(connection)
+		return
+	}
+	b.useStripe(connection)
+	b.read()
+}
+
+// read is what a pass finds at Stripe.
+func (b *bill) read() {
+	if b.at != "acct_1" {
+		return
+	}
+	b.exec(`update customers set billing_provider_id = 'cus_1' where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
+	side := billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: billing.CalendarPeriod(b.now, time.UTC)}
+	for _, m := range b.meters {
+		d := asDelta
+		d.MeterID, d.Target = m.ID, "mtr_"+m.Slug
+		side.Destinations = append(side.Destinations, d)
+	}
+	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, b.connection, side, b.now))
+}
+
+func (b *bill) pass(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.read()
+}
+
+// turn is the first hour of the next month.
+func (b *bill) turn() { b.pass(billing.CalendarPeriod(b.now, time.UTC).End.Add(time.Hour).Sub(b.now)) }
+
+func (b *bill) close() {
+	b.sync()
+	b.closePeriods()
+}
+
+// sync sends whatever there is and has it accepted.
+func (b *bill) sync() {
+	for range 100 {
+		planned := b.plan(anew)
+		if len(planned.Send) == 0 {
+			return
+		}
+		for _, r := range planned.Send {
+			b.lease(r.ID)
+			b.complete(r.ID, billing.Accepted)
+		}
+	}
+	b.Fatal("there is always something left to send")
+}
+
+// compare reads everything at one instant, at which reports are planned.
+func (b *bill) compare() {
+	numbers, err := b.store.Ledger.LastNumbers(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID})
+	require.NoError(b, err)
+	b.plan(anew)
+	list, err := b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, b.now.Add(time.Hour), 3, b.now)
+	require.NoError(b, err)
+	preview, err := b.store.Ledger.Preview(b.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(b, err)
+	for _, s := range list {
+		b.compareStatement(s, numbers[b.customer.ID])
+		if s.Contains(b.now) {
+			b.comparePreview(s, preview)
+		}
+		switch {
+		case len(s.Adjustments) == 0:
+		case s.ClosedAt == nil:
+			b.compareLate(s, preview)
+		default:
+			b.compareTaken(s)
+		}
+	}
+}
+
+func (b *bill) compareStatement(listed billing.Statement, last int64) {
+	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, listed.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
+	require.NoError(b, err)
+	require.Equal(b, listed, stated.Statement)
+	explained, err := b.store.Ledger.StatementOf(b.Context(), b.tenant, b.customer.ID, func(p billing.Period) bool { return p.Contains(listed.Start) }, b.now)
+	require.NoError(b, err)
+	require.Equal(b, listed, explained)
+	for _, l := range listed.Lines {
+		same(b, l.Working[len(l.Working)-1].Amount, l.Amount)
+		same(b, b.used[counter{l.MeterID, listed.Start}], l.Usage.Add(l.LateUsage))
+	}
+	for _, r := range stated.Reports {
+		if r.Number > last { // what was planned earlier may have grown
+			b.compareReport(listed, r)
+		}
+	}
+}
+
+// compareReport holds what is sent to the working of the same line.
+func (b *bill) compareReport(s billing.Statement, r db.PeriodReport) {
+	for _, sent := range r.Lines {
+		b.compared[string(r.Kind)+" "+string(sent.Component())]++
+		if sent.Component() == billing.AdjustmentComponent {
+			i := slices.IndexFunc(s.Adjustments, func(a billing.Adjustment) bool { return a.MeterID == sent.MeterID && a.Closed == sent.Of })
+			if i < 0 { // what the target period was reported before comes to nothing now
+				same(b, metering.Decimal{}, sent.Amount)
+				continue
+			}
+			same(b, s.Adjustments[i].Amount, sent.Amount)
+			same(b, s.Adjustments[i].Quantity, sent.Quantity)
+			continue
+		}
+		line, known := s.Line(sent.MeterID)
+		require.True(b, known)
+		own := line.Working
+		if i := slices.IndexFunc(own, func(s billing.Step) bool { return s.Name == billing.StepAdjustment }); i >= 0 {
+			own = own[:i]
+		}
+		same(b, own[len(own)-1].Amount, sent.Amount)
+		same(b, lastOf(own, billing.StepQuantity, billing.StepUnits, billing.StepUsage).Amount, sent.Quantity)
+		same(b, line.Charge, sent.Charge)
+	}
+	if r.Kind == billing.StatementReport {
+		b.compareBody(r)
+	}
+}
+
+// compareBody holds the bytes that a receiver gets to the lines.
+func (b *bill) compareBody(r db.PeriodReport) {
+	data := b.says(r.ID).Data
+	require.Len(b, r.Lines, len(data.Meters)+len(data.Adjustments))
+	for i, m := range data.Meters {
+		require.Equal(b, [3]string{m.MeterSlug, m.Usage.String(), m.Amount.String()},
+			[3]string{r.Lines[i].MeterSlug, r.Lines[i].Quantity.String(), r.Lines[i].Amount.String()})
+	}
+}
+
+func (b *bill) comparePreview(s billing.Statement, preview []billing.PreviewLine) {
+	for _, p := range preview {
+		if p.LateFor != nil {
+			continue
+		}
+		line, known := s.Line(p.MeterID)
+		require.True(b, known)
+		b.compared["preview"]++
+		same(b, line.Usage, p.Usage)
+		same(b, lastOf(line.Working, billing.StepExact).Amount, p.Amount)
+		require.Equal(b, line.Working[:len(p.Working)], p.Working)
+	}
+}
+
+func (b *bill) compareLate(s billing.Statement, preview []billing.PreviewLine) {
+	late := slices.DeleteFunc(slices.Clone(preview), func(p billing.PreviewLine) bool { return p.LateFor == nil })
+	require.Len(b, late, len(s.Adjustments))
+	for i, a := range s.Adjustments {
+		b.compared["preview of late usage"]++
+		require.Equal(b, [2]any{a.MeterID, a.Closed}, [2]any{late[i].MeterID, *late[i].LateFor})
+		same(b, a.Amount, late[i].Amount)
+		same(b, a.Quantity, late[i].Usage)
+		require.Equal(b, a.Working, late[i].Working)
+	}
+}
+
+// compareTaken holds the adjustments of a closed period to the reports that it
+// was billed by: the last statement of each connection, and the sum of charges.
+func (b *bill) compareTaken(s billing.Statement) {
+	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, s.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
+	require.NoError(b, err)
+	var want, got metering.Decimal
+	seen := make(map[metering.ConnectionID]bool)
+	for _, r := range stated.Reports { // newest first
+		if !r.State.Taken() || r.Kind == billing.StatementReport && seen[r.Connection] {
+			continue
+		}
+		seen[r.Connection] = true
+		if r.Kind == billing.ChargeReport {
+			want = want.Add(*r.Quantity)
+			continue
+		}
+		for _, l := range r.Lines {
+			if l.Component() == billing.AdjustmentComponent {
+				want = want.Add(l.Amount)
+			}
+		}
+	}
+	for _, a := range s.Adjustments {
+		b.compared["closed adjustment"]++
+		got = got.Add(a.Amount)
+	}
+	same(b, want, got)
+}
+
+func same(t testing.TB, want, got metering.Decimal) {
+	t.Helper()
+	require.Equal(t, want.String(), got.String())
+}
+
+// lastOf is the first of the named steps that the working has.
+func lastOf(steps []billing.Step, names ...string) billing.Step {
+	for _, name := range names {
+		if i := slices.IndexFunc(steps, func(s billing.Step) bool { return s.Name == name }); i >= 0 {
+			return steps[i]
+		}
+	}
+	return billing.Step{}
+}
+
+// Whatever happens, preview, statement, working and what is sent say the same of
+// one instant, to the digit.
+func TestPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) {
+	t.Parallel()
+	connections := []string{"https://1.example.com/", "https://2.example.com/", "acct_1"}
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBill(t)
+		acts := []func(){
+			func() { b.ingest(rt) }, func() { b.ingest(rt) }, func() { b.setPrice(rt) }, b.compare, b.sync, b.turn, b.close,
+			func() { b.move(rapid.SampledFrom(connections).Draw(rt, "connection")) },
+			func() { b.pass(80 * time.Hour) },
+		}
+		for _, act := range rapid.SliceOfN(rapid.IntRange(0, len(acts)-1), 4, 14).Draw(rt, "acts") {
+			acts[act]()
+		}
+		b.compare()
+	})
+}
+
+// The same of everything that can be compared: what is compared above is left
+// to chance.
+func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
+	t.Parallel()
+	b := newBill(t)
+	b.price("10", "100", "0.005")
+	b.use("141.75")
+	b.count(b.meter.ID, b.now, "141.75")
+	b.compare()
+	b.turn()
+	b.pass(80 * time.Hour)
+	b.close()
+	b.useAt("7.125", b.began.Add(time.Hour))
+	b.count(b.meter.ID, b.began, "7.125")
+	b.compare()
+	b.move("acct_1")
+	b.use("2.5")
+	b.count(b.meter.ID, b.now, "2.5")
+	b.compare()
+	b.sync()
+	b.move("https://2.example.com/")
+	b.use("1")
+	b.count(b.meter.ID, b.now, "1")
+	b.compare()
+	b.turn()
+	b.pass(80 * time.Hour)
+	b.close()
+	b.compare()
+	for _, what := range []string{"statement usage", "statement adjustment", "quantity usage", "charge adjustment", "preview", "preview of late usage", "closed adjustment"} {
+		require.Positive(t, b.compared[what], "%q is never compared", what)
+	}
+}

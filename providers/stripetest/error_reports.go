@@ -1,0 +1,129 @@
+package stripetest
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const errorReport = "v1.billing.meter.error_report_triggered"
+
+// validation is how much of the rejected events one report is about, and
+// maxSamples how many of them it names. Ten seconds are those of the example in
+// https://docs.stripe.com/api/v2/core/events/object, the samples' number is assumed.
+const (
+	validation = 10 * time.Second
+	maxSamples = 3
+)
+
+// unreported are a meter's rejections since its last report.
+type unreported struct {
+	since       time.Time
+	count       int
+	identifiers []string // the samples
+}
+
+// reject keeps a meter event that was answered with success and isn't counted.
+func (c *call) reject(identifier string, e event) {
+	c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
+	if c.mode == Drop {
+		return
+	}
+	u := c.unreported[e.meter.ID]
+	if u == nil {
+		u = &unreported{since: e.received.Truncate(time.Second)}
+		c.unreported[e.meter.ID] = u
+	}
+	u.count++
+	if len(u.identifiers) < maxSamples {
+		u.identifiers = append(u.identifiers, identifier)
+	}
+}
+
+// reportErrors makes the reports whose time is over.
+func (f *Fake) reportErrors(a *account) {
+	for _, m := range a.meters {
+		u := a.unreported[m.ID]
+		if u == nil || f.now().Before(u.since.Add(validation)) {
+			continue
+		}
+		f.note(step{Serial: f.serial})
+		delete(a.unreported, m.ID)
+		report := f.emit(a, u.since.Add(validation), errorReport, u.data())
+		report.thin, report.about = true, m.ID
+	}
+}
+
+func (u *unreported) data() object {
+	samples := []object{}
+	for _, identifier := range u.identifiers {
+		samples = append(samples, object{
+			"error_message": "The customer of the event was not found.", "request": object{"identifier": identifier},
+		})
+	}
+	return object{
+		"developer_message_summary": fmt.Sprintf("There are %d invalid events", u.count),
+		"reason": object{"error_count": u.count, "error_types": []object{
+			{"code": "meter_event_customer_not_found", "error_count": u.count, "sample_errors": samples},
+		}},
+		"validation_start": u.since.Format(time.RFC3339), "validation_end": u.since.Add(validation).Format(time.RFC3339),
+	}
+}
+
+// thinObject is what a webhook gets: without data, which are fetched.
+func (a *account) thinObject(h *happening) object {
+	return object{
+		"object": "v2.core.event", "id": h.id, "type": h.kind, "created": h.at.Format(time.RFC3339), "livemode": a.livemode(), "context": nil,
+		"related_object": object{"id": h.about, "type": "billing.meter", "url": "/v1/billing/meters/" + h.about},
+	}
+}
+
+func (a *account) coreObject(h *happening) object {
+	body := a.thinObject(h)
+	body["data"], body["reason"] = h.object, nil
+	return body
+}
+
+func (c *call) getCoreEvent() answer {
+	id := c.request.PathValue("id")
+	h := c.happening(id)
+	if h == nil || !h.thin || c.fake.now().Sub(h.at) > remembered {
+		return missing("event", id)
+	}
+	return found(c.coreObject(h))
+}
+
+// listCoreEvents is https://docs.stripe.com/api/v2/core/events/list: the newest
+// first. Its pages are numbers here; Stripe's are opaque.
+func (c *call) listCoreEvents() answer {
+	limit, err := strconv.Atoi(c.formOr("limit", "20"))
+	skip, err2 := strconv.Atoi(c.formOr("page", "0"))
+	if err != nil || err2 != nil || limit < 1 || limit > 100 || skip < 0 {
+		return invalid("limit", "This value must be from 1 to 100 (it currently is '%s').", c.form.Get("limit"))
+	}
+	all := []object{}
+	for _, h := range slices.Backward(c.happenings) {
+		wanted := c.wants("object_id", h.about) && (!c.form.Has("types") || slices.Contains(c.form["types"], h.kind))
+		if h.thin && wanted && c.fake.now().Sub(h.at) <= remembered {
+			all = append(all, c.coreObject(h))
+		}
+	}
+	page := all[min(skip, len(all)):min(skip+limit, len(all))]
+	body := object{"data": page, "next_page_url": nil, "previous_page_url": nil}
+	if skip+limit < len(all) {
+		next := url.Values{}
+		maps.Copy(next, c.form)
+		next.Set("page", strconv.Itoa(skip+limit))
+		body["next_page_url"] = c.request.URL.Path + "?" + next.Encode()
+	}
+	return found(body)
+}
+
+func (c *call) formOr(field, standard string) string {
+	value := c.form.Get(field)
+	otherwise(&value, standard)
+	return value
+}

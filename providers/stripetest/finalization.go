@@ -1,0 +1,178 @@
+package stripetest
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// acacia shows when a draft finalizes by itself, scheduled takes it as a parameter:
+// https://docs.stripe.com/changelog/acacia/2024-09-30/automatically-finalizes-at-invoice and
+// https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
+const (
+	acacia    = "2024-09-30"
+	scheduled = "2024-10-28"
+)
+
+func (c *call) listInvoices() answer {
+	between, problem := c.between("created")
+	if problem != nil {
+		return *problem
+	}
+	var all []object
+	for _, in := range slices.Backward(c.invoices) {
+		wanted := c.wants("customer", in.customer) && c.wants("subscription", in.subscriptionID()) && c.wants("status", in.status())
+		if wanted && between(in.created.Unix()) {
+			all = append(all, c.invoiceObject(in, c.view()))
+		}
+	}
+	return c.page(all)
+}
+
+// createInvoice makes one without a subscription, of what is pending for its customer
+// or, by default, of nothing: https://docs.stripe.com/api/invoices/create
+func (c *call) createInvoice() answer {
+	customer := c.form.Get("customer")
+	if !c.hasCustomer(customer) {
+		return refused(http.StatusBadRequest, "resource_missing", "customer", "No such customer: '%s'", customer)
+	}
+	if c.form.Has("subscription") {
+		return invalid("subscription", "This fake of Stripe makes the invoices of subscriptions by itself.")
+	}
+	now := c.fake.at(c.account, customer).Truncate(time.Second)
+	in := c.fake.draft(c.account, &invoice{
+		customer: customer, reason: "manual", start: now, end: now, autoAdvance: c.form.Get("auto_advance") == "true",
+		excluding: c.form.Get("pending_invoice_items_behavior") != "include", metadata: c.pairs("metadata"),
+	})
+	return found(c.invoiceObject(in, c.view()))
+}
+
+func (c *call) getInvoice() answer {
+	in, problem := c.invoiceInPath()
+	if problem != nil {
+		return *problem
+	}
+	return found(c.invoiceObject(in, c.view()))
+}
+
+func (c *call) listInvoiceLines() answer {
+	in, problem := c.invoiceInPath()
+	if problem != nil {
+		return *problem
+	}
+	return c.page(c.lineObjects(in, c.view()))
+}
+
+func (c *call) invoiceInPath() (*invoice, *answer) {
+	id := c.request.PathValue("id")
+	in := c.invoice(id)
+	if in == nil {
+		problem := missing("invoice", id)
+		return nil, &problem
+	}
+	return in, nil
+}
+
+// updateInvoice follows https://docs.stripe.com/invoicing/scheduled-finalization
+func (c *call) updateInvoice() answer {
+	in, problem := c.invoiceInPath()
+	if problem != nil {
+		return *problem
+	}
+	automatic, at := in.autoAdvance, in.finalizesAt
+	now := c.fake.at(c.account, in.customer).Truncate(time.Second)
+	if c.form.Has("auto_advance") {
+		automatic = c.form.Get("auto_advance") == "true"
+	}
+	switch draft := in.status() == "draft"; {
+	case !automatic:
+		at = time.Time{}
+	case draft && !in.autoAdvance:
+		at = now.Add(grace)
+	}
+	if c.form.Has("automatically_finalizes_at") {
+		if at, problem = c.schedule(in, automatic, now); problem != nil {
+			return *problem
+		}
+	}
+	if status := in.status(); status != "draft" && status != "open" && automatic {
+		return invalid("auto_advance", "auto_advance is always false for %s invoices.", status)
+	}
+	in.autoAdvance, in.finalizesAt = automatic, at
+	c.relabel(&in.metadata)
+	c.fake.emitInvoice(c.account, in, now, "invoice.updated")
+	return found(c.invoiceObject(in, c.view()))
+}
+
+// schedule reads when a draft is to finalize. The wordings are assumed.
+func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, *answer) {
+	const field = "automatically_finalizes_at"
+	var problem answer
+	unix, err := strconv.ParseInt(c.form.Get(field), 10, 64)
+	at := time.Unix(unix, 0).UTC()
+	switch {
+	case c.version < scheduled:
+		problem = refused(http.StatusBadRequest, "parameter_unknown", field, "Received unknown parameter: %s", field)
+	case in.status() != "draft":
+		problem = invalid(field, "You can only set %s on draft invoices.", field)
+	case !automatic:
+		problem = invalid(field, "You can only set %s when auto_advance is true.", field)
+	case err != nil:
+		problem = invalid(field, "Invalid integer: %s", c.form.Get(field))
+	case !at.After(now) || at.After(now.AddDate(5, 0, 0)):
+		problem = invalid(field, "%s must be in the future, by at most 5 years.", field)
+	default:
+		return at, nil
+	}
+	return time.Time{}, &problem
+}
+
+// relabel changes the metadata that are named, and keeps the others. An event
+// keeps those that it was made with.
+func (c *call) relabel(metadata *map[string]string) {
+	changed := c.pairs("metadata")
+	if len(changed) == 0 {
+		return
+	}
+	all := map[string]string{}
+	maps.Copy(all, *metadata)
+	maps.Copy(all, changed)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	*metadata = all
+}
+
+func (c *call) finalizeInvoice() answer {
+	in, problem := c.invoiceInPath()
+	if problem != nil {
+		return *problem
+	}
+	if in.status() != "draft" {
+		return refused(http.StatusBadRequest, "invoice_not_editable", "", "This invoice is already finalized, you can't re-finalize a non-draft invoice.")
+	}
+	if c.form.Has("auto_advance") {
+		in.autoAdvance = c.form.Get("auto_advance") == "true"
+	}
+	c.fake.finalize(c.account, in, c.fake.at(c.account, in.customer).Truncate(time.Second))
+	return found(c.invoiceObject(in, c.view()))
+}
+
+func (c *call) payInvoice() answer { return c.endInvoice("paid", "open", "uncollectible") }
+
+// voidInvoice follows https://docs.stripe.com/api/invoices/void
+func (c *call) voidInvoice() answer { return c.endInvoice("void", "open", "uncollectible") }
+
+func (c *call) markUncollectible() answer { return c.endInvoice("uncollectible", "open") }
+
+func (c *call) endInvoice(outcome string, from ...string) answer {
+	in, problem := c.invoiceInPath()
+	if problem != nil {
+		return *problem
+	}
+	if !slices.Contains(from, in.status()) {
+		return invalid("", "You can only pass in invoices that are %v. This invoice is %s.", from, in.status())
+	}
+	c.fake.conclude(c.account, in, outcome, c.fake.at(c.account, in.customer).Truncate(time.Second))
+	return found(c.invoiceObject(in, c.view()))
+}

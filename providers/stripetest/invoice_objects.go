@@ -1,0 +1,139 @@
+package stripetest
+
+import (
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// embeddedLines is how many lines an invoice shows before it says has_more.
+const embeddedLines = 10
+
+// view is the form in which objects are shown.
+type view struct {
+	version string
+	tiers   bool // of prices: https://docs.stripe.com/api/prices/object#price_object-tiers are shown where they are asked for
+}
+
+func (a *account) invoiceObject(in *invoice, v view) object {
+	sum := total(a.shown(in))
+	credited := in.credited()
+	body := object{
+		"object": "invoice", "id": in.id, "customer": in.customer, "status": in.status(), "livemode": a.livemode(),
+		"billing_reason": in.reason, "currency": a.currencyOn(in), "total": sum, "subtotal": sum, "amount_due": sum,
+		"amount_paid": metering.Whole(0), "amount_remaining": sum.Sub(credited.before),
+		"pre_payment_credit_notes_amount": credited.before, "post_payment_credit_notes_amount": credited.after,
+		"created": in.created.Unix(), "period_start": in.start.Unix(), "period_end": in.end.Unix(),
+		"auto_advance": in.autoAdvance, "metadata": object{},
+		"status_transitions": in.transitions(),
+		"lines":              listObject(a.lineObjects(in, v), embeddedLines, "/v1/invoices/"+in.id+"/lines"),
+	}
+	if in.outcome == "paid" {
+		body["amount_paid"], body["amount_remaining"] = sum.Sub(credited.before), metering.Whole(0)
+	}
+	if in.metadata != nil {
+		body["metadata"] = in.metadata
+	}
+	if v.version >= acacia {
+		body["automatically_finalizes_at"] = seconds(in.finalizesAt)
+	}
+	if in.subscription == nil {
+		return body
+	}
+	if v.version < basil {
+		body["subscription"] = in.subscription.ID
+	} else {
+		body["parent"] = object{"type": "subscription_details", "subscription_details": object{"subscription": in.subscription.ID}}
+	}
+	return body
+}
+
+func (a *account) currencyOn(in *invoice) string {
+	if in.subscription != nil {
+		return a.currency(in.subscription)
+	}
+	for _, l := range a.shown(in) {
+		return l.currency()
+	}
+	return "usd"
+}
+
+func (in *invoice) transitions() object {
+	body := object{"finalized_at": seconds(in.finalizedAt), "paid_at": nil, "voided_at": nil, "marked_uncollectible_at": nil}
+	switch in.outcome {
+	case "paid":
+		body["paid_at"] = seconds(in.outcomeAt)
+	case "void":
+		body["voided_at"] = seconds(in.outcomeAt)
+	case "uncollectible":
+		body["marked_uncollectible_at"] = seconds(in.outcomeAt)
+	}
+	return body
+}
+
+// seconds is null for the time that is none.
+func seconds(at time.Time) any {
+	if at.IsZero() {
+		return nil
+	}
+	return at.Unix()
+}
+
+// orNull is null for a text that is none.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func (a *account) lineObjects(in *invoice, v view) []object {
+	var all []object
+	for _, l := range a.shown(in) {
+		body := object{
+			"object": "line_item", "id": l.id, "livemode": a.livemode(), "currency": l.currency(), "invoice": in.id,
+			"amount": l.amount, "quantity": l.quantity, "description": l.description, "metadata": object{},
+		}
+		if l.invoiceItem != nil {
+			a.moneyLine(body, l.invoiceItem, v)
+		} else {
+			a.usageLine(body, in, l.span, v)
+		}
+		all = append(all, body)
+	}
+	return all
+}
+
+// usageLine says in a version's words which item of the subscription a line is of.
+func (a *account) usageLine(body object, in *invoice, u *span, v view) {
+	body["period"] = object{"start": u.start.Unix(), "end": u.end.Unix()}
+	if v.version < basil {
+		body["type"], body["proration"] = "subscription", false
+		body["subscription"], body["subscription_item"] = in.subscription.ID, u.item.ID
+		body["price"] = a.priceObject(u.price, v)
+		return
+	}
+	body["pricing"] = object{"type": "price_details", "price_details": object{"price": u.price.ID}}
+	body["parent"] = object{"type": "subscription_item_details", "subscription_item_details": object{
+		"subscription": in.subscription.ID, "subscription_item": u.item.ID, "proration": false,
+	}}
+}
+
+// moneyLine says in a version's words which invoice item a line is of.
+func (a *account) moneyLine(body object, i *invoiceItem, v view) {
+	body["description"], body["metadata"], body["period"] = i.description, i.metadata, object{"start": i.start, "end": i.end}
+	if v.version < basil {
+		body["type"], body["proration"], body["invoice_item"] = "invoiceitem", false, i.id
+		body["subscription"], body["price"] = orNull(i.subscription), nil
+		if i.price != nil {
+			body["subscription_item"], body["price"] = i.item, a.priceObject(i.price, v)
+		}
+		return
+	}
+	body["parent"] = object{"type": "invoice_item_details", "invoice_item_details": object{
+		"invoice_item": i.id, "proration": false, "subscription": orNull(i.subscription),
+	}}
+	if i.price != nil {
+		body["pricing"] = object{"type": "price_details", "price_details": object{"price": i.price.ID}}
+	}
+}

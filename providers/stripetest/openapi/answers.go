@@ -1,0 +1,136 @@
+package openapi
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stripe/stripe-mock/embedded"
+	"github.com/stripe/stripe-mock/server"
+	"github.com/stripe/stripe-mock/spec"
+)
+
+// Answers returns a function that says what is wrong with an answer of the
+// document's version: fields, types and words that the document doesn't have.
+// What an answer lacks is not looked at.
+func Answers() (func(answer map[string]any) error, error) {
+	document, err := server.LoadSpec(embedded.OpenAPISpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("load document: %w", err)
+	}
+	return schemas{document.Components.Schemas, document.Info.Version}.answer, nil
+}
+
+type schemas struct {
+	named   map[string]*spec.Schema
+	version string
+}
+
+// answer checks an object by its name, and each object of a list.
+func (all schemas) answer(o map[string]any) error {
+	name, _ := o["object"].(string)
+	if data, ok := o["data"].([]any); ok && name == "list" {
+		for n, element := range data {
+			if err := all.nested(element); err != nil {
+				return fmt.Errorf("data[%d]: %w", n, err)
+			}
+		}
+		return nil
+	}
+	if o["deleted"] == true {
+		name = "deleted_" + name
+	}
+	schema, ok := all.named[name]
+	if !ok {
+		return fmt.Errorf("no schema of %q", name)
+	}
+	if err := all.check(schema, o, name); err != nil {
+		return err
+	}
+	data, _ := o["data"].(map[string]any)
+	if version, _ := o["api_version"].(string); name == "event" && version <= all.version {
+		return all.nested(data["object"])
+	}
+	return nil
+}
+
+func (all schemas) nested(value any) error {
+	o, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%v is no object", value)
+	}
+	return all.answer(o)
+}
+
+func (all schemas) check(schema *spec.Schema, value any, path string) error {
+	if schema.Ref != "" {
+		schema = all.named[strings.TrimPrefix(schema.Ref, "#/components/schemas/")]
+	}
+	if value == nil && schema.Nullable {
+		return nil
+	}
+	if len(schema.AnyOf) > 0 {
+		return all.any(schema.AnyOf, value, path)
+	}
+	if len(schema.Enum) > 0 && !slices.Contains(schema.Enum, value) {
+		return fmt.Errorf("%s: %v is none of %v", path, value, schema.Enum)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return all.fields(schema, v, path)
+	case []any:
+		if schema.Type != spec.TypeArray {
+			return fmt.Errorf("%s: a list is no %s", path, schema.Type)
+		}
+		for n, element := range v {
+			if err := all.check(schema.Items, element, fmt.Sprintf("%s[%d]", path, n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !is(schema.Type, value) {
+		return fmt.Errorf("%s: %v is no %s", path, value, schema.Type)
+	}
+	return nil
+}
+
+func is(kind string, value any) bool {
+	switch v := value.(type) {
+	case string:
+		return kind == spec.TypeString
+	case bool:
+		return kind == spec.TypeBoolean
+	case float64:
+		return kind == spec.TypeNumber || kind == spec.TypeInteger && v == math.Trunc(v)
+	}
+	return false
+}
+
+func (all schemas) any(choices []*spec.Schema, value any, path string) (err error) {
+	for _, choice := range choices {
+		if err = all.check(choice, value, path); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (all schemas) fields(schema *spec.Schema, o map[string]any, path string) error {
+	if schema.Type != spec.TypeObject {
+		return fmt.Errorf("%s: an object is no %s", path, schema.Type)
+	}
+	for name, value := range o {
+		field, known := schema.Properties[name]
+		if !known && len(schema.Properties) > 0 {
+			return fmt.Errorf("%s: there is no field %s", path, name)
+		}
+		if known {
+			if err := all.check(field, value, path+"."+name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

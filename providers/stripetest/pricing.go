@@ -1,0 +1,175 @@
+package stripetest
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Tier is a step of a price. Amounts are decimals of the smallest unit, "" is none.
+type Tier struct {
+	UpTo       string `json:"up_to"` // the last quantity of the tier; "inf" in the last tier
+	UnitAmount string `json:"unit_amount_decimal"`
+	FlatAmount string `json:"flat_amount_decimal"`
+}
+
+// part is what one tier of a price, or all of it, makes of a quantity.
+type part struct {
+	tier     int // from 1; 0 is a price without tiers
+	flat     bool
+	quantity metering.Decimal
+	amount   metering.Decimal // in the currency's smallest unit
+}
+
+// parts are the lines that an invoice has for a quantity: one for each tier that
+// it reaches, and one more, of no quantity, for that tier's flat amount, also
+// where nothing was used. Each is rounded on its own, half a smallest unit is
+// one, and none is below zero
+// (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
+// So do invoices that were published; that volume prices have a line of their
+// own for the flat amount too is assumed.
+func (p *Price) parts(quantity metering.Decimal) []part {
+	if len(p.Tiers) == 0 {
+		return []part{{quantity: quantity, amount: decimalOf(halfUp(p.single(quantity)))}}
+	}
+	if p.TiersMode == "volume" {
+		n := slices.IndexFunc(p.Tiers, func(t Tier) bool { return t.holds(quantity) })
+		return p.Tiers[n].parts(n+1, quantity)
+	}
+	var parts []part
+	var from metering.Decimal
+	for n, t := range p.Tiers {
+		if n > 0 && quantity.Cmp(from) <= 0 {
+			break
+		}
+		to := quantity
+		if !t.holds(quantity) {
+			to = metering.MustDecimal(t.UpTo)
+		}
+		parts = append(parts, t.parts(n+1, to.Sub(from))...)
+		from = to
+	}
+	return parts
+}
+
+// rest are the parts of a quantity of which so much is billed already: tiers go
+// on, see https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+func (p *Price) rest(quantity, billed metering.Decimal) []part {
+	parts := p.parts(quantity)
+	if billed.IsZero() {
+		return parts
+	}
+	for n := range parts {
+		for _, b := range p.parts(billed) {
+			if b.flat == parts[n].flat && (b.tier == parts[n].tier || p.TiersMode == "volume") {
+				parts[n].quantity, parts[n].amount = parts[n].quantity.Sub(b.quantity), notNegative(parts[n].amount.Sub(b.amount))
+			}
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.quantity.IsZero() && p.amount.IsZero() })
+	if len(left) == 0 {
+		return parts[:1]
+	}
+	return left
+}
+
+// single is what a price without tiers makes of a quantity.
+func (p *Price) single(quantity metering.Decimal) *big.Rat {
+	over := new(big.Rat).Sub(p.transformed(rational(quantity.String())), rational(p.IncludedUnits))
+	if over.Sign() < 0 {
+		over = new(big.Rat)
+	}
+	exact := over.Mul(over, rational(p.UnitAmount))
+	return exact.Add(exact, rational(p.FlatAmount))
+}
+
+// transformed is https://docs.stripe.com/api/prices/create#create_price-transform_quantity
+func (p *Price) transformed(quantity *big.Rat) *big.Rat {
+	if p.DivideBy == 0 {
+		return quantity
+	}
+	packages := new(big.Rat).Quo(quantity, big.NewRat(p.DivideBy, 1))
+	whole := floor(packages)
+	if p.DivideRound == "up" && new(big.Rat).SetInt(whole).Cmp(packages) < 0 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return new(big.Rat).SetInt(whole)
+}
+
+func (t Tier) holds(quantity metering.Decimal) bool {
+	return t.UpTo == "inf" || quantity.Cmp(metering.MustDecimal(t.UpTo)) <= 0
+}
+
+func (t Tier) parts(n int, quantity metering.Decimal) []part {
+	exact := new(big.Rat).Mul(rational(quantity.String()), rational(t.UnitAmount))
+	parts := []part{{tier: n, quantity: quantity, amount: notNegative(decimalOf(halfUp(exact)))}}
+	if t.FlatAmount != "" {
+		parts = append(parts, part{tier: n, flat: true, amount: decimalOf(halfUp(rational(t.FlatAmount)))})
+	}
+	return parts
+}
+
+func notNegative(x metering.Decimal) metering.Decimal {
+	if x.IsNegative() {
+		return metering.Whole(0)
+	}
+	return x
+}
+
+// check says what is wrong with a price's form.
+func (p *Price) check() error {
+	if len(p.Tiers) == 0 && p.TiersMode != "" {
+		return fmt.Errorf("a tiered price must have tiers")
+	}
+	if len(p.Tiers) > 0 && (p.TiersMode != "graduated" && p.TiersMode != "volume" || p.DivideBy != 0) {
+		return fmt.Errorf("tiers are graduated or volume, and without transform_quantity")
+	}
+	if p.DivideBy < 0 || p.DivideBy > 0 && p.DivideRound != "up" && p.DivideRound != "down" {
+		return fmt.Errorf("transform_quantity divides by a positive number and rounds up or down")
+	}
+	below := new(big.Rat)
+	for n, t := range p.Tiers {
+		for _, amount := range []string{t.UnitAmount, t.FlatAmount} {
+			if amount != "" && !amountPattern.MatchString(amount) {
+				return fmt.Errorf("invalid decimal of a tier: %s", amount)
+			}
+		}
+		if t.UpTo == "inf" && n == len(p.Tiers)-1 {
+			return nil
+		}
+		if !wholePattern.MatchString(t.UpTo) || rational(t.UpTo).Cmp(below) <= 0 {
+			return fmt.Errorf("tiers end at rising whole numbers, and the last at inf")
+		}
+		below = rational(t.UpTo)
+	}
+	if len(p.Tiers) > 0 {
+		return fmt.Errorf("the last tier ends at inf")
+	}
+	return nil
+}
+
+// rational is a checked decimal; "" is none.
+func rational(decimal string) *big.Rat {
+	r := new(big.Rat)
+	if decimal != "" {
+		r.SetString(decimal)
+	}
+	return r
+}
+
+// floor is the greatest whole number that isn't above x.
+func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
+
+func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }
+
+// decimalOf takes whole numbers of any length; not every Decimal can be read.
+func decimalOf(n *big.Int) metering.Decimal {
+	if n.IsInt64() {
+		return metering.Whole(n.Int64())
+	}
+	const billion = 1_000_000_000
+	head, tail := new(big.Int).DivMod(n, big.NewInt(billion), new(big.Int))
+	return decimalOf(head).Mul(metering.Whole(billion)).Add(metering.Whole(tail.Int64()))
+}

@@ -87,5 +87,5 @@ func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called
 		return called{}, metering.Errorf(metering.CodeProviderRefuse,
 			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
 	}
-	return called{provider, provider.Describe(), providers.Credentials{Account: p.Account, Secret: string(secret)}}, nil
+	return called{provider, provider.Describe(), providers.Credentials{Address: p.Address, Account: p.Account, Secret: string(secret)}}, nil
 }

@@ -66,8 +66,10 @@ func (l *life) invoice(a lives.Action) {
 	in := slices.IndexFunc(state.Accounts[at].Invoices, func(i stripetest.InvoiceState) bool { return i.PeriodEnd.Equal(*a.Time) })
 	require.GreaterOrEqual(l, in, 0, "no invoice of %s ends at %s", account, a.Time)
 	id := state.Accounts[at].Invoices[in].ID
+	provider, err := l.store.Providers.Active(l.Context(), l.tenant)
+	require.NoError(l, err)
 	row, _, err := l.store.ProviderEvents.Store(l.Context(), l.tenant, metering.ProviderEvent{
-		Account: account, EventID: "evt_" + id, Kind: "invoice.finalized", Invoice: true, ObjectID: id, Customer: atProvider, MadeAt: l.now,
+		Connection: provider.ID, EventID: "evt_" + id, Kind: "invoice.finalized", Invoice: true, ObjectID: id, Customer: atProvider, MadeAt: l.now,
 	}, l.now)
 	require.NoError(l, err)
 	do := l.activities(l.store, nil)

@@ -24,7 +24,7 @@ func (l *life) reports() []lives.Report {
 		r.Connection, r.Period = connectionOf(account), r.Period.UTC()
 		return r, err
 	}, `
-		select r.number, s.kind, c.account, p.starts_at, r.quantity, r.state, r.attempts
+		select r.number, s.kind, c.account || c.address, p.starts_at, r.quantity, r.state, r.attempts
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id

@@ -252,10 +252,9 @@ func (l *life) use(customer, eventType string, at time.Time, value metering.Deci
 func (l *life) connect(connection int) {
 	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(receiverSecret))
 	require.NoError(l, err)
-	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: fmt.Sprintf("%s/%d", l.receiverAt.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,
+	dbtest.Provider(l, l.store, l.tenant, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Address: fmt.Sprintf("%s/%d", l.receiverAt.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,
 	})
-	require.NoError(l, err)
 }
 
 func (l *life) change(change db.TenantChange) {
@@ -306,7 +305,7 @@ func (l *life) meterOf(id metering.MeterID) metering.MeterID {
 	return 0
 }
 
-// connectionOf is the number of a connection, which its account ends with.
+// connectionOf is the number of a connection, which its account, or address, ends with.
 func connectionOf(account string) (n int) {
 	_, _ = fmt.Sscan(account[strings.LastIndexAny(account, "/_")+1:], &n)
 	return n

@@ -249,7 +249,7 @@ func (l *life) again(report uuid.UUID) {
 	var account string
 	var body []byte
 	require.NoError(l, l.pool.QueryRow(l.Context(), `
-		select c.account, r.body
+		select c.account || c.address, r.body
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id

@@ -67,7 +67,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	kept.Account = event.Account
+	kept.Connection = event.Connection
 	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
 	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
 }

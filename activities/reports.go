@@ -127,7 +127,11 @@ func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p calle
 	var before db.Counted
 	if s.Kind == billing.QuantityReport {
 		var err error
-		if before, err = a.store.Ledger.CountedBefore(ctx, tenant, s.ReportID); err != nil {
+		before, err = a.store.Ledger.CountedBefore(ctx, tenant, s.ReportID)
+		if metering.CodeOf(err) == metering.CodeNotFound {
+			return SendReportResult{State: billing.InDoubt, Response: "the customer's subscription is another one since it was sent: look at the provider"}, nil
+		}
+		if err != nil {
 			return SendReportResult{}, err
 		}
 	}

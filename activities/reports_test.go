@@ -233,6 +233,27 @@ func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
 	}
 }
 
+// Once the customer's subscription is another one, nothing that is counted shows
+// what the former one was reported: somebody has to look.
+func TestWhatAFormerSubscriptionMayHaveIsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("delta", "5")
+	s.read()
+	report := s.planned(true)[0]
+	require.True(t, s.dies(report))
+	_, err := dbtest.Conn(t).Exec(t.Context(), `
+		update billing_periods
+		set subscription_start = greatest(starts_at, subscription_start) + interval '1 hour'
+		where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.fake.Advance(24 * time.Hour)
+	result, err := s.do.SendReport(t.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: report})
+	require.NoError(t, err)
+	require.Equal(t, billing.InDoubt, result.State, result.Response)
+	require.Equal(t, "5", s.fake.Quantity("si_delta").String(), "it is not sent again")
+}
+
 // A refusal says nothing about an attempt before it whose answer was lost.
 func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	t.Parallel()

@@ -308,8 +308,10 @@ func (s *subscriber) invoice(*rapid.T) {
 	s.invoiced = true
 	s.quiesce(nil)
 	s.fake.Advance(s.first.End.Add(2 * time.Hour).Sub(s.fake.Now()))
+	active, err := s.store.Providers.Active(s.Context(), s.tenant)
+	require.NoError(s, err)
 	row, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Account: "acct_1", EventID: "evt_1", Kind: "invoice.finalized", Invoice: true, ObjectID: s.fake.State().Accounts[0].Invoices[0].ID, Customer: "cus_1", MadeAt: s.fake.Now(),
+		Connection: active.ID, EventID: "evt_1", Kind: "invoice.finalized", Invoice: true, ObjectID: s.fake.State().Accounts[0].Invoices[0].ID, Customer: "cus_1", MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: row})

@@ -92,14 +92,13 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) useProvider(t *testing.T, account string) {
+func (b *bench) useProvider(t *testing.T, url string) {
 	t.Helper()
 	sealed, err := b.ring.Seal(b.tenant, db.ProviderSecret, []byte("the secret"))
 	require.NoError(t, err)
-	_, err = b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: account, SealedSecret: sealed, ValidatedAt: b.now,
+	dbtest.Provider(t, b.store, b.tenant, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: sealed, ValidatedAt: b.now,
 	})
-	require.NoError(t, err)
 }
 
 // run executes an activity and returns its result.

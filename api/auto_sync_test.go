@@ -91,7 +91,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	for _, x := range []*bundle{b, other} {
 		c := dbtest.Customer(t, x.store, x.tenant.ID, "acme")
 		_, err := x.store.Providers.Save(t.Context(), x.tenant.ID, metering.Operator, metering.Provider{
-			Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+			Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
 		})
 		require.NoError(t, err)
 		for range 3 {
@@ -134,7 +134,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
 	})
 	require.NoError(t, err)
 	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")

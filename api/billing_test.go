@@ -132,6 +132,26 @@ func TestASecretMadeHereIsShownOnce(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/billing/provider", "").body, *provider.Secret)
 }
 
+func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, another := httptest.NewServer(receiver.New(webhookSecret)), httptest.NewServer(receiver.New(webhookSecret))
+	t.Cleanup(one.Close)
+	t.Cleanup(another.Close)
+	first := b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, one.URL, webhookSecret))
+	moved := b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q}`, another.URL))
+	require.Nil(t, moved.Secret, "none is made")
+	require.Equal(t, []string{first.Id, another.URL, first.SecretLastFour}, []string{moved.Id, *moved.Url, moved.SecretLastFour})
+
+	b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":true}`, one.URL)).
+		problem(t, 422, "provider_refused") // with a secret of its own
+	anew := b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q,"new_receiver":true}`, one.URL, webhookSecret))
+	require.NotEqual(t, first.Id, anew.Id)
+	require.Equal(t, anew.Id, b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":true}`, one.URL)).Id, "saved again")
+	require.Equal(t, first.Id, b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q}`, another.URL)).Id, "it was at this URL last")
+	require.Equal(t, anew.Id, b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":false}`, one.URL)).Id)
+}
+
 // provided gives the bundle's tenant a provider and a customer.
 func (b *bundle) provided(t testing.TB) {
 	t.Helper()

@@ -45,7 +45,7 @@ type periodLine struct {
 	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
 	Amount       metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
 	Currency     string           `json:"currency"`
-	Billed       bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed"`
+	Billed       bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed, in the mode that the present provider is in"`
 	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
 	LateAmount   metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
 }

@@ -65,6 +65,7 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 	if err != nil {
 		return nil, err
 	}
+	kept.Connection = provider.ID
 	out := &providerEventOutput{}
 	out.Body.Received = true
 	if !ours {

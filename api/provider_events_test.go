@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -23,7 +25,7 @@ const stripeSecret = "whsec_stripe-endpoint-secret"
 func (b *bundle) striped(t testing.TB) *bundle {
 	t.Helper()
 	fake := stripetest.New(stripetest.Options{})
-	for _, key := range []string{"sk_live_CANARYkey", "sk_live_CANARYnext"} {
+	for _, key := range []string{"sk_live_CANARYkey", "sk_live_CANARYnext", "sk_test_CANARYtest"} {
 		require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}))
 	}
 	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_CANARY", Permissions: []string{
@@ -60,8 +62,9 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"sk_live_CANARYkey"}`:       {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_"}`:                  {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_CANARY and more"}`:   {"invalid", "body.webhook_secret must be the signing secret"},
-		`{"type":"stripe","secret_key":"sk_live_CANARYkey"}`:                                            {"invalid", "body.webhook_secret must be the signing secret"},
-		`{"type":"stripe","webhook_secret":"` + stripeSecret + `"}`:                                     {"provider_refused", "is not a secret or restricted API key"},
+		`{"type":"stripe","secret_key":"sk_test_CANARYtest"}`:                                           {"invalid", "body.webhook_secret is needed"},
+		`{"type":"stripe","new_receiver":true}`:                                                         {"invalid", "body.new_receiver is of a provider with a URL"},
+		`{"type":"stripe","new_receiver":"yes"}`:                                                        {"invalid", "body.new_receiver"},
 		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is of a provider of type stripe"},
 		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is of a provider of type webhook"},
 		withMapping(`{"calls\u0000":"price_1"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
@@ -105,6 +108,65 @@ func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
 	payload := delivery("evt_1", subscriptionUpdated, "")
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", time.Now())).status)
+}
+
+func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	first := b.provider(t, `{"type":"stripe","mapping":{"calls":"price_2"}}`)
+	require.Equal(t, []string{"Ykey", "cret"}, []string{first.SecretLastFour, *first.WebhookSecretLastFour})
+	require.Equal(t, map[string]string{"calls": "price_2"}, *first.Mapping)
+	payload := delivery("evt_1", subscriptionUpdated, "")
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, signature(payload)).status)
+
+	next := b.provider(t, `{"type":"stripe","secret_key":"sk_live_CANARYnext"}`)
+	require.Equal(t, first.Id, next.Id)
+	require.Equal(t, []string{"next", "cret"}, []string{next.SecretLastFour, *next.WebhookSecretLastFour})
+	next = b.provider(t, `{"type":"stripe","secret_key":"","webhook_secret":"whsec_another-endpoint"}`)
+	require.Equal(t, []string{"next", "oint"}, []string{next.SecretLastFour, *next.WebhookSecretLastFour})
+
+	other, err := db.ParseKeyring("other:YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk=")
+	require.NoError(t, err)
+	r := b.replica(t, func(d *api.Deps) { d.Keyring = other })
+	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","webhook_secret":"whsec_another-endpoint"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "body.secret_key is needed: the saved one cannot be opened")
+}
+
+func TestStripesSecretsAreNeededTheFirstTime(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for body, field := range map[string]string{
+		`{"type":"stripe","webhook_secret":"` + stripeSecret + `"}`: "body.secret_key",
+		`{"type":"stripe","secret_key":"sk_live_CANARYkey"}`:        "body.webhook_secret",
+	} {
+		refused := r.send(t, "PUT", "/v1/billing/provider", body)
+		refused.problem(t, 422, "invalid")
+		require.Contains(t, refused.body, field+" is needed when a provider of type stripe is saved for the first time")
+		require.NotContains(t, refused.body, "CANARY")
+	}
+}
+
+func TestTestAndLiveModeOfStripeAreTwoConnections(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	live := b.provider(t, `{"type":"stripe"}`)
+	test := b.provider(t, `{"type":"stripe","secret_key":"sk_test_CANARYtest","webhook_secret":"whsec_of-test-mode"}`)
+	require.NotEqual(t, live.Id, test.Id)
+	require.Equal(t, live.Account, test.Account)
+	require.Equal(t, []bool{true, false}, []bool{*live.Livemode, *test.Livemode})
+	again := b.provider(t, `{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"`+stripeSecret+`"}`)
+	require.Equal(t, live.Id, again.Id)
+}
+
+// provider saves the tenant's provider.
+func (b *bundle) provider(t testing.TB, body string) (saved client.Provider) {
+	t.Helper()
+	answer := b.send(t, "PUT", "/v1/billing/provider", body)
+	require.Equal(t, 200, answer.status, answer.body)
+	require.NotContains(t, answer.body, "CANARY")
+	require.NoError(t, json.Unmarshal([]byte(answer.body), &saved))
+	return saved
 }
 
 // delivery is an event about a subscription of the tenant's account, in live mode.
@@ -221,7 +283,7 @@ func TestWhoIsNotBilledThroughStripeHasNoAddressForIt(t *testing.T) {
 	require.Equal(t, said[0], said[1], "nobody learns which tenants there are")
 	require.Equal(t, said[0], said[2])
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
+		Kind: metering.Webhook, Statements: true, Address: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
 	})
 	require.NoError(t, err)
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 404, "not_found")

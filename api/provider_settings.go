@@ -8,14 +8,21 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// providerType is the field that says which provider is saved.
-const providerType = "type"
+// The fields that say which provider is saved, and whether it begins anew.
+const (
+	providerType = "type"
+	newReceiver  = "new_receiver"
+)
 
 // settingsBody is the body of an operation that saves a provider.
 func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
-		Properties: map[string]*huma.Schema{providerType: s.kindSchema()},
+		Properties: map[string]*huma.Schema{providerType: s.kindSchema(), newReceiver: {
+			Type: huma.TypeBoolean, Description: "Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. " +
+				"Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. " +
+				"Saved again at the same URL it is the same receiver",
+		}},
 	}
 	s.eachSetting(func(setting providers.Setting) {
 		if shared, is := schema.Properties[setting.Name]; is {
@@ -72,7 +79,11 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 			AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 		}
 	}
-	return &huma.Schema{Type: huma.TypeString, Description: setting.Doc, MaxLength: &setting.MaxLength}
+	schema := &huma.Schema{Type: huma.TypeString, Description: setting.Doc, MaxLength: &setting.MaxLength}
+	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
+		schema.Description += ". The saved one is kept when this is absent"
+	}
+	return schema
 }
 
 // joined is the JSON of an object and of more of its fields.

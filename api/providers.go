@@ -16,6 +16,7 @@ type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
 	Account        string                `json:"account,omitempty" doc:"The account that the secret belongs to; none where the provider is a URL" example:"acct_1PQ2"`
+	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other"`
 	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret that is ever shown again"`
 	ValidatedAt    time.Time             `json:"validated_at" doc:"When the provider took the settings"`
 	CreatedAt      time.Time             `json:"created_at"`
@@ -50,7 +51,7 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 		return nil, err
 	}
 	shown := provider{
-		ID: saved.ID.String(), Type: saved.Kind, SecretLastFour: saved.LastFour, WebhookSecretLastFour: saved.WebhookLastFour,
+		ID: saved.ID.String(), Type: saved.Kind, Account: saved.Account, Livemode: saved.Livemode, SecretLastFour: saved.LastFour, WebhookSecretLastFour: saved.WebhookLastFour,
 		ValidatedAt: saved.ValidatedAt.UTC(), CreatedAt: saved.CreatedAt.UTC(), settings: map[string]any{},
 	}
 	if events, sends := kind.(providers.Events); sends {
@@ -58,9 +59,7 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 	}
 	about := kind.Describe()
 	if address, has := about.Setting(providers.Address); has {
-		shown.settings[address.Name] = saved.Account
-	} else {
-		shown.Account = saved.Account
+		shown.settings[address.Name] = saved.Address
 	}
 	if mapping, has := about.Setting(providers.Mapping); has && len(saved.Mapping) > 0 {
 		shown.settings[mapping.Name] = saved.Mapping
@@ -85,9 +84,15 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	if err != nil {
 		return nil, err
 	}
+	if err := s.addSecrets(ctx, kind.Describe(), in.Body, &given); err != nil {
+		return nil, err
+	}
 	identity, err := kind.Validate(ctx, given.Settings, given.Secrets)
 	if err != nil {
 		return nil, unvalidated(err)
+	}
+	if err := given.refuseKept(kind.Describe(), identity); err != nil {
+		return nil, err
 	}
 	out, err := s.keepProvider(ctx, kind.Describe(), identity, given)
 	if err == nil && given.made != "" {
@@ -100,12 +105,15 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 type given struct {
 	providers.Settings
 	providers.Secrets
-	made string // the setting whose secret was made here
+	anew bool               // as a new receiver
+	made string             // the setting whose secret was made here
+	last *metering.Provider // whose event secret is kept
 }
 
 // read takes a provider's settings from a body that is as the document says.
 func (s *server) read(about providers.Description, body map[string]any) (in given, err error) {
 	in.Now = s.Now()
+	in.anew, _ = body[newReceiver].(bool)
 	for _, setting := range about.Settings {
 		text, _ := body[setting.Name].(string)
 		switch setting.Use {
@@ -117,9 +125,6 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 			in.Event = text
 		case providers.CallSecret:
 			in.Call = text
-			if body[setting.Name] == nil && setting.Make != nil {
-				in.Call, in.made = setting.Make(), setting.Name
-			}
 		}
 		if err != nil {
 			return in, err
@@ -127,6 +132,70 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 	}
 	return in, nil
 }
+
+// addSecrets adds the secrets that are not given: those that were saved before,
+// and where there are none, one that is made here.
+func (s *server) addSecrets(ctx context.Context, about providers.Description, body map[string]any, in *given) error {
+	for _, setting := range about.Settings {
+		secret := setting.Use == providers.CallSecret || setting.Use == providers.EventSecret
+		if !secret || isGiven(setting, body) {
+			continue
+		}
+		kept, err := s.keepSecret(ctx, about, setting, in)
+		switch {
+		case err != nil:
+			return err
+		case kept:
+		case setting.Make != nil:
+			in.Call, in.made = setting.Make(), setting.Name
+		default:
+			return metering.Invalid(setting.Location(), "is needed when a provider of type %s is saved for the first time; later it is kept", about.Kind)
+		}
+	}
+	return nil
+}
+
+// keepSecret takes a secret from the provider that was saved before, if there
+// is one.
+func (s *server) keepSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *given) (kept bool, err error) {
+	tenant := principalOf(ctx).Tenant.ID
+	last, err := s.Store.Providers.Last(ctx, tenant, about.Kind, in.Address, in.anew)
+	if metering.CodeOf(err) == metering.CodeNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sealed, purpose := last.SealedSecret, db.ProviderSecret
+	if setting.Use == providers.EventSecret {
+		sealed, purpose, in.last = last.SealedWebhookSecret, db.ProviderWebhookSecret, &last
+	}
+	if len(sealed) == 0 {
+		return false, nil
+	}
+	secret, err := s.Keyring.Open(tenant, purpose, sealed)
+	if err != nil {
+		return false, metering.Invalid(setting.Location(), "is needed: the saved one cannot be opened with this server's keys").Because(err)
+	}
+	if setting.Use == providers.EventSecret {
+		in.Event = string(secret)
+	} else {
+		in.Call = string(secret)
+	}
+	return true, nil
+}
+
+// refuseKept refuses an event secret that was kept from another account, or from
+// another mode of it: its events are signed with another one.
+func (in given) refuseKept(about providers.Description, identity providers.Identity) error {
+	setting, has := about.Setting(providers.EventSecret)
+	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {
+		return nil
+	}
+	return metering.Invalid(setting.Location(), "is needed: the one that is saved is of another account, or of the account's other mode")
+}
+
+func sameMode(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func mappingOf(setting providers.Setting, value any) (map[string]string, error) {
 	object, _ := value.(map[string]any)
@@ -142,6 +211,9 @@ func mappingOf(setting providers.Setting, value any) (map[string]string, error) 
 
 // refuseForeign names a setting that only another kind of provider has.
 func (s *server) refuseForeign(about providers.Description, body map[string]any) error {
+	if _, has := about.Setting(providers.Address); !has && body[newReceiver] == true {
+		return metering.Invalid("body."+newReceiver, "is of a provider with a URL; another account, or its other mode, is another connection by itself")
+	}
 	own := map[string]bool{}
 	for _, setting := range about.Settings {
 		own[setting.Name] = true
@@ -166,8 +238,8 @@ func isGiven(setting providers.Setting, body map[string]any) bool {
 func (s *server) keepProvider(ctx context.Context, about providers.Description, identity providers.Identity, in given) (*providerOutput, error) {
 	who := principalOf(ctx)
 	p := metering.Provider{
-		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Livemode: livemode(identity.Mode), Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now),
-		LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
+		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Livemode: livemode(identity.Mode), Address: in.Address,
+		Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now), LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
 	}
 	var err error
 	if p.SealedSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderSecret, []byte(in.Call)); err != nil {
@@ -178,7 +250,11 @@ func (s *server) keepProvider(ctx context.Context, about providers.Description, 
 			return nil, err
 		}
 	}
-	saved, err := s.Store.Providers.Save(ctx, who.Tenant.ID, who.Actor, p)
+	save := s.Store.Providers.Save
+	if in.anew {
+		save = s.Store.Providers.Begin
+	}
+	saved, err := save(ctx, who.Tenant.ID, who.Actor, p)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 func (b *bundle) planned(t *testing.T) db.Planned {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
 	})
 	require.NoError(t, err)
 	return b.plan(t)

@@ -146,7 +146,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
 	huma.Register(s.api, s.settingsBody(described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
-		"The settings are tried at the provider first.")), s.saveProvider)
+		"The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.")), s.saveProvider)
 	s.describeProvider()
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider")), s.providerEvent)
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)

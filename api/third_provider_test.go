@@ -57,7 +57,7 @@ func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 		delete(shown, when)
 	}
 	require.Equal(t, map[string]any{
-		"type": "tally", "account": "tally-1", "secret_last_four": "oken", "tally_meters": map[string]any{"calls": "count-of-calls"},
+		"type": "tally", "account": "tally-1", "livemode": false, "secret_last_four": "oken", "tally_meters": map[string]any{"calls": "count-of-calls"},
 	}, shown)
 
 	kept, err := b.store.Providers.Active(t.Context(), b.tenant.ID)
@@ -69,8 +69,7 @@ func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 	require.Equal(t, tallyToken, string(opened))
 
 	for body, want := range map[string][2]string{
-		`{"type":"tally","tally_token":"CANARY-other"}`: {"provider_refused", "Tally refused"},
-		`{"type":"tally"}`: {"provider_refused", "Tally refused"},
+		`{"type":"tally","tally_token":"CANARY-other"}`:                                         {"provider_refused", "Tally refused"},
 		`{"type":"tally","tally_token":"CANARY","url":"https://example.com"}`:                   {"invalid", "body.url is of a provider of type webhook"},
 		`{"type":"tally","tally_token":"CANARY","mapping":{}}`:                                  {"invalid", "body.mapping is of a provider of type stripe"},
 		`{"type":"webhook","url":"https://example.com","tally_token":"CANARY"}`:                 {"invalid", "body.tally_token is of a provider of type tally"},
@@ -85,7 +84,19 @@ func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 		require.NotContains(t, refused.body, "CANARY")
 	}
 	require.Equal(t, got.body, r.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
+	again := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally"}`)
+	require.Equal(t, 200, again.status, again.body)
+	require.Contains(t, again.body, `"secret_last_four":"oken"`, "the token is kept")
 	b.send(t, "PUT", "/v1/billing/provider", `{"type":"tally","tally_token":"`+tallyToken+`"}`).problem(t, 422, "invalid")
+}
+
+func TestAThirdProviderNeedsItsSecretTheFirstTime(t *testing.T) {
+	t.Parallel()
+	r := setup(t).tallied(t, tallyServer(t))
+	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "body.tally_token is needed when a provider of type tally is saved for the first time")
+	require.Contains(t, refused.body, `"location":"body.tally_token"`)
 }
 
 func TestAThirdProviderIsNotSavedWhileItIsDown(t *testing.T) {

@@ -51,7 +51,7 @@ func (f Facts) adjustable(p Period) bool {
 	}
 	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
 	return late || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-		return l.unreported() || l.Billed && l.LateEvents != nil && *l.LateEvents > 0
+		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
 	})
 }
 
@@ -65,7 +65,7 @@ func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calc
 	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
 	for _, m := range f.Meters {
 		then, known := closed.Line(m.ID)
-		if !known || !then.Billed || m.Version.Status == metering.Backfilling {
+		if !known || !f.bills(then) || m.Version.Status == metering.Backfilling {
 			continue
 		}
 		c := f.lateCalculation(closed, m, then, others[m.ID])

@@ -46,7 +46,7 @@ func (f Facts) bookings() (all []Booking) {
 		}
 		for _, m := range f.Meters {
 			then, known := closed.Line(m.ID)
-			if !known || !then.Billed || m.Version.Status == metering.Backfilling {
+			if !known || !f.bills(then) || m.Version.Status == metering.Backfilling {
 				continue
 			}
 			c := f.lateCalculation(closed, m, then, elsewhere{})

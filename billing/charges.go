@@ -71,7 +71,7 @@ func (s Sums) counted(c Counting) metering.Decimal {
 func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.MeterID]elsewhere {
 	all := make(map[metering.MeterID]elsewhere)
 	for _, r := range f.Reported {
-		if r.about(period) && counts(r) {
+		if r.about(period) && f.counts(r.Connection) && counts(r) {
 			e := all[r.MeterID]
 			e.add(r)
 			all[r.MeterID] = e
@@ -108,6 +108,20 @@ func (f Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 func (f Facts) connectedTo(c metering.ConnectionID) bool {
 	return f.Connection != nil && c == f.Connection.ID
 }
+
+// counts says whether what a connection was reported counts now. What is
+// reported in test mode is charged to nobody: for a connection in live mode it
+// does not, nor the other way round. A provider that knows no modes is in live
+// mode, and so is a tenant without one.
+func (f Facts) counts(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
+
+func (f Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
+
+func (f Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connection.ID) }
+
+// bills says whether the line was billed for all that counts now. To another
+// mode the period is one that closed while there was no provider.
+func (f Facts) bills(l ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
 
 // currencies are those of the meters' prices in the period.
 func (f Facts) currencies(period Period) (all []string) {

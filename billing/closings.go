@@ -57,14 +57,14 @@ func (p *planner) lookAtUnreported() {
 
 // underWay says whether the outcome of a report has to be known before
 // anything closes: of a statement to this connection, and of what may have
-// arrived at a former one.
+// arrived at a former one and counts.
 func (p *planner) underWay() bool {
 	p.leaveFormer()
 	return slices.ContainsFunc(p.Open, func(o Open) bool {
 		if p.connectedTo(o.Connection) {
 			return o.Kind == StatementReport
 		}
-		return !slices.Contains(p.plan.Withdraw, o.ID)
+		return p.counts(o.Connection) && !slices.Contains(p.plan.Withdraw, o.ID)
 	})
 }
 
@@ -79,7 +79,8 @@ func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
 		c := &all[i]
 		lines = append(lines, ClosedLine{
 			MeterID: c.meter.ID, MeterVersion: c.version, Aggregation: c.meter.Version.Aggregation, Usage: c.usage, Events: c.events,
-			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency, Billed: p.Connection != nil,
+			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency,
+			Billed: p.Connection != nil, Test: p.inTest(),
 		})
 	}
 	switch {

@@ -19,8 +19,9 @@ type Facts struct {
 	Settings   Settings
 	Meters     []metering.Meter // of the tenant, by id
 	Prices     map[metering.MeterID][]Price
-	Connection *Connection // nil: the tenant has no billing provider
-	Side       *Side       // what the customer is there; nil: it has to be read first
+	Connection *Connection             // nil: the tenant has no billing provider
+	InTest     []metering.ConnectionID // of the tenant's connections, those in test mode
+	Side       *Side                   // what the customer is there; nil: it has to be read first
 
 	Stored     []Period         // the customer's periods as they are stored, oldest first
 	LateMonths []metering.Range // in which anything came for a closed period

@@ -17,7 +17,6 @@ import (
 //
 //	 5 in activities/entries.go: what is not seen counted for a day is taken for dropped, and reported again
 //	11 also in providers/stripe/send.go: what is owed may be nothing in the currency's smallest unit there, and is refused at every sync
-//	14 in client/recorder.go: batches are thrown away for good on 401, 403 and 404
 
 // monthOf is a calendar month of 2026.
 func monthOf(month time.Month) metering.Range {
@@ -141,36 +140,6 @@ func withLate(f billing.Facts, r metering.Range, total, late string) billing.Fac
 	return f
 }
 
-// Fault 1: what the receiver has at another first is still its: 1020.
-func TestAReceiverThatMovesIsReportedTheRestOnly(t *testing.T) {
-	t.Parallel()
-	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
-	f.Usage = []billing.Usage{used(january, "1020")}
-	f.Reported = []billing.Reported{stated(first, january, "1000", "100000")}
-	plan := f.Plan()
-	require.Len(t, plan.Reports, 1)
-	require.Equal(t, "20", plan.Reports[0].Lines[0].Quantity.String())
-	require.Equal(t, "2000", plan.Reports[0].Lines[0].Amount.String())
-}
-
-// Fault 1: what an earlier statement of the target period adjusted is said again by its next one.
-func TestAReceiverThatMovesIsNotReportedAnAdjustmentAgain(t *testing.T) {
-	t.Parallel()
-	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
-	f = withLate(f, january, "105", "5")
-	f.Usage = append(f.Usage, used(february, "1"))
-	f.Reported = []billing.Reported{adjusted(first, january, february, "5", "500")}
-	plan := f.Plan()
-	require.Len(t, plan.Reports, 1)
-	require.Len(t, plan.Reports[0].Lines, 1, "only February's own")
-	require.Empty(t, billing.Adjustments(f))
-
-	f.Connection.ID = first
-	lines := billing.Adjustments(f)
-	require.Len(t, lines, 1, "where it has not moved")
-	require.Equal(t, "500", lines[0].Amount.String())
-}
-
 // Fault 2: 10 units are on the invoice, so that 7 are still to be charged, whatever was taken and seen.
 func TestWhatWasTakenAfterTheInvoiceWasFinalCountsAsBilled(t *testing.T) {
 	t.Parallel()
@@ -250,18 +219,6 @@ func TestWhatIsInDoubtAtAFinalInvoiceIsBilledAgain(t *testing.T) {
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, billing.ChargeReport, plan.Reports[0].Kind)
 	require.Equal(t, "1000", plan.Reports[0].Quantity.String())
-}
-
-// Fault 8: nobody was billed in test mode, so that all 10 units are to be reported.
-func TestWhatWasReportedInTestModeIsNeverBilledLive(t *testing.T) {
-	t.Parallel()
-	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
-	f.Side.Customer, f.Side.Destinations[0].Target = "cus_live", "mtr_live"
-	f.Usage = []billing.Usage{used(january, "10")}
-	f.Reported = []billing.Reported{counted(january, "10")} // of cus_1 at mtr_1, which only tests know
-	plan := f.Plan()
-	require.Empty(t, plan.Reports)
-	require.Empty(t, plan.Excluded)
 }
 
 // Fault 9: a million late units are billed at the provider's price, or said to be left out.

@@ -30,6 +30,7 @@ type ClosedLine struct {
 	Charge        metering.Decimal
 	Currency      string
 	Billed        bool              // the provider was reported it: only then is there something to adjust
+	Test          bool              // in test mode, in which nobody is charged
 	Reported      *metering.Decimal // what of the usage the charge is for; nil: all of it, exactly
 	ReportedScale int32             // decimals that Reported is rounded to
 
@@ -221,7 +222,8 @@ func AfterSubscription(end, now time.Time) metering.Range {
 
 // shorten returns where the last period ends, now that the customer's periods
 // are the calendar's or those of a subscription: at the next border, or, if no
-// provider was reported it yet, where the subscription's begins. A period never
+// provider was reported it yet, where the subscription's begins: one in test
+// mode neither, since what has windows of it has them for good. A period never
 // grows.
 func (p Period) shorten(f Facts) time.Time {
 	now, current := f.Now, f.current()

@@ -42,7 +42,7 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 	}
 	for _, s := range p.Reported {
 		switch {
-		case s.Late || s.MeterID != meter.ID || !s.about(period):
+		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:

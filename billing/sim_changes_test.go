@@ -138,17 +138,36 @@ func (l *life) replaces(receiver bool) bool {
 	if !l.mayLeave() {
 		return false
 	}
-	former, moves := l.farSide, receiver && l.connection != nil && l.farSide.receiver && !l.leavesOut(receiverMoves)
-	test := !receiver && l.connection != nil && !l.farSide.receiver && !l.leavesOut(fromTestToLive)
-	l.connect(receiver)
+	l.connect(receiver, false)
 	l.noteConnection()
-	switch {
-	case moves:
-		l.farSide.latest = former.latest
-	case test:
-		l.farSide.connection = former.connection
-		l.connection.ID = former.connection
-		l.farSides = slices.DeleteFunc(l.farSides, func(f *farSide) bool { return f == former })
+	return true
+}
+
+// moves has the receiver move to another URL: its connection stays, and what is
+// being sent to the former one reaches nobody.
+func (l *life) moves() bool {
+	if l.connection == nil || !l.farSide.receiver {
+		return false
+	}
+	l.farSide.moves++
+	return true
+}
+
+// changesMode saves a key of the other mode: back and forth, each has what it
+// was reported.
+func (l *life) changesMode() bool {
+	if l.connection == nil || l.farSide.receiver || !l.mayLeave() {
+		return false
+	}
+	f := l.farSide
+	if f.other == nil {
+		l.connect(false, !f.test)
+		f.other, l.farSide.other = l.farSide, f
+		return true
+	}
+	l.connectTo(f.other)
+	if l.providerID != "" && l.farSide.contract(l.providerID) != nil {
+		l.farSide.contract(l.providerID).roll(l.now)
 	}
 	return true
 }
@@ -158,6 +177,7 @@ func (l *life) disconnects() bool {
 		return false
 	}
 	l.connection = nil
+	l.markInvoiced()
 	return true
 }
 
@@ -273,12 +293,14 @@ func (l *life) invoiceIsFinal() bool {
 	end := in.End.UTC()
 	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	if marked != nil {
-		marked.Subscription.Invoiced, marked.Subscription.Scales = true, make(map[metering.MeterID]int32)
+		mark := invoiceMark{l.connection.ID, make(map[metering.MeterID]int32)}
 		for _, m := range l.meters {
 			if m.UsageScale > 0 {
-				marked.Subscription.Scales[m.ID] = m.UsageScale
+				mark.scales[m.ID] = m.UsageScale
 			}
 		}
+		l.invoiced[marked.Start.UnixMicro()] = append(l.invoiced[marked.Start.UnixMicro()], mark)
+		l.markInvoiced()
 	}
 	l.sync()
 	return true

@@ -120,9 +120,11 @@ func (l *life) checkMost() {
 		for _, m := range l.meters {
 			key := usedKey{m.ID, p.Start.UnixMicro()}
 			most := l.mostOf(key, l.used(m.ID, p.Range))
-			out := l.out(m.ID, p.Start)
-			if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves())) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 {
-				l.failf("%s of meter %d are out for the period from %s, of %s used", out, m.ID, p.Start, most)
+			for _, test := range []bool{false, true} {
+				out := l.out(m.ID, p.Start, test)
+				if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves(test))) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 {
+					l.failf("%s of meter %d are out for the period from %s, of %s used; in test mode: %t", out, m.ID, p.Start, most, test)
+				}
 			}
 		}
 	}
@@ -164,22 +166,21 @@ func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Dec
 
 // halves are what may be lost or won where usage goes on at another destination,
 // which is reported in units of its own: half of one.
-func (l *life) halves() (sum metering.Decimal) {
-	for _, f := range l.farSides[1:] {
-		sum = sum.Add(metering.MustDecimal("0.5"))
+func (l *life) halves(test bool) (sum metering.Decimal) {
+	for i, f := range l.inMode(test) {
+		if i > 0 {
+			sum = sum.Add(metering.MustDecimal("0.5"))
+		}
 		for range f.contracts["cus_1"] {
 			sum = sum.Add(metering.MustDecimal("0.5"))
 		}
 	}
-	for range l.farSides[0].contracts["cus_1"] {
-		sum = sum.Add(metering.MustDecimal("0.5"))
-	}
 	return sum
 }
 
-// out is what all far sides bill, in units.
-func (l *life) out(meter metering.MeterID, period time.Time) (units metering.Decimal) {
-	for _, f := range l.farSides {
+// out is what all far sides of one mode bill, in units.
+func (l *life) out(meter metering.MeterID, period time.Time, test bool) (units metering.Decimal) {
+	for _, f := range l.inMode(test) {
 		units = units.Add(f.billed(l.name, meter, period))
 	}
 	return units
@@ -313,22 +314,26 @@ func (l *life) checkBilled() {
 	}
 }
 
-func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
-	units := l.out(line.MeterID, p.Start)
-	own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
-	priced := false // by another than ourselves
-	for _, f := range l.farSides {
-		f.amounts(l.name, line.MeterID, p.Start, own, late)
-		priced = priced || f.has(line.MeterID, p.Start)
-	}
-	if !line.Billed {
-		for currency, amount := range late {
-			if !amount.IsZero() {
-				l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody", amount, currency, line.MeterID, p.Start)
-			}
+// checkNotLate holds that one mode bills no late usage of a line that nobody
+// was billed there.
+func (l *life) checkNotLate(p billing.Period, line billing.ClosedLine, test bool) {
+	_, late := l.billedOf(p, line, test)
+	for currency, amount := range late {
+		if !amount.IsZero() {
+			l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody; in test mode: %t",
+				amount, currency, line.MeterID, p.Start, test)
 		}
+	}
+}
+
+func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
+	if l.checkNotLate(p, line, !line.Test); !line.Billed {
+		l.checkNotLate(p, line, line.Test)
 		return
 	}
+	units := l.out(line.MeterID, p.Start, line.Test)
+	own, late := l.billedOf(p, line, line.Test)
+	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Start) }) // by another than ourselves
 	reported := line.Usage
 	if line.Reported != nil {
 		reported = *line.Reported
@@ -370,8 +375,10 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		}
 	}
 	carried := rational(late[line.Currency])
-	l.checkBooked(p, line, worth(total))
-	if l.allLate() {
+	if l.inTest() == line.Test {
+		l.checkBooked(p, line, worth(total))
+	}
+	if l.allLate() && l.inTest() == line.Test {
 		want := worth(total)
 		for _, b := range l.bookings {
 			if b.MeterID == line.MeterID && b.Period.Equal(p.Start) && !b.Billed {

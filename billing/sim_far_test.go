@@ -27,6 +27,9 @@ const (
 type farSide struct {
 	connection metering.ConnectionID
 	receiver   bool                                   // it takes statements
+	moves      int                                    // how often a receiver has moved to another URL
+	test       bool                                   // nobody is charged for what it has
+	other      *farSide                               // the same account in the other mode
 	latest     map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
 	contracts  map[string][]*contract                 // by customer there
 	places     map[metering.MeterID]billing.Destination
@@ -316,4 +319,23 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 		s.Destinations = append(s.Destinations, d)
 	}
 	return s
+}
+
+// inMode are the far sides of one mode: what the others have does not count for them.
+func (l *life) inMode(test bool) (sides []*farSide) {
+	for _, f := range l.farSides {
+		if f.test == test {
+			sides = append(sides, f)
+		}
+	}
+	return sides
+}
+
+// billedOf is the money that the far sides of one mode bill of a closed line.
+func (l *life) billedOf(p billing.Period, line billing.ClosedLine, test bool) (own, late map[string]metering.Decimal) {
+	own, late = make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+	for _, f := range l.inMode(test) {
+		f.amounts(l.name, line.MeterID, p.Start, own, late)
+	}
+	return own, late
 }

@@ -18,6 +18,7 @@ type catalog struct {
 	prices     map[metering.MeterID][]billing.Price
 	connection *billing.Connection
 	farSide    *farSide // behind the connection
+	tests      []metering.ConnectionID
 }
 
 // usageEvent is one unit of a meter's usage.
@@ -43,9 +44,34 @@ type ledger struct {
 	reports    []*storedReport
 	bookings   []billing.Booking
 	events     []usageEvent
+	invoiced   map[int64][]invoiceMark  // final invoices, by the start of the period that they bill
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number     int64                    // of the last report
 	lookAgain  time.Time                // as the last plan said; zero: at once
+}
+
+// invoiceMark is what is kept of a final invoice.
+type invoiceMark struct {
+	connection metering.ConnectionID
+	scales     map[metering.MeterID]int32
+}
+
+// inTest says whether nobody is charged for what is reported now.
+func (c *catalog) inTest() bool {
+	return c.connection != nil && slices.Contains(c.tests, c.connection.ID)
+}
+
+// markInvoiced notes in the periods which have a final invoice of the present mode.
+func (l *ledger) markInvoiced() {
+	for i := range l.periods {
+		s := &l.periods[i].Subscription
+		s.Invoiced, s.Scales = false, nil
+		for _, mark := range l.invoiced[l.periods[i].Start.UnixMicro()] {
+			if slices.Contains(l.tests, mark.connection) == l.inTest() && !s.Invoiced {
+				s.Invoiced, s.Scales = true, mark.scales
+			}
+		}
+	}
 }
 
 // storedReport is a report as it is written down.
@@ -71,7 +97,7 @@ func (r *storedReport) bytes() string {
 // facts are read at one instant.
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	f := billing.Facts{
-		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection,
+		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
 		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(),
 	}
 	f.Customer.EarlyEvents = l.early()

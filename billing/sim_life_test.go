@@ -94,13 +94,16 @@ func begin(seed uint64, lived ...string) *life {
 	for range 1 + l.rng.IntN(2) {
 		l.newMeter(metering.Complete)
 	}
-	l.connect(l.rng.IntN(2) == 0)
+	l.connect(l.rng.IntN(2) == 0, false)
 	l.providerID = "cus_1"
 	return l
 }
 
 func newLedger(c *catalog, name string, born time.Time) *ledger {
-	return &ledger{catalog: c, name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int)}
+	return &ledger{
+		catalog: c, name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int),
+		invoiced: make(map[int64][]invoiceMark),
+	}
 }
 
 // anyMeters is how many meters a life may have; events name any of them.
@@ -151,16 +154,25 @@ func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from
 }
 
 // connect replaces the tenant's connection by a new one.
-func (l *life) connect(receiver bool) {
+func (l *life) connect(receiver, test bool) {
 	f := newFarSide(metering.ConnectionID(len(l.farSides)+1), receiver)
 	l.farSides = append(l.farSides, f)
-	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: receiver}
+	if f.test = test; test {
+		l.tests = append(slices.Clone(l.tests), f.connection)
+	}
+	l.connectTo(f)
 	for _, m := range l.meters {
 		f.newPlace(l, m.ID)
 	}
 	if f.refuses = !l.leavesOut(refusedCurrency); !receiver {
 		f.subscribe("cus_1", l)
 	}
+}
+
+// connectTo has the tenant billed at f.
+func (l *life) connectTo(f *farSide) {
+	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver}
+	l.markInvoiced()
 }
 
 // newPlace says what the far side does with a meter's quantities.
@@ -323,10 +335,11 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 	return true
 }
 
-// resolve has operators find out what a former connection has of what is in doubt there.
+// resolve has operators find out what a former connection, or subscription, has
+// of what is in doubt there.
 func (l *life) resolve() {
 	for _, r := range l.reports {
-		if r.state != billing.InDoubt || l.reaches(r) {
+		if r.state != billing.InDoubt || l.reaches(r) && !l.resubscribed(r) {
 			continue
 		}
 		outcome := billing.Rejected

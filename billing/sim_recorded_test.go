@@ -33,7 +33,7 @@ type recordingKind struct {
 
 var receivers = recordingKind{
 	name: "statements", pairs: true,
-	leftOut: []string{"no connection", "retention", "a new counter"},
+	leftOut: []string{"no connection", "retention", "a new counter", "the receiver moves", "another mode"},
 	cannot: []string{
 		"a saved error", "a silent drop", "counts lag", "a link", "an unlink", "another subscription", "an item is removed", "an item is added", "a final invoice",
 	},
@@ -43,7 +43,7 @@ var counters = recordingKind{
 	name: "quantities",
 	leftOut: []string{
 		"no connection", "retention", "counts lag", "another subscription", "an item is removed", "an item is added", "an old report comes again",
-		"a worker goes on", "another worker goes on",
+		"a worker goes on", "another worker goes on", "the receiver moves", "another mode",
 	},
 }
 

@@ -141,6 +141,19 @@ func (l *ledger) period(start time.Time) *billing.Period {
 	return &l.periods[i]
 }
 
+// part is the part of the report's period that lies in the subscription's. It
+// may have become shorter since the series' window was written down.
+func (l *ledger) part(r *storedReport) metering.Range {
+	of := l.period(r.Period)
+	return of.Within(of.Subscription.Range)
+}
+
+// resubscribed says whether the customer's subscription is another one since the
+// report was made: nobody looks any more at what was counted before.
+func (l *ledger) resubscribed(r *storedReport) bool {
+	return r.Kind == billing.QuantityReport && r.Window.Start.Before(l.part(r).Start)
+}
+
 func (l *ledger) report(id uuid.UUID) *storedReport {
 	i := slices.IndexFunc(l.reports, func(r *storedReport) bool { return r.id == id })
 	return l.reports[i]

@@ -39,6 +39,7 @@ type pass struct {
 
 	sending *storedReport // of the present call
 	farSide *farSide      // that it goes to
+	moves   int           // where that is
 	attempt int
 	outcome billing.State
 	newKey  bool
@@ -177,6 +178,7 @@ func (p *pass) lease() {
 		return
 	}
 	p.sending, p.farSide, p.attempt, p.stage = r, p.ledger.farSide, r.attempts, toCall
+	p.moves = p.farSide.moves
 	p.overdue = r.Kind == billing.QuantityReport && p.ledger.period(r.Period).Subscription.Invoiced
 }
 
@@ -249,6 +251,9 @@ func (p *pass) look(r *storedReport) billing.State {
 			before = before.Add(o.Quantity)
 		}
 	}
+	if p.ledger.resubscribed(r) {
+		return billing.InDoubt
+	}
 	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now)
 	switch {
 	case counted.Equal(before.Add(r.Quantity)):
@@ -270,6 +275,9 @@ func (r *storedReport) ended(s billing.Series, part metering.Range) bool {
 func (p *pass) trouble(r *storedReport) trouble {
 	if p.ledger != p.life.ledger {
 		return serverError // the neighbour's always fail
+	}
+	if p.moves != p.farSide.moves {
+		return serverError // nobody is there any more
 	}
 	what := p.armed
 	if !p.mayMeet(what, r) {

@@ -134,7 +134,7 @@ func (f Facts) closedLines(period Period) (lines []StatementLine) {
 			continue // the meter was made later
 		}
 		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then, elsewhere{})
-		l.Charge, l.Billed = then.Charge, then.Billed
+		l.Charge, l.Billed = then.Charge, f.bills(then)
 		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
 		lines = append(lines, l)
 	}

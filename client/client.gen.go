@@ -2053,7 +2053,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted it when it was closed
+	// Billed Whether the provider had accepted it when it was closed, in the mode that the present provider is in
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
@@ -2207,6 +2207,9 @@ type Provider struct {
 	// Id Examples: con_3
 	Id string `json:"id"`
 
+	// Livemode Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other
+	Livemode *bool `json:"livemode,omitempty"`
+
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
@@ -2320,17 +2323,20 @@ type SaveProvider struct {
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent
+	// NewReceiver Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver
+	NewReceiver *bool `json:"new_receiver,omitempty"`
+
+	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Of Stripe: a secret or restricted API key
+	// SecretKey Of Stripe: a secret or restricted API key. The saved one is kept when this is absent
 	SecretKey *string          `json:"secret_key,omitempty"`
 	Type      SaveProviderType `json:"type"`
 
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Of Stripe: the signing secret of the endpoint there
+	// WebhookSecret Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
@@ -3760,7 +3766,7 @@ type ClientInterface interface {
 
 	// SaveBillingProviderWithBody Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3769,7 +3775,7 @@ type ClientInterface interface {
 
 	// SaveBillingProvider Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4708,7 +4714,7 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 
 // SaveBillingProviderWithBody Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4727,7 +4733,7 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 
 // SaveBillingProvider Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10074,7 +10080,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithBodyWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10083,7 +10089,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first.
+	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14924,7 +14930,7 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 
 // SaveBillingProviderWithBodyWithResponse Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14939,7 +14945,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 
 // SaveBillingProviderWithResponse Save the billing provider
 //
-// The settings are tried at the provider first.
+// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +16,10 @@ import (
 // Recorder sends events in the background, in batches. It makes each event's
 // idempotency key and timestamp once, when the event is recorded, and repeats
 // a batch with the same ones until the service has answered: an event counts
-// once, whatever happens on the way. It is safe for concurrent use.
+// once, whatever happens on the way. A key that was rotated or lacks a
+// permission, or a service that is elsewhere for a while, loses nothing: only an
+// event that the service refuses for what it is is given up. It is safe for
+// concurrent use.
 //
 // What is recorded is kept in memory: Close before the process ends.
 type Recorder struct {
@@ -25,6 +30,7 @@ type Recorder struct {
 	buffer  []Event
 	pending int // events recorded and not yet settled, those being sent included
 	settled *sync.Cond
+	failure error // of the last attempt; nil: it was answered
 	closed  bool
 
 	wake chan struct{}
@@ -43,6 +49,9 @@ type RecorderOptions struct {
 	// OnRejected is told of an event that the service will never take, and why.
 	// It is logged when OnRejected is nil.
 	OnRejected func(Event, error)
+	// OnRetry is told why events were not taken that are kept and sent again, at
+	// each attempt. It is logged when OnRetry is nil.
+	OnRetry func(error)
 }
 
 const (
@@ -75,6 +84,9 @@ func NewRecorder(client *ClientWithResponses, options RecorderOptions) *Recorder
 		options.OnRejected = func(e Event, err error) {
 			slog.Error("event rejected", "event_type", e.EventType, "error", err)
 		}
+	}
+	if options.OnRetry == nil {
+		options.OnRetry = func(err error) { slog.Warn("events not sent yet", "error", err) }
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Recorder{client: client, options: options, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
@@ -122,12 +134,20 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	defer r.mu.Unlock()
 	for r.pending > 0 {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%d events are not sent: %w", r.pending, ctx.Err())
+			return r.unsent(ctx.Err())
 		}
 		r.hurry()
 		r.settled.Wait()
 	}
 	return nil
+}
+
+// unsent is the error of whoever waits no longer, and that of the last attempt.
+func (r *Recorder) unsent(err error) error {
+	if r.failure == nil {
+		return fmt.Errorf("%d events are not sent: %w", r.pending, err)
+	}
+	return fmt.Errorf("%d events are not sent: %w; %w", r.pending, err, r.failure)
 }
 
 // Close takes no more events, sends the rest, and ends the recorder. When ctx
@@ -175,7 +195,8 @@ func (r *Recorder) next() []Event {
 	return batch
 }
 
-// send repeats a batch until the service has decided on each of its events.
+// send repeats a batch until the service has decided on each of its events. Of
+// a batch that it refuses only the events are given up that it refuses alone.
 func (r *Recorder) send(ctx context.Context, batch []Event) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		answer, err := r.client.IngestEventsWithResponse(ctx, EventBatch{Events: batch})
@@ -183,23 +204,56 @@ func (r *Recorder) send(ctx context.Context, batch []Event) {
 		case err == nil && answer.StatusCode() == http.StatusOK && answer.JSON200 != nil:
 			r.settle(batch, answer.JSON200.Errors)
 			return
-		case err == nil && answer.StatusCode() == http.StatusRequestEntityTooLarge && len(batch) > 1:
+		case refused(answer) || unencodable(batch, err):
+			if len(batch) == 1 {
+				r.giveUp(batch[0], cmp.Or(err, failureOf(answer)))
+				return
+			}
 			r.send(ctx, batch[:len(batch)/2])
 			r.send(ctx, batch[len(batch)/2:])
 			return
-		case err == nil && final(answer.StatusCode()):
-			r.refuse(batch, answer)
+		case ctx.Err() != nil:
 			return
 		}
+		r.failed(cmp.Or(err, failureOf(answer)))
 		if !sleep(ctx, max(pause, retryAfter(answer))) {
 			return
 		}
 	}
 }
 
-// final says whether the same request would get the same answer again.
-func final(status int) bool {
-	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+// refused says whether the same events would be refused again, whoever sends
+// them and wherever: the answer is about the events themselves.
+func refused(answer *IngestEventsResponse) bool {
+	if answer == nil {
+		return false
+	}
+	switch answer.StatusCode() {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return true
+	}
+	return false
+}
+
+// unencodable says whether events were not sent because they are no JSON.
+func unencodable(batch []Event, failure error) bool {
+	if failure == nil {
+		return false
+	}
+	_, err := json.Marshal(batch)
+	return err != nil
+}
+
+// failureOf is what an answer says that took no events.
+func failureOf(answer *IngestEventsResponse) error {
+	if answer == nil {
+		return nil
+	}
+	err := fmt.Errorf("the service answered %s", answer.Status())
+	if p := answer.ApplicationproblemJSONDefault; p != nil {
+		return fmt.Errorf("%w: %s", err, p.Detail)
+	}
+	return err
 }
 
 func retryAfter(answer *IngestEventsResponse) time.Duration {
@@ -231,20 +285,22 @@ func (r *Recorder) settle(batch []Event, rejected []IngestError) {
 	r.forget(len(batch))
 }
 
-func (r *Recorder) refuse(batch []Event, answer *IngestEventsResponse) {
-	err := fmt.Errorf("the service answered %s", answer.Status())
-	if p := answer.ApplicationproblemJSONDefault; p != nil {
-		err = fmt.Errorf("%w: %s", err, p.Detail)
-	}
-	for _, e := range batch {
-		r.options.OnRejected(e, err)
-	}
-	r.forget(len(batch))
+func (r *Recorder) giveUp(e Event, err error) {
+	r.options.OnRejected(e, err)
+	r.forget(1)
+}
+
+func (r *Recorder) failed(err error) {
+	r.mu.Lock()
+	r.failure = err
+	r.mu.Unlock()
+	r.options.OnRetry(err)
 }
 
 func (r *Recorder) forget(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending -= n
+	r.failure = nil
 	r.settled.Broadcast()
 }

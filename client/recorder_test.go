@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +24,9 @@ type service struct {
 	seen   map[string]int // keys, and how often each came
 	sizes  []int
 	most   int // events a request may have
+
+	refused string // the customer of whom no event is taken
+	refusal int    // what answers a request with one
 }
 
 func take(http.ResponseWriter) bool { return false }
@@ -47,6 +52,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.most > 0 && len(batch.Events) > s.most {
 		fail(http.StatusRequestEntityTooLarge)(w)
+		return
+	}
+	if slices.ContainsFunc(batch.Events, func(e client.Event) bool { return s.refused != "" && e.CustomerId == s.refused }) {
+		fail(s.refusal)(w)
 		return
 	}
 	for _, e := range batch.Events {
@@ -136,10 +145,90 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
+	t.Run("KeepsWhatIsNotAllowedUntilItIs", func(t *testing.T) {
+		t.Parallel()
+		var given, failures int
+		s := &service{script: []func(http.ResponseWriter) bool{
+			fail(http.StatusUnauthorized), fail(http.StatusForbidden), fail(http.StatusNotFound), take,
+		}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{
+			OnRejected: func(client.Event, error) { given++ }, OnRetry: func(error) { failures++ },
+		})
+		record(t, r, 10)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if given != 0 || failures != 3 {
+			t.Fatalf("%d events were given up, and %d failures told of, not 3", given, failures)
+		}
+		for key, times := range s.seen {
+			if times != 4 {
+				t.Fatalf("key %s came %d times, not 4", key, times)
+			}
+		}
+	})
+
+	t.Run("SaysWhyEventsAreNotSentWhenTimeRunsOut", func(t *testing.T) {
+		t.Parallel()
+		told := make(chan error, 1)
+		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusUnauthorized)}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRetry: func(err error) {
+			select {
+			case told <- err:
+			default:
+			}
+		}})
+		record(t, r, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-told; cancel() }()
+		err := r.Close(ctx)
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 events are not sent") || !strings.Contains(err.Error(), "401") {
+			t.Fatalf("close gave %v", err)
+		}
+	})
+
+	t.Run("GivesUpOnlyTheEventThatIsRefused", func(t *testing.T) {
+		t.Parallel()
+		for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge} {
+			var given []string
+			s := &service{script: []func(http.ResponseWriter) bool{take}, refused: "bad", refusal: status}
+			r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { given = append(given, e.CustomerId) }})
+			record(t, r, 3)
+			if err := r.Record(client.Event{EventType: "call", CustomerId: "bad"}); err != nil {
+				t.Fatal(err)
+			}
+			record(t, r, 4)
+			if err := r.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(given, []string{"bad"}) || len(s.seen) != 7 {
+				t.Fatalf("after %d, %q were given up, and %d events arrived, not 7", status, given, len(s.seen))
+			}
+		}
+	})
+
+	t.Run("GivesUpAnEventThatCannotBeEncoded", func(t *testing.T) {
+		t.Parallel()
+		var given []string
+		s := &service{script: []func(http.ResponseWriter) bool{take}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(e client.Event, _ error) { given = append(given, e.CustomerId) }})
+		noNumber := json.Number("many")
+		if err := r.Record(client.Event{EventType: "call", CustomerId: "bad", Value: &noNumber}); err != nil {
+			t.Fatal(err)
+		}
+		record(t, r, 2)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(given, []string{"bad"}) || len(s.seen) != 2 {
+			t.Fatalf("%q were given up, and %d events arrived, not 2", given, len(s.seen))
+		}
+	})
+
 	t.Run("TellsOfEventsThatAreNeverTaken", func(t *testing.T) {
 		t.Parallel()
 		var refused int
-		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusForbidden)}}
+		s := &service{script: []func(http.ResponseWriter) bool{fail(http.StatusUnprocessableEntity)}}
 		r := client.NewRecorder(serve(t, s), client.RecorderOptions{OnRejected: func(client.Event, error) { refused++ }})
 		record(t, r, 7)
 		if err := r.Close(t.Context()); err != nil {

@@ -58,17 +58,16 @@ func (b *biller) connect() *pgx.Conn {
 	return conn
 }
 
+// useProvider has statements go to url: to a new receiver, if nobody was there.
 func (b *biller) useProvider(url string) {
 	b.Helper()
-	b.connectTo(metering.Provider{Kind: metering.Webhook, Statements: true, Account: url})
+	b.connectTo(metering.Provider{Kind: metering.Webhook, Statements: true, Address: url})
 }
 
 func (b *biller) connectTo(p metering.Provider) {
 	b.Helper()
 	p.SealedSecret, p.LastFour, p.ValidatedAt = []byte("sealed"), "abcd", b.now
-	saved, err := b.store.Providers.Save(b.Context(), b.tenant, metering.Operator, p)
-	require.NoError(b, err)
-	b.connection = saved.ID
+	b.connection = dbtest.Provider(b, b.store, b.tenant, p).ID
 }
 
 func (b *biller) use(value string) { b.useAt(value, b.now) }

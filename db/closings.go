@@ -84,14 +84,14 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		}
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, reported, reported_scale)
-			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @reported, @decimals
+			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, reported, reported_scale)
+			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @test, @reported, @decimals
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
-			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed,
+			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
 			"reported": l.Reported, "decimals": l.ReportedScale,
 		})
 	}
@@ -177,7 +177,7 @@ const (
 		  and p.customer_id = c.id
 		  and p.closed_at is null
 		  and p.ends_at <= @now::timestamptz
-		  and (p.ends_at <= @now::timestamptz - t.grace or ` + finalInvoice + `))`
+		  and (p.ends_at <= @now::timestamptz - t.grace or exists (select ` + finalInvoices + `)))`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
 		select
 		from billing_periods p

@@ -24,7 +24,7 @@ func TestAProviderReplacesTheOneBefore(t *testing.T) {
 	b.useProvider(anotherReceiver)
 	active, err := b.store.Providers.Active(t.Context(), b.tenant)
 	require.NoError(t, err)
-	require.Equal(t, anotherReceiver, active.Account)
+	require.Equal(t, anotherReceiver, active.Address)
 	require.Equal(t, "abcd", active.LastFour)
 	require.NotZero(t, active.ID)
 	require.Len(t, b.audited("provider.save"), 2)
@@ -41,6 +41,130 @@ func TestANewSecretForTheSameAccountGoesOn(t *testing.T) {
 	s := b.next(1)
 	b.useProvider(oneReceiver)
 	require.Equal(t, "2", read(t, b.lease(s.ID).Body).Data.Meters[0].Usage.String())
+}
+
+// moveTo saves another URL of the same receiver.
+func (b *biller) moveTo(url string) {
+	b.Helper()
+	saved, err := b.store.Providers.Save(b.Context(), b.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+	})
+	require.NoError(b, err)
+	b.connection = saved.ID
+}
+
+func TestAReceiverThatMovesToAnotherURLGoesOn(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	connection := b.connection
+	b.use("1000")
+	require.EqualValues(t, 1, b.accept().Data.Sequence)
+	b.use("1")
+	planned := b.next(anew)
+	b.moveTo(anotherReceiver)
+	require.Equal(t, connection, b.connection)
+	require.Equal(t, planned, b.next(anew), "it is sent there")
+	leased := b.lease(planned.ID)
+	require.Equal(t, anotherReceiver, leased.Provider.Address)
+	b.complete(planned.ID, billing.Accepted)
+	require.Empty(t, b.outOfSync())
+	b.use("19")
+	said := b.accept().Data
+	require.Equal(t, "1020", said.Meters[0].Usage.String())
+	require.EqualValues(t, 3, said.Sequence)
+
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.useAt("5", month.Start)
+	require.Len(t, b.accept().Data.Adjustments, 1)
+	b.moveTo(oneReceiver)
+	require.Empty(t, b.plan(anew).Send)
+	b.use("1")
+	require.Len(t, b.accept().Data.Adjustments, 1, "what was adjusted before stays")
+}
+
+func TestANewReceiverBeginsOnceAndIsReportedTheRest(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	begin := func(url string) metering.ConnectionID {
+		saved, err := b.store.Providers.Begin(t.Context(), b.tenant, metering.Operator, metering.Provider{
+			Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+		})
+		require.NoError(t, err)
+		return saved.ID
+	}
+	first := b.connection
+	b.use("60")
+	b.accept()
+	require.Equal(t, first, begin(oneReceiver), "it is there already")
+	second := begin(anotherReceiver)
+	require.NotEqual(t, first, second)
+	b.use("5")
+	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
+	require.Equal(t, second, begin(anotherReceiver), "whoever saves it again")
+	require.Empty(t, b.plan(anew).Send)
+
+	third := begin(oneReceiver)
+	require.NotContains(t, []metering.ConnectionID{first, second}, third, "somebody else is there now")
+	b.use("1")
+	require.Equal(t, "1", b.accept().Data.Meters[0].Usage.String())
+	b.moveTo(oneReceiver)
+	require.Equal(t, third, b.connection, "of two at a URL the last one")
+	b.moveTo("https://third.example.com/")
+	require.Equal(t, third, b.connection)
+}
+
+func TestTestAndLiveModeOfAnAccountAreTwoConnections(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useMode("acct_1", false)
+	test := b.connection
+	b.link("sub_1", month, asDelta)
+	b.use("10")
+	require.Equal(t, "10", b.reportAll().String())
+	b.invoiced(month)
+
+	b.useMode("acct_1", true)
+	require.NotEqual(t, test, b.connection)
+	b.link("sub_1", month, asDelta)
+	b.use("7")
+	require.Equal(t, "17", b.reportAll().String(), "the invoice, too, is one of test mode")
+	require.Empty(t, b.outOfSync())
+
+	b.useMode("acct_1", false)
+	require.Equal(t, test, b.connection)
+	b.link("sub_1", month, asDelta)
+	require.Empty(t, b.plan(anew).Send, "its invoice is final")
+	b.useProvider(oneReceiver)
+	require.Empty(t, b.plan(anew).Send[1:])
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "17 are billed live")
+}
+
+func TestAPeriodThatClosesInTestModeIsNotBilledLive(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useMode("acct_1", false)
+	b.link("sub_1", month, asDelta)
+	b.use("10")
+	b.reportAll()
+	b.invoiced(month)
+	b.now = over(month)
+	next := metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
+	b.link("sub_1", next, asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	var billed, test bool
+	b.scan(`select billed, test from billing_period_totals where tenant_id = $1`, []any{b.tenant}, &billed, &test)
+	require.True(t, billed)
+	require.True(t, test)
+
+	b.useMode("acct_1", true)
+	b.link("sub_1", next, asDelta)
+	b.useAt("5", month.Start)
+	b.reportAll()
+	var late int
+	b.scan(`select count(*) from billing_report_lines where tenant_id = $1 and component = 'adjustment'`, []any{b.tenant}, &late)
+	require.Zero(t, late)
 }
 
 func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
@@ -99,8 +223,10 @@ func TestTheSameAccountKeepsItsConnection(t *testing.T) {
 	active, err := b.store.Providers.Active(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, first, active.ID)
-	b.useStripe(oneReceiver)
+	b.useStripe("acct_1")
 	require.NotEqual(t, first, b.connection, "another kind is another account")
+	b.useProvider(oneReceiver)
+	require.Equal(t, first, b.connection, "also where another kind was active meanwhile")
 }
 
 func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {

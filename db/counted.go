@@ -30,7 +30,8 @@ type Counted struct {
 }
 
 // CountedBefore is what the provider had counted before an outstanding report
-// was sent, where it adds up what it is reported.
+// was sent, where it adds up what it is reported. CodeNotFound where it adds it
+// up no longer: the customer's subscription is another one since.
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
 	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
 	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)

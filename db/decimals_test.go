@@ -60,7 +60,7 @@ func (b *biller) reportEach() (reported []string) {
 func (b *biller) invoiced(period metering.Range) {
 	b.Helper()
 	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
+		ID: "in_1", Connection: b.connection, Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
 		Period: period, CreatedAt: period.End, FinalizedAt: b.now,
 	}, b.now))
 }

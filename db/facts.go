@@ -66,7 +66,8 @@ func (r *factReader) customerAndSide() error {
 	err := r.q.QueryRow(r.ctx, `
 		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
-		  a.products, a.since, c.head_open_until, early.at, early.ingested_at,
+		  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
+		  c.head_open_until, early.at, early.ingested_at,
 		  `+lastNumber("c.tenant_id", "c.id")+`
 		from customers c
 		join tenants t on t.id = c.tenant_id
@@ -92,7 +93,7 @@ func (r *factReader) customerAndSide() error {
 		where c.tenant_id = @tenant
 		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
 	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &products, &since,
+		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since,
 		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &r.lastNumber)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
@@ -154,16 +155,13 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 	})
 }
 
-const selectBillingPeriods = `
+var selectBillingPeriods = `
 	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
 	  select i.finalized_at, i.decimals
-	  from billing_invoices i
-	  where i.tenant_id = p.tenant_id
-	    and i.period_id = p.id
-	    and i.finalized_at is not null
+	  ` + finalInvoices + `
 	  order by i.finalized_at
 	  limit 1) i on true
 	where p.tenant_id = @tenant
@@ -182,7 +180,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
 
 const selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
-	  t.billed, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, b.only_units, b.only_charge
+	  t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, b.only_units, b.only_charge
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
@@ -207,7 +205,7 @@ type closedLine struct {
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	var units, charge *metering.Decimal
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
-		&l.Billed, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents,
+		&l.Billed, &l.Test, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge)
 	if l.bookedEvents != nil {
 		l.booked.MeterID, l.booked.Events, l.booked.Units, l.booked.Charge = l.MeterID, *l.bookedEvents, *units, *charge

@@ -15,13 +15,20 @@ import (
 // should have come to.
 type Invoices struct{ pool *pgxpool.Pool }
 
-// finalInvoice is whether the provider has billed a period p for good, as SQL.
-const finalInvoice = `exists (
-	select
+// finalInvoices are those that have billed a period p for good, in the mode of
+// the tenant's present connection, as SQL.
+const finalInvoices = `
 	from billing_invoices i
+	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id
 	where i.tenant_id = p.tenant_id
 	  and i.period_id = p.id
-	  and i.finalized_at is not null)`
+	  and i.finalized_at is not null
+	  and (k.livemode is false) = exists (
+	    select
+	    from billing_connections present
+	    where present.tenant_id = p.tenant_id
+	      and present.retired_at is null
+	      and present.livemode is false)`
 
 // Save keeps an invoice of the customer's. Once it is final it is compared
 // with what the provider acknowledged, at our prices.
@@ -44,13 +51,12 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  order by p.ends_at desc
 		  limit 1)
 		insert into billing_invoices as i
-		  (tenant_id, provider_account, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate, decimals,
+		  (tenant_id, connection_id, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate, decimals,
 		   created_at, finalized_at, read_at)
-		select @tenant, @account, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
+		select @tenant, @connection, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
 		  select coalesce(sum(last.amount), 0)
 		  from billing_series s
-		  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-		  join billing_connections c on c.tenant_id = d.tenant_id and c.id = d.connection_id and c.account = @account
+		  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id and d.connection_id = @connection
 		  cross join lateral (
 		    select l.amount
 		    from billing_reports r
@@ -67,12 +73,12 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 		  from meters m
 		  where m.tenant_id = @tenant
 		    and m.usage_scale > 0) end, @created, @finalized, @read_at
-		on conflict (tenant_id, provider_account, invoice_id) do update
+		on conflict (tenant_id, connection_id, invoice_id) do update
 		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,
 		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate), decimals = coalesce(i.decimals, excluded.decimals),
 		  finalized_at = excluded.finalized_at, read_at = excluded.read_at
 		where i.read_at <= excluded.read_at`, pgx.NamedArgs{
-		"tenant": tenant, "customer": customer, "account": in.Account, "invoice": in.ID, "subscription": in.Subscription,
+		"tenant": tenant, "customer": customer, "connection": in.Connection, "invoice": in.ID, "subscription": in.Subscription,
 		"start": in.Period.Start, "end": in.Period.End, "renewal": in.Renewal, "status": in.Status, "reason": in.Reason,
 		"currency": in.Currency, "total": in.Total, "usage": in.Usage, "created": in.CreatedAt, "finalized": finalized, "read_at": readAt,
 	})

@@ -19,12 +19,12 @@ type ProviderEvents struct{ pool *pgxpool.Pool }
 // nothing is left to do.
 func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e metering.ProviderEvent, now time.Time) (row metering.ProviderEventID, handled bool, err error) {
 	err = s.pool.QueryRow(ctx, `
-		insert into provider_events (tenant_id, provider_account, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
-		values (@tenant, @account, @event, @kind, @invoice, @object, @customer, @made, @now)
-		on conflict (tenant_id, provider_account, event_id) do update
+		insert into provider_events (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
+		values (@tenant, @connection, @event, @kind, @invoice, @object, @customer, @made, @now)
+		on conflict (tenant_id, connection_id, event_id) do update
 		set event_id = excluded.event_id
 		returning id, handled_at is not null`, pgx.NamedArgs{
-		"tenant": tenant, "account": e.Account, "event": e.EventID, "kind": e.Kind, "invoice": e.Invoice, "object": e.ObjectID, "customer": e.Customer,
+		"tenant": tenant, "connection": e.Connection, "event": e.EventID, "kind": e.Kind, "invoice": e.Invoice, "object": e.ObjectID, "customer": e.Customer,
 		"made": e.MadeAt, "now": now,
 	}).Scan(&row, &handled)
 	if err != nil {
@@ -34,19 +34,19 @@ func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e m
 }
 
 // Get returns an event and the customer of ours that it is about; 0 where it
-// is about none, or about an account that is no longer the tenant's.
+// is about none, or came for a connection that is not the tenant's any more.
 func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID) (e metering.ProviderEvent, customer metering.CustomerID, err error) {
 	err = s.pool.QueryRow(ctx, `
-		select e.provider_account, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, coalesce((
+		select e.connection_id, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, coalesce((
 		  select min(c.id)
 		  from customers c
 		  join billing_connections r on r.tenant_id = c.tenant_id and r.retired_at is null
 		  where c.tenant_id = e.tenant_id
 		    and c.billing_provider_id = e.provider_customer
-		    and r.account = e.provider_account), 0)
+		    and r.id = e.connection_id), 0)
 		from provider_events e
 		where e.tenant_id = $1
-		  and e.id = $2`, tenant, row).Scan(&e.Account, &e.EventID, &e.Kind, &e.Invoice, &e.ObjectID, &e.Customer, &e.MadeAt, &customer)
+		  and e.id = $2`, tenant, row).Scan(&e.Connection, &e.EventID, &e.Kind, &e.Invoice, &e.ObjectID, &e.Customer, &e.MadeAt, &customer)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return e, 0, metering.Errorf(metering.CodeNotFound, "there is no such event")
 	}

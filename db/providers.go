@@ -14,16 +14,22 @@ import (
 // Providers are the billing providers of the tenants: one active at a time.
 type Providers struct{ pool *pgxpool.Pool }
 
-// Save makes p the tenant's active provider and retires the one before it.
-// The secret is sealed by the caller. The same account with another secret
-// is the same connection and goes on with its series; another account begins
-// new ones.
+// Save makes provider the tenant's active one and retires the one before it. The
+// secret is sealed by the caller. The connection to the same account in the
+// same mode goes on with its series. A receiver has no account: it is the one
+// that was last at its address, and else the last one, which has moved there.
 func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
-	mapping := provider.Mapping
-	if mapping == nil {
-		mapping = map[string]string{}
-	}
-	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
+	return p.save(ctx, tenant, actor, provider, false)
+}
+
+// Begin saves a receiver that has nothing of what others were reported: another
+// connection, unless the present one is at its address, as when it is saved again.
+func (p Providers) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
+	return p.save(ctx, tenant, actor, provider, true)
+}
+
+func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider, anew bool) (metering.Provider, error) {
+	err := inTx(ctx, p.pool, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `
 			select 1
 			from tenants
@@ -31,28 +37,18 @@ func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor met
 			for no key update`, tenant); err != nil {
 			return err
 		}
+		if provider.ID, err = knownConnection(ctx, tx, tenant, provider, anew); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, `
 			update billing_connections
 			set retired_at = now()
 			where tenant_id = $1
 			  and retired_at is null
-			  and (kind, account) <> ($2, $3)`, tenant, provider.Kind, provider.Account); err != nil {
+			  and id <> $2`, tenant, provider.ID); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `
-			insert into billing_connections
-			  (tenant_id, kind, statements, account, livemode, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
-			values (@tenant, @kind, @statements, @account, @livemode, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
-			on conflict (tenant_id, kind, account) do update
-			set statements = excluded.statements, livemode = excluded.livemode, secret = excluded.secret, secret_last_four = excluded.secret_last_four,
-			  webhook_secret = excluded.webhook_secret, webhook_secret_last_four = excluded.webhook_secret_last_four, mapping = excluded.mapping,
-			  validated_at = excluded.validated_at, created_by = excluded.created_by, retired_at = null
-			returning id, created_at`, pgx.NamedArgs{
-			"tenant": tenant, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account, "livemode": provider.Livemode, "secret": provider.SealedSecret,
-			"last_four": provider.LastFour, "webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour,
-			"mapping": mapping, "validated_at": provider.ValidatedAt, "actor": actor,
-		}).Scan(&provider.ID, &provider.CreatedAt)
-		if err != nil {
+		if err := storeConnection(ctx, tx, tenant, actor, &provider); err != nil {
 			return err
 		}
 		return audit(ctx, tx, tenant, actor, "provider.save", provider.ID.String())
@@ -63,6 +59,57 @@ func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor met
 	return provider, nil
 }
 
+// knownConnection is the one that the provider is; 0: it is a new one.
+func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider, anew bool) (id metering.ConnectionID, err error) {
+	err = tx.QueryRow(ctx, `
+		select id
+		from billing_connections
+		where tenant_id = $1
+		  and kind = $2
+		  and account = $5
+		  and livemode is not distinct from $6
+		  `+likeliest, tenant, provider.Kind, provider.Address, anew, provider.Account, provider.Livemode).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return id, err
+}
+
+// likeliest is, of some connections, the one at address $3, else the one that is
+// or was active last; of a new receiver ($4) only the active one there, as SQL.
+const likeliest = `and (not $4 or retired_at is null and address = $3)
+		order by address = $3 desc, retired_at desc nulls first, id desc
+		limit 1`
+
+// storeConnection stores the active connection: a new one where it has no id.
+func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, provider *metering.Provider) error {
+	mapping := provider.Mapping
+	if mapping == nil {
+		mapping = map[string]string{}
+	}
+	args := pgx.NamedArgs{
+		"tenant": tenant, "id": provider.ID, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account,
+		"livemode": provider.Livemode, "address": provider.Address, "secret": provider.SealedSecret, "last_four": provider.LastFour,
+		"webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour, "mapping": mapping,
+		"validated_at": provider.ValidatedAt, "actor": actor,
+	}
+	stored := `
+		insert into billing_connections
+		  (tenant_id, kind, statements, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
+		values (@tenant, @kind, @statements, @account, @livemode, @address, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
+		returning id, created_at`
+	if provider.ID != 0 {
+		stored = `
+			update billing_connections
+			set statements = @statements, address = @address, secret = @secret, secret_last_four = @last_four, webhook_secret = @webhook_secret,
+			  webhook_secret_last_four = @webhook_last_four, mapping = @mapping, validated_at = @validated_at, created_by = @actor, retired_at = null
+			where tenant_id = @tenant
+			  and id = @id
+			returning id, created_at`
+	}
+	return tx.QueryRow(ctx, stored, args).Scan(&provider.ID, &provider.CreatedAt)
+}
+
 // Active returns the provider that the tenant's usage is billed with, or
 // CodeNoProvider.
 func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (metering.Provider, error) {
@@ -70,13 +117,7 @@ func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (meteri
 }
 
 func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {
-	var p metering.Provider
-	err := q.QueryRow(ctx, `
-		select id, kind, statements, account, livemode, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
-		from billing_connections
-		where tenant_id = $1
-		  and retired_at is null`, tenant,
-	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.Livemode, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
+	p, err := providerWhere(ctx, q, `retired_at is null`, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Provider{}, errNoProvider
 	}
@@ -84,6 +125,31 @@ func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (m
 		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
 	}
 	return p, nil
+}
+
+// Last returns the provider of a kind that the tenant is, or was last, billed
+// with, if there was one at the address, that; of a new receiver, the one that
+// Begin goes on with. Its secrets are those that are kept where none are saved.
+// CodeNotFound where there was none.
+func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind metering.ProviderKind, address string, anew bool) (metering.Provider, error) {
+	last, err := providerWhere(ctx, p.pool, `kind = $2 `+likeliest, tenant, kind, address, anew)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Provider{}, metering.Errorf(metering.CodeNotFound, "no provider of the type was saved yet")
+	}
+	if err != nil {
+		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
+	}
+	return last, nil
+}
+
+func providerWhere(ctx context.Context, q querier, which string, args ...any) (p metering.Provider, err error) {
+	err = q.QueryRow(ctx, `
+		select id, kind, statements, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
+		from billing_connections
+		where tenant_id = $1
+		  and `+which, args...,
+	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.Livemode, &p.Address, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
+	return p, err
 }
 
 var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; PUT /v1/billing/provider first")

@@ -19,6 +19,12 @@ func (b *biller) useStripe(account string) {
 	b.connectTo(metering.Provider{Kind: metering.Stripe, Account: account})
 }
 
+// useMode makes an account of Stripe's the tenant's provider, in one of its modes.
+func (b *biller) useMode(account string, live bool) {
+	b.Helper()
+	b.connectTo(metering.Provider{Kind: metering.Stripe, Account: account, Livemode: &live})
+}
+
 // link gives the meter a place at Stripe: cus_1, subscribed for a period.
 func (b *biller) link(subscription string, period metering.Range, destination billing.Destination) {
 	b.Helper()
@@ -140,7 +146,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	b.use("10")
 	b.reportAll()
 	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Account: "acct_1", Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
+		ID: "in_1", Connection: b.connection, Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
 		Period: metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, CreatedAt: renewed, FinalizedAt: renewed.Add(time.Hour),
 	}, b.now))
 	require.Equal(t, db.Closing{}, b.closePeriods(), "%s has not even ended", month)

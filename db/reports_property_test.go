@@ -177,7 +177,7 @@ func (m *machine) leaseIt(r written) {
 	}
 	require.NoError(m, err)
 	require.Equal(m, r.body, leased.Body)
-	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Account, body: leased.Body})
+	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Address, body: leased.Body})
 }
 
 // deliver lets the receiver take it, or refuse it, or do so unheard.
@@ -236,7 +236,7 @@ func (m *machine) moveWhileSending(t *rapid.T) {
 // the receiver has. Nobody is still sending it.
 func (m *machine) resolve(*rapid.T) {
 	rows, err := m.conn.Query(m.Context(), `
-		select r.id, r.number, c.account
+		select r.id, r.number, c.address
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
@@ -284,7 +284,7 @@ func (m *machine) quiesce(t *rapid.T) {
 			return
 		}
 		leased := m.lease(planned.Send[0].ID)
-		m.arrive(t, &sender{account: leased.Provider.Account, body: leased.Body})
+		m.arrive(t, &sender{account: leased.Provider.Address, body: leased.Body})
 		m.complete(leased.ReportID, billing.Accepted)
 	}
 	t.Fatal("there is always something left to send")

@@ -37,7 +37,7 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		sealed, err := ring.Seal(tenant, db.ProviderSecret, []byte(secret))
 		require.NoError(t, err)
 		_, err = store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
-			Kind: metering.Webhook, Statements: true, Account: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: clock.Now(),
+			Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: clock.Now(),
 		})
 		require.NoError(t, err)
 		sealed, err = ring.Seal(tenant, db.SigningSecret, []byte(secret))

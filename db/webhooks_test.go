@@ -34,7 +34,7 @@ func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 	h := &hooked{T: t, store: store, address: address, tenant: dbtest.Tenant(t, store).ID, now: november}
 	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
 	_, err := store.Providers.Save(t.Context(), h.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: "https://example.com/usage", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: h.now,
+		Kind: metering.Webhook, Statements: true, Address: "https://example.com/usage", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: h.now,
 	})
 	require.NoError(t, err)
 	h.hook = h.add(kinds...)

@@ -5,7 +5,7 @@ import "time"
 // Invoice is a provider's.
 type Invoice struct {
 	ID           string
-	Account      string
+	Connection   ConnectionID // with which it was read
 	Subscription string
 	Status       string
 	Reason       string // why the provider made it, in its own words

@@ -16,8 +16,9 @@ type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
 	Statements   bool   // it takes the bill of a period in one report
-	Account      string // what makes two settings the same destination: the URL of a webhook, or whom the secret belongs to
+	Account      string // whom the secret belongs to; "": nobody, it is whoever is at the address
 	Livemode     *bool  // whether what is reported is charged; nil: the provider does not tell
+	Address      string // the URL that is called, where the tenant sets it
 	SealedSecret []byte
 	LastFour     string // all of the secret that is ever shown
 

@@ -11,8 +11,9 @@ create table billing_connections (
   id                       bigint generated always as identity,
   kind                     text not null,
   statements               boolean not null, -- it takes the bill of a period in one report
-  account                  text not null, -- a URL, or whom the secret belongs to
+  account                  text not null, -- whom the secret belongs to; '': nobody, it is whoever is at the address
   livemode                 boolean, -- whether what is reported is charged; null: the provider does not tell
+  address                  text not null default '', -- the URL that is called, where the tenant sets it
   secret                   bytea not null, -- sealed
   secret_last_four         text not null,
   webhook_secret           bytea, -- sealed; what the provider signs its events with
@@ -22,10 +23,10 @@ create table billing_connections (
   created_at               timestamptz not null default now(),
   created_by               text not null,
   retired_at               timestamptz,
-  primary key (tenant_id, id),
-  unique (tenant_id, kind, account)
+  primary key (tenant_id, id)
 );
-comment on table billing_connections is 'The accounts at billing providers that a tenant has had: one of them is active. Another secret of the same account is the same connection.';
+comment on table billing_connections is 'The accounts and receivers that a tenant has been billed with: one of them is active. Another secret, or another URL of the same receiver, is the same connection; test and live mode are two.';
+create unique index billing_connections_of_account on billing_connections (tenant_id, kind, account, livemode) nulls not distinct where account <> '';
 create unique index billing_connections_active on billing_connections (tenant_id) where retired_at is null;
 
 create table billing_links (
@@ -85,6 +86,7 @@ create table billing_period_totals (
   currency         text not null,
   working          jsonb not null, -- how the charge was worked out, step by step
   billed           boolean not null, -- whether a provider has it: only then is there something to adjust
+  test             boolean not null, -- in test mode, in which nobody is charged
   -- What the provider has of usage and what the charge is for; null: all of it, exactly.
   reported         numeric,
   reported_scale   smallint not null default 0, -- the decimals that reported is rounded to
@@ -283,7 +285,7 @@ comment on table auto_syncs is 'When the customers of a tenant are synced by the
 create table provider_events (
   tenant_id         bigint not null references tenants,
   id                bigint generated always as identity,
-  provider_account  text not null,
+  connection_id     bigint not null, -- that it came for
   event_id          text not null,
   kind              text not null,
   invoice           boolean not null, -- it is about an invoice, else about a subscription
@@ -294,14 +296,15 @@ create table provider_events (
   handled_at        timestamptz,
   outcome           text not null default '',
   primary key (tenant_id, id),
-  unique (tenant_id, provider_account, event_id)
+  unique (tenant_id, connection_id, event_id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
 );
 comment on table provider_events is 'Events that a provider sent: each once, with what it takes to look up the rest.';
 create index provider_events_open on provider_events (received_at) where handled_at is null;
 
 create table billing_invoices (
   tenant_id        bigint not null,
-  provider_account text not null,
+  connection_id    bigint not null, -- with which it was read
   invoice_id       text not null,
   customer_id      bigint not null,
   period_id        bigint, -- that it bills; null: it bills none of ours
@@ -317,7 +320,8 @@ create table billing_invoices (
   created_at       timestamptz not null, -- at the provider
   finalized_at     timestamptz, -- at the provider
   read_at          timestamptz not null,
-  primary key (tenant_id, provider_account, invoice_id),
+  primary key (tenant_id, connection_id, invoice_id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
 );

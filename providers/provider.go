@@ -82,7 +82,8 @@ type Description struct {
 // Credentials are what calls are made with. They are opened for one call and
 // kept nowhere.
 type Credentials struct {
-	Account string // a URL, or the account that the secret belongs to
+	Address string // the URL that is called, where the tenant sets it
+	Account string // whom the secret belongs to
 	Secret  string
 }
 

@@ -25,7 +25,7 @@ type Use string
 
 // The uses of settings.
 const (
-	Address     Use = "address"      // the URL that is called, which is also the account
+	Address     Use = "address"      // the URL that is called; who is there has no account
 	CallSecret  Use = "secret"       // what calls are made with
 	EventSecret Use = "event_secret" // what the provider signs its events with
 	Mapping     Use = "mapping"      // meter slugs to the provider's prices
@@ -45,13 +45,15 @@ type Secrets struct {
 	Event string
 }
 
-// Identity is whom credentials belong to.
+// Identity is whom credentials belong to. The same account in another mode is
+// another one.
 type Identity struct {
-	Account string // what makes two settings the same destination
+	Account string // "": nobody, it is whoever is at the address
 	Mode    Mode
 }
 
-// Mode says whether what is reported is charged.
+// Mode says whether what is reported is charged. What was reported in test mode
+// never counts as billed in another.
 type Mode string
 
 // The modes; "" is not known.

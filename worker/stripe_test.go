@@ -199,11 +199,19 @@ func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
 	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, s.activities(run), "a webhook has nothing to read")
 }
 
+// connected is the tenant's present connection.
+func (s *stripeSystem) connected() metering.ConnectionID {
+	s.Helper()
+	active, err := s.store.Providers.Active(s.Context(), s.tenant)
+	require.NoError(s, err)
+	return active.ID
+}
+
 // begins is an event of Stripe's as the API keeps it.
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	row, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Account: "acct_canary", EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: time.Now(),
+		Connection: s.connected(), EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: time.Now(),
 	}, time.Now())
 	require.NoError(s, err)
 	require.False(s, handled)
@@ -320,7 +328,7 @@ func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
 	s.meters("delta")
 	s.useOf("delta", "3")
 	_, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
-		Account: "acct_canary", EventID: "evt_lost", Kind: "customer.subscription.updated", ObjectID: "sub_1", Customer: "cus_canary", MadeAt: time.Now(),
+		Connection: s.connected(), EventID: "evt_lost", Kind: "customer.subscription.updated", ObjectID: "sub_1", Customer: "cus_canary", MadeAt: time.Now(),
 	}, time.Now().Add(-2*time.Minute))
 	require.NoError(t, err)
 	s.work()

@@ -73,6 +73,8 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	t.Cleanup(temporal.Close)
 	s.temporal = temporal
 
+	active, err := s.store.Providers.Active(t.Context(), s.tenant)
+	require.NoError(t, err)
 	now := time.Now()
 	long := now.Add(-2 * time.Minute)
 	var want, closing []string
@@ -81,7 +83,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		_, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
 		require.NoError(t, err)
 		event, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
-			Account: "acct", EventID: "evt_" + name, Kind: "invoice.created", Invoice: true, ObjectID: "in", Customer: "cus", MadeAt: now}, long)
+			Connection: active.ID, EventID: "evt_" + name, Kind: "invoice.created", Invoice: true, ObjectID: "in", Customer: "cus", MadeAt: now}, long)
 		require.NoError(t, err)
 		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, name, customer.ExternalID, now, "1", "", "")})
 		require.NoError(t, err)

@@ -86,10 +86,9 @@ func (s *system) useProvider(url string) {
 	s.Helper()
 	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(webhookSecret))
 	require.NoError(s, err)
-	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
+	dbtest.Provider(s, s.store, s.tenant, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
 	})
-	require.NoError(s, err)
 }
 
 func (s *system) useStripe(account, key string, mapping map[string]string) {

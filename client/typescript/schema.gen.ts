@@ -352,7 +352,7 @@ export interface paths {
         get: operations["get-billing-provider"];
         /**
          * Save the billing provider
-         * @description The settings are tried at the provider first.
+         * @description The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
          */
         put: operations["save-billing-provider"];
         post?: never;
@@ -1874,7 +1874,7 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider had accepted it when it was closed */
+            /** @description Whether the provider had accepted it when it was closed, in the mode that the present provider is in */
             billed: boolean;
             currency: string;
             /** Format: int64 */
@@ -2038,6 +2038,8 @@ export interface components {
             created_at: string;
             /** @example con_3 */
             id: string;
+            /** @description Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other */
+            livemode?: boolean;
             /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
@@ -2119,15 +2121,17 @@ export interface components {
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent */
+            /** @description Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver */
+            new_receiver?: boolean;
+            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent */
             secret?: string;
-            /** @description Of Stripe: a secret or restricted API key */
+            /** @description Of Stripe: a secret or restricted API key. The saved one is kept when this is absent */
             secret_key?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
             /** @description Of a webhook: gets signed statements (Standard Webhooks) */
             url?: string;
-            /** @description Of Stripe: the signing secret of the endpoint there */
+            /** @description Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent */
             webhook_secret?: string;
         };
         SecretOverlap: {

@@ -146,6 +146,18 @@ func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID s
 	return c
 }
 
+// Provider saves a tenant's billing provider. Another URL is a new receiver's.
+func Provider(t testing.TB, store *db.DB, tenant metering.TenantID, p metering.Provider) metering.Provider {
+	t.Helper()
+	save := store.Providers.Save
+	if last, err := store.Providers.Last(t.Context(), tenant, p.Kind, p.Address, false); err == nil && last.Address != p.Address {
+		save = store.Providers.Begin
+	}
+	saved, err := save(t.Context(), tenant, metering.Operator, p)
+	require.NoError(t, err)
+	return saved
+}
+
 // Meter makes a meter that sums.
 func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType string, groupBy ...string) metering.Meter {
 	t.Helper()

@@ -117,7 +117,7 @@ func (Provider) Verify(c providers.Credentials, n providers.Notice) (event meter
 	if err != nil {
 		return event, false, err
 	}
-	event = metering.ProviderEvent{Account: c.Account, EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
+	event = metering.ProviderEvent{EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {
 	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):
 		return event, false, nil

@@ -254,7 +254,7 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id strin
 		ours[d.Address[itemKey]] = d.Address[itemKey] != ""
 	}
 	out := metering.Invoice{
-		ID: in.ID, Account: c.Account, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Renewal: in.BillingReason == renewal, Currency: in.Currency, Total: in.Total,
+		ID: in.ID, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Renewal: in.BillingReason == renewal, Currency: in.Currency, Total: in.Total,
 		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
 	}
 	for _, line := range in.Lines {

@@ -32,7 +32,7 @@ func (Provider) Describe() providers.Description {
 
 var settings = []providers.Setting{
 	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Of a webhook: gets signed statements (Standard Webhooks)"},
-	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when absent"},
+	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved"},
 }
 
 // Validate delivers a signed ping. A webhook is whoever takes messages at its URL.
@@ -43,7 +43,7 @@ func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets p
 	if err := ping(ctx, p.client, in.Address, secrets.Call, in.Now); err != nil {
 		return providers.Identity{}, providers.Unreached(err, "it must answer a signed ping with 2xx")
 	}
-	return providers.Identity{Account: in.Address}, nil
+	return providers.Identity{}, nil
 }
 
 // Read has nothing to read.
@@ -53,7 +53,7 @@ func (Provider) Read(context.Context, providers.Credentials, providers.Question)
 
 // Send delivers a statement.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
-	answer, err := p.client.Deliver(ctx, c.Account, []string{c.Secret}, s.ReportID.String(), s.Now, s.Body)
+	answer, err := p.client.Deliver(ctx, c.Address, []string{c.Secret}, s.ReportID.String(), s.Now, s.Body)
 	if err != nil {
 		return providers.Outcome{Err: providers.Advised(err, answer.RetryAfter, answer.AboutMessage())}
 	}

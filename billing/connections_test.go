@@ -1,0 +1,144 @@
+package billing_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+)
+
+// A receiver that moves keeps its connection: its statements say all that it is
+// to bill. A new one has what the former was reported billed elsewhere.
+func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Usage = []billing.Usage{used(january, "1020")}
+	f.Reported = []billing.Reported{stated(first, january, "1000", "100000")}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "1020", plan.Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "102000", plan.Reports[0].Lines[0].Amount.String())
+
+	f.Connection.ID = second
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "20", plan.Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "2000", plan.Reports[0].Lines[0].Amount.String())
+}
+
+// What an earlier statement of the target period adjusted is said again by the
+// receiver's next one, and by no new receiver's.
+func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f = withLate(f, january, "105", "5")
+	f.Usage = append(f.Usage, used(february, "1"))
+	f.Reported = []billing.Reported{adjusted(first, january, february, "5", "500")}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Len(t, plan.Reports[0].Lines, 2, "February's own, and January's adjustment")
+	lines := billing.Adjustments(f)
+	require.Len(t, lines, 1)
+	require.Equal(t, "500", lines[0].Amount.String())
+
+	f.Connection.ID = second
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Len(t, plan.Reports[0].Lines, 1, "only February's own")
+	require.Empty(t, billing.Adjustments(f))
+}
+
+// replaced has the customer billed live in place of the first connection, which
+// was one in test mode.
+func replaced(f billing.Facts) billing.Facts {
+	f.Connection, f.InTest = &billing.Connection{ID: second}, append(f.InTest, first)
+	return f
+}
+
+// Nobody was billed in test mode, so that all 10 units are to be reported live.
+func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
+	t.Parallel()
+	f := replaced(atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january))))
+	f.Side.Customer, f.Side.Destinations[0].Target = "cus_live", "mtr_live"
+	f.Usage = []billing.Usage{used(january, "10")}
+	f.Reported = []billing.Reported{counted(january, "10")} // of cus_1 at mtr_1, which only tests know
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "10", plan.Reports[0].Quantity.String())
+	require.Equal(t, "1000", plan.Reports[0].Lines[0].Amount.String())
+
+	f.InTest = nil
+	require.Empty(t, f.Plan().Reports, "where the first connection was live, too")
+
+	f.Connection.ID, f.InTest = first, nil
+	f.Side.Customer, f.Side.Destinations[0].Target = "cus_1", "mtr_1"
+	require.Empty(t, f.Plan().Reports)
+	f.Reported[0].Connection, f.InTest = second, append(f.InTest, first)
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1, "what is billed live is reported in test mode")
+	require.Equal(t, "10", plan.Reports[0].Quantity.String())
+}
+
+// A statement says what tests were reported, too.
+func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Usage = []billing.Usage{used(january, "10")}
+	f.Reported = []billing.Reported{counted(january, "7")}
+	require.Equal(t, "3", f.Plan().Reports[0].Lines[0].Quantity.String())
+	f.InTest = append(f.InTest, first)
+	require.Equal(t, "10", f.Plan().Reports[0].Lines[0].Quantity.String())
+	f.Connection = nil
+	require.Equal(t, "1000", billing.StatementOf(f, f.Stored[0]).Lines[0].Amount.String(), "nor is it billed where nobody is")
+}
+
+// A period that closed in test mode is one that closed without a provider: it is
+// not billed live, and so what comes late for it is not.
+func TestAPeriodThatClosedInTestModeIsNotBilledLive(t *testing.T) {
+	t.Parallel()
+	f := atMeters(february, knownOf(january.End.AddDate(0, 0, 4), subscribed(january), subscribed(february)))
+	f.InTest = append(f.InTest, first)
+	f.Usage = []billing.Usage{used(january, "10")}
+	f.Reported = []billing.Reported{counted(january, "10")}
+	f, line := afterClosing(t, f)
+	require.True(t, line.Billed)
+	require.True(t, line.Test)
+
+	f = withLate(f, january, "13", "3")
+	require.Len(t, billing.Adjustments(f), 1, "in test mode it is adjusted")
+	require.True(t, billing.StatementOf(f, f.Stored[0]).Lines[0].Billed)
+
+	f = replaced(f)
+	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, f.Plan().Reports)
+	shown := billing.StatementOf(f, f.Stored[0]).Lines[0]
+	require.False(t, shown.Billed)
+	require.Equal(t, "3", shown.LateUsage.String())
+}
+
+// What closed live is not adjusted in test mode: the next live target period
+// carries it.
+func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
+	f = withLate(f, january, "105", "5")
+	require.Len(t, billing.Adjustments(f), 1)
+	f.Connection, f.InTest = &billing.Connection{ID: second, Statements: true}, append(f.InTest, second)
+	require.Empty(t, billing.Adjustments(f))
+}
+
+// What is in doubt at a connection in test mode does not hold up a closing live.
+func TestNoDoubtOfTestModeKeepsAPeriodOpenLive(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
+	f.MayClose = true
+	f.Meters = nil // there is nothing to report
+	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: first, State: billing.InDoubt}}
+	require.True(t, f.Plan().Waiting)
+	f.InTest = append(f.InTest, first)
+	plan := f.Plan()
+	require.False(t, plan.Waiting)
+	require.Len(t, plan.Closings, 1)
+}

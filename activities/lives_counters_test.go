@@ -109,15 +109,16 @@ func (p *pass) callAtOnce(a lives.Action) {
 	p.receiver.meets(p.sending.String(), a.Fate)
 	p.fake.Behave(behaviourOf(a))
 	if dies {
-		p.answered = func(r *http.Request) {
+		die := func(r *http.Request) {
 			if r.Method == http.MethodPost {
 				p.store.Close()
 			}
 		}
+		p.answered.Store(&die)
 	}
 	do := p.activities(p.store, caller())
 	_, err := executing(do).ExecuteActivity(do.SendReport, activities.SendReportInput{TenantID: p.tenant, ReportID: p.sending})
-	p.answered = nil
+	p.answered.Store(nil)
 	p.fake.Behave(stripetest.Behaviour{})
 	if dies || a.Fate == lives.AnswerLost || a.Fate == lives.ServerError || a.Fate == lives.SavedError {
 		require.Error(p, err, "report %s met %s at %s", p.sending, a.Fate, p.now)

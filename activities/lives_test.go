@@ -37,10 +37,9 @@ import (
 // out of sync after each step, every report, every closed period, and what
 // receivers have in the end. Left out are steps that nothing real can do to one
 // customer alone: a connection that ends without another, and retention. At the
-// fake, counts are never behind, items come and go with subscriptions only, of
-// which a customer has one, and an invoice is final when its hour is over; the
-// lives are told of that when the simulator says so, and what invoices come to
-// is not compared. Workers whose calls overlap live at receivers.
+// fake, counts are never behind, items come and go with their subscription, and
+// an invoice is final when its hour is over; the lives are told of that when the
+// simulator says so, and what invoices come to is not compared. Workers whose calls overlap live at receivers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
@@ -87,6 +86,7 @@ type life struct {
 	receiver             *receiver
 	receiverAt, stripeAt *httptest.Server
 	fake                 *stripetest.Fake
+	subscription         string                              // the customer's, at the fake
 	clock                atomic.Pointer[time.Time]           // now, at the fake
 	answered             atomic.Pointer[func(*http.Request)] // called when a far side has answered; nil: nothing is
 	atOnce               bool                                // a report is leased, sent and recorded at one instant, as at counters
@@ -174,7 +174,11 @@ func (l *life) do(n int, a lives.Action) {
 	case lives.Receiver:
 		l.connect(a.Connection)
 	case lives.Counter:
+		l.subscribe(a)
 		l.connectCounter(a)
+	case lives.Resubscribe:
+		l.cancel(a)
+		l.subscribe(a)
 	case lives.Link:
 		l.link(new(atProvider))
 	case lives.Unlink:

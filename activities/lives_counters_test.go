@@ -18,18 +18,29 @@ import (
 // atProvider is the customer at every counter.
 const atProvider = "cus_1"
 
-// connectCounter connects another account of the fake's, in which the customer
-// has a subscription with an item for each meter that the life will have. All
-// ids are the account's own, as Stripe's are.
+func accountOf(a lives.Action) stripetest.Account {
+	return stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true}
+}
+
+// connectCounter connects an account of the fake's.
 func (l *life) connectCounter(a lives.Action) {
-	seed := &stripetest.Seed{
-		Account:   stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true},
-		Customers: []stripetest.Customer{{ID: atProvider}},
-	}
+	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(accountOf(a).Key))
+	require.NoError(l, err)
+	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Stripe, Account: accountOf(a).ID, SealedSecret: sealed, ValidatedAt: l.now,
+	})
+	require.NoError(l, err)
+}
+
+// subscribe begins a subscription of the customer's with an item for each meter
+// that the life will have. All ids are the account's own, as Stripe's are.
+func (l *life) subscribe(a lives.Action) {
 	named := func(kind string, meter metering.MeterID) string {
 		return fmt.Sprintf("%s_%d_%d", kind, a.Connection, meter)
 	}
-	subscription := stripetest.Subscription{ID: named("sub", 0), Customer: atProvider, Start: l.now.Unix(), End: a.Time.Unix()}
+	l.subscription = fmt.Sprintf("sub_%d_%d", a.Connection, l.done)
+	seed := &stripetest.Seed{Account: accountOf(a), Customers: []stripetest.Customer{{ID: atProvider}}}
+	subscription := stripetest.Subscription{ID: l.subscription, Customer: atProvider, Start: l.now.Unix(), End: a.Time.Unix()}
 	for _, place := range a.Places {
 		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter)}
 		if place.Method != "record" {
@@ -41,16 +52,22 @@ func (l *life) connectCounter(a lives.Action) {
 			seed.Meters = append(seed.Meters, meter)
 		}
 		seed.Prices = append(seed.Prices, price)
-		subscription.Items = append(subscription.Items, stripetest.Item{ID: named("si", place.Meter), Price: price.ID})
+		item := fmt.Sprintf("si_%d_%d_%d", a.Connection, place.Meter, l.done)
+		subscription.Items = append(subscription.Items, stripetest.Item{ID: item, Price: price.ID})
 	}
 	seed.Subscriptions = []stripetest.Subscription{subscription}
 	require.NoError(l, l.fake.Seed(seed))
-	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(seed.Account.Key))
+}
+
+// cancel ends the customer's subscription at once.
+func (l *life) cancel(a lives.Action) {
+	request, err := http.NewRequestWithContext(l.Context(), http.MethodDelete, l.stripeAt.URL+"/v1/subscriptions/"+l.subscription, http.NoBody)
 	require.NoError(l, err)
-	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Stripe, Account: seed.Account.ID, SealedSecret: sealed, ValidatedAt: l.now,
-	})
+	request.Header.Set("Authorization", "Bearer "+accountOf(a).Key)
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(l, err)
+	require.NoError(l, response.Body.Close())
+	require.Equal(l, http.StatusOK, response.StatusCode)
 }
 
 func (l *life) link(customer *string) {
@@ -60,7 +77,7 @@ func (l *life) link(customer *string) {
 
 // invoice has the fake say that the invoice of the period that ended then is final.
 func (l *life) invoice(a lives.Action) {
-	account := fmt.Sprintf("acct_%d", a.Connection)
+	account := accountOf(a).ID
 	state := l.fake.State()
 	at := slices.IndexFunc(state.Accounts, func(s stripetest.AccountState) bool { return s.ID == account })
 	in := slices.IndexFunc(state.Accounts[at].Invoices, func(i stripetest.InvoiceState) bool { return i.PeriodEnd.Equal(*a.Time) })
@@ -111,15 +128,16 @@ func (p *pass) callAtOnce(a lives.Action) {
 	p.receiver.meets(p.sending.String(), a.Fate)
 	p.fake.Behave(behaviourOf(a))
 	if dies {
-		p.answered = func(r *http.Request) {
+		die := func(r *http.Request) {
 			if r.Method == http.MethodPost {
 				p.store.Close()
 			}
 		}
+		p.answered.Store(&die)
 	}
 	do := p.activities(p.store, caller())
 	_, err := executing(do).ExecuteActivity(do.SendReport, activities.SendReportInput{TenantID: p.tenant, ReportID: p.sending})
-	p.answered = nil
+	p.answered.Store(nil)
 	p.fake.Behave(stripetest.Behaviour{})
 	if dies || a.Fate == lives.AnswerLost || a.Fate == lives.ServerError || a.Fate == lives.SavedError {
 		require.Error(p, err, "report %s met %s at %s", p.sending, a.Fate, p.now)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,10 +37,9 @@ import (
 // out of sync after each step, every report, every closed period, and what
 // receivers have in the end. Left out are steps that nothing real can do to one
 // customer alone: a connection that ends without another, and retention. At the
-// fake, counts are never behind, items come and go with subscriptions only, of
-// which a customer has one, and an invoice is final when its hour is over; the
-// lives are told of that when the simulator says so, and what invoices come to
-// is not compared. Workers whose calls overlap live at receivers.
+// fake, counts are never behind, items come and go with their subscription, and
+// an invoice is final when its hour is over; the lives are told of that when the
+// simulator says so, and what invoices come to is not compared. Workers whose calls overlap live at receivers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
@@ -54,6 +54,7 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 			l := newLife(t, pool, recorded)
 			for n, action := range recorded.Actions {
 				l.now = action.At
+				l.clock.Store(&action.At)
 				l.do(n, action)
 			}
 			want, err := recorded.Text()
@@ -85,8 +86,10 @@ type life struct {
 	receiver             *receiver
 	receiverAt, stripeAt *httptest.Server
 	fake                 *stripetest.Fake
-	answered             func(*http.Request) // called when a far side has answered
-	atOnce               bool                // a report is leased, sent and recorded at one instant, as at counters
+	subscription         string                              // the customer's, at the fake
+	clock                atomic.Pointer[time.Time]           // now, at the fake
+	answered             atomic.Pointer[func(*http.Request)] // called when a far side has answered; nil: nothing is
+	atOnce               bool                                // a report is leased, sent and recorded at one instant, as at counters
 }
 
 func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
@@ -97,7 +100,8 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 	l.writer = db.NewWriter(l.store, db.WriterOptions{})
 	t.Cleanup(l.writer.Close)
 	l.receiverAt = l.serve(l.receiver)
-	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return l.now }})
+	l.clock.Store(&recorded.Born)
+	l.fake = stripetest.New(stripetest.Options{Now: func() time.Time { return *l.clock.Load() }})
 	l.stripeAt = l.serve(l.fake)
 	t.Cleanup(l.end)
 	for _, a := range recorded.Actions {
@@ -125,8 +129,8 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 // serve serves a far side.
 func (l *life) serve(far http.Handler) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.answered != nil {
-			defer l.answered(r)
+		if answered := l.answered.Load(); answered != nil {
+			defer (*answered)(r)
 		}
 		far.ServeHTTP(w, r)
 	}))
@@ -170,7 +174,11 @@ func (l *life) do(n int, a lives.Action) {
 	case lives.Receiver:
 		l.connect(a.Connection)
 	case lives.Counter:
+		l.subscribe(a)
 		l.connectCounter(a)
+	case lives.Resubscribe:
+		l.cancel(a)
+		l.subscribe(a)
 	case lives.Link:
 		l.link(new(atProvider))
 	case lives.Unlink:

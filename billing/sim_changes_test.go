@@ -229,6 +229,7 @@ func (l *life) movesSubscription() bool {
 	}
 	c.ended, last.End = true, l.now.Truncate(time.Second)
 	l.farSide.subscribe(l.providerID, l)
+	l.noteSubscription()
 	l.sync() // the provider says so
 	return true
 }

@@ -42,7 +42,7 @@ var receivers = recordingKind{
 var counters = recordingKind{
 	name: "quantities",
 	leftOut: []string{
-		"no connection", "retention", "counts lag", "another subscription", "an item is removed", "an item is added", "an old report comes again",
+		"no connection", "retention", "counts lag", "an item is removed", "an item is added", "an old report comes again",
 		"a worker goes on", "another worker goes on", "the receiver moves", "another mode",
 	},
 }
@@ -106,7 +106,7 @@ func recordingOf(seed uint64) string {
 func record(seed uint64) *life {
 	leftOut := kindOf(seed).leftOut
 	steps := slices.DeleteFunc(script(seed), func(s step) bool { return slices.Contains(leftOut, kinds[s.kind].name) })
-	return live(seed, steps, circumstances{tape: &tape{passes: make(map[*pass]int)}, monthly: true})
+	return live(seed, steps, circumstances{tape: newTape(), monthly: true})
 }
 
 // recordable says whether others can live the life: a counter's customer has one
@@ -161,6 +161,9 @@ func (l *life) features(seed uint64) map[string]bool {
 		if kind.pairs || pair[0] == pair[1] {
 			features[fmt.Sprint(kind.name, pair)] = true
 		}
+	}
+	for settled := range l.tape.settled {
+		features[fmt.Sprint(kind.name, settled)] = true
 	}
 	for _, a := range recorded.Actions {
 		features[fmt.Sprint(kind.name, a.Do, a.Method, a.Fate, a.Busy, a.OutOfSync)] = true

@@ -17,9 +17,19 @@ import (
 type tape struct {
 	actions []lives.Action
 	passes  map[*pass]int
+	settled map[settlement]bool
 	muted   bool // what is done is part of an action that is on it
 	aged    bool // something was sent so long after its time that a counter may not take it
 }
+
+// settlement is what came of a call, and where its report stood then.
+type settlement struct {
+	former, outcome billing.State
+	reaches         bool // it is to the present connection
+}
+
+// newTape is an empty one.
+func newTape() *tape { return &tape{passes: make(map[*pass]int), settled: make(map[settlement]bool)} }
 
 func (l *life) note(a lives.Action) {
 	if l.tape == nil || l.tape.muted {
@@ -85,17 +95,25 @@ func (l *life) notePrice(p billing.Price) {
 func (l *life) noteConnection() {
 	a := lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)}
 	if !l.connection.Statements {
-		contract := l.farSide.contracts["cus_1"]
-		end := contract[len(contract)-1].invoices[0].End.UTC()
-		a.Do, a.Time = lives.Counter, &end
+		a.Do, a.Time = lives.Counter, l.farSide.firstEnd()
 	}
 	l.note(a)
+}
+
+func (l *life) noteSubscription() {
+	l.note(lives.Action{Do: lives.Resubscribe, Connection: int(l.connection.ID), Time: l.farSide.firstEnd()})
+}
+
+// firstEnd is when the first period of the running contract ends.
+func (f *farSide) firstEnd() *time.Time {
+	end := f.contract("cus_1").invoices[0].End.UTC()
+	return &end
 }
 
 // notePlaces adds to counters where the quantities of all meters go there.
 func (l *life) notePlaces() {
 	for i, a := range l.tape.actions {
-		if a.Do != lives.Counter {
+		if a.Do != lives.Counter && a.Do != lives.Resubscribe {
 			continue
 		}
 		places := l.farSides[a.Connection-1].places
@@ -121,6 +139,13 @@ func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
 var fates = map[trouble]lives.Fate{
 	noTrouble: lives.Taken, answerLost: lives.AnswerLost, serverError: lives.ServerError, refusal: lives.Refused,
 	savedError: lives.SavedError, silentDrop: lives.Dropped,
+}
+
+func (p *pass) noteSettling() {
+	p.note(lives.Action{Do: lives.Settle})
+	if p.tape != nil {
+		p.tape.settled[settlement{p.sending.state, p.outcome, p.ledger.reaches(p.sending)}] = true
+	}
 }
 
 // counterTakes is for how long a counter may take what is sent after its time.

@@ -290,7 +290,7 @@ func (p *pass) trouble(r *storedReport) trouble {
 }
 
 func (p *pass) settle() {
-	p.note(lives.Action{Do: lives.Settle})
+	p.noteSettling()
 	if p.outcome != "" {
 		p.ledger.settle(p.sending.id, p.outcome, p.now)
 		return

@@ -41,32 +41,33 @@ type Kind string
 
 // The kinds of actions. The steps of a worker's pass name the pass.
 const (
-	Meter      Kind = "meter"       // made
-	Counted    Kind = "counted"     // a meter's past
-	Version    Kind = "version"     // of a meter, with its past counted at once
-	Scale      Kind = "usage_scale" // of a meter
-	Price      Kind = "price"
-	Assign     Kind = "assign" // a product, or 0, to the customer
-	LatePolicy Kind = "late_policy"
-	Grace      Kind = "grace"
-	Receiver   Kind = "receiver" // connected in the place of what was before
-	Counter    Kind = "counter"  // the same, of quantities
-	Link       Kind = "link"     // the customer to the counter's
-	Unlink     Kind = "unlink"
-	Invoice    Kind = "invoice" // is final, and the counter says so
-	Use        Kind = "use"
-	Again      Kind = "again" // what was sent before arrives once more
-	Sync       Kind = "sync"  // a whole pass that meets no trouble
-	Begin      Kind = "begin"
-	ReadSide   Kind = "read"
-	Plan       Kind = "plan"
-	Lease      Kind = "lease"
-	Call       Kind = "call"
-	Settle     Kind = "settle"
-	Dies       Kind = "dies"    // the worker of the pass
-	Resolve    Kind = "resolve" // an operator, what is in doubt
-	Close      Kind = "close"
-	Look       Kind = "look" // at who is out of sync
+	Meter       Kind = "meter"       // made
+	Counted     Kind = "counted"     // a meter's past
+	Version     Kind = "version"     // of a meter, with its past counted at once
+	Scale       Kind = "usage_scale" // of a meter
+	Price       Kind = "price"
+	Assign      Kind = "assign" // a product, or 0, to the customer
+	LatePolicy  Kind = "late_policy"
+	Grace       Kind = "grace"
+	Receiver    Kind = "receiver"    // connected in the place of what was before
+	Counter     Kind = "counter"     // the same, of quantities
+	Resubscribe Kind = "resubscribe" // the customer's subscription at the counter ends, another one begins
+	Link        Kind = "link"        // the customer to the counter's
+	Unlink      Kind = "unlink"
+	Invoice     Kind = "invoice" // is final, and the counter says so
+	Use         Kind = "use"
+	Again       Kind = "again" // what was sent before arrives once more
+	Sync        Kind = "sync"  // a whole pass that meets no trouble
+	Begin       Kind = "begin"
+	ReadSide    Kind = "read"
+	Plan        Kind = "plan"
+	Lease       Kind = "lease"
+	Call        Kind = "call"
+	Settle      Kind = "settle"
+	Dies        Kind = "dies"    // the worker of the pass
+	Resolve     Kind = "resolve" // an operator, what is in doubt
+	Close       Kind = "close"
+	Look        Kind = "look" // at who is out of sync
 )
 
 // Fate is what meets a call.

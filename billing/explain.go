@@ -17,7 +17,7 @@ type Step struct {
 	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
 	Events       int64                   `json:"events,omitempty"`        // that it is counted from
 	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
-	Closed       *metering.Range         `json:"closed,omitempty"`        // the closed period that it is of
+	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of
 	Reason       string                  `json:"reason,omitempty"`        // why there is an adjustment
 	Series       *Series                 `json:"-"`                       // that it was reported in
 	Of           []Step                  `json:"of,omitempty"`            // what it is the sum of; of an adjustment, its working

@@ -10,7 +10,7 @@ import (
 var knownFaults = []knownFault{
 	{0, "what was dropped among others that were taken is never noticed", dropAmongOthers, "a silent drop", 0},
 	{0, "what a period took while it ran, unheard, is refused when it is over, and charged once more", unansweredRecord, "a saved error", 0},
-	{0, "what is not counted yet is taken for something older of the same size, which is taken for dropped", asMuchAsAnother, "a server error", 14596},
+	{0, "what is not counted yet is taken for something older of the same size, which is taken for dropped", asMuchAsAnother, "", 14596},
 	{0, "where the last quantity counts, the newer of two periods in one is reported before the older", leftBetweenTwo, "an unlink", 261},
 	{2, "what a provider took after its invoice was final, or dropped, before that was known, counts as billed", finalBeforeItIsKnown, "another subscription", 45},
 	{3, "a provider that bills only what came since a price was swapped loses what came before", priceSwap, "a price", 0},
@@ -27,8 +27,43 @@ type knownFault struct {
 	number int // of the review; 0: it is not in it
 	what   string
 	step   string // that is left out
-	kind   string // of the steps that it is one of
+	kind   string // of the steps that it is one of; "": the life of rareLives meets it
 	near   uint64 // the seed from which on one is looked for
+}
+
+// rareLives meet faults that hardly any life does: of a seed, these steps.
+var rareLives = map[string][]rareStep{
+	asMuchAsAnother: {
+		{"counts lag", 11260238985898842722},
+		{"an answer is lost", 7636322921036864738},
+		{"a worker dies after recording", 8723601716349324248},
+		{"a server error", 4680509862188585432},
+		{"another worker goes on", 17922977598529436627},
+		{"a meter is counted", 5112402323589993711},
+		{"an old report comes again", 16623409870780682515},
+		{"an answer is lost", 2453197758345246577},
+		{"a meter is made", 10157709406274018293},
+		{"usage", 564058367764862496},
+		{"a server error", 7521102698133046399},
+		{"a meter's version", 9501362345187461384},
+		{"a meter is counted", 16384039657174263589},
+		{"a silent drop", 4228957970234658723},
+		{"a correction", 6385620260883105335},
+		{"retention", 10328564633521854097},
+		{"a worker goes on", 17261509097751004735},
+	},
+}
+
+type rareStep struct {
+	kind string
+	seed uint64
+}
+
+func rareLife(fault string) (steps []step) {
+	for _, s := range rareLives[fault] {
+		steps = append(steps, step{slices.IndexFunc(kinds, func(k kind) bool { return k.name == s.kind }), s.seed})
+	}
+	return steps
 }
 
 // The steps that known faults leave out.
@@ -62,8 +97,11 @@ func TestKnownFaultsAreMet(t *testing.T) {
 			t.Parallel()
 			often := slices.IndexFunc(kinds, func(k kind) bool { return k.name == fault.kind })
 			for seed := fault.near; seed < fault.near+4000; seed++ {
-				steps := script(seed)
-				for i := 0; i < len(steps); i += 4 + int(seed%12) {
+				steps := rareLife(fault.step)
+				if steps == nil {
+					steps = script(seed)
+				}
+				for i := 0; often >= 0 && i < len(steps); i += 4 + int(seed%12) {
 					steps[i].kind = often
 				}
 				failure := wrong(seed, steps, circumstances{lived: []string{fault.step}})

@@ -731,6 +731,8 @@ const (
 	StepNameExactCharge           StepName = "exact_charge"
 	StepNameIncludedUnits         StepName = "included_units"
 	StepNameLateUsage             StepName = "late_usage"
+	StepNameOnlyReported          StepName = "only_reported"
+	StepNameOnlyReportedUnits     StepName = "only_reported_units"
 	StepNameOverageCharge         StepName = "overage_charge"
 	StepNameOverageRate           StepName = "overage_rate"
 	StepNameOverageUnits          StepName = "overage_units"
@@ -767,6 +769,10 @@ func (e StepName) Valid() bool {
 	case StepNameIncludedUnits:
 		return true
 	case StepNameLateUsage:
+		return true
+	case StepNameOnlyReported:
+		return true
+	case StepNameOnlyReportedUnits:
 		return true
 	case StepNameOverageCharge:
 		return true

@@ -2406,7 +2406,7 @@ export interface components {
              */
             meter_version?: number;
             /** @enum {string} */
-            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "charge" | "closed_units" | "closed_charge" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
             /**
              * Format: int64
              * @description The version of the price that it stands in; absent: it stands in none

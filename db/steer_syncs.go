@@ -1,0 +1,113 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Tried is how often a report was tried, and why it has to be tried again.
+type Tried struct {
+	Attempts  int    // begun
+	LastError string // "": the first one is under way
+}
+
+// Tried is of the report that each of these customers' syncs waits for; those
+// without one are left out.
+func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) (map[metering.CustomerID]Tried, error) {
+	rows, err := s.pool.Query(ctx, `
+		select distinct on (customer_id) customer_id, attempts, response
+		from billing_reports
+		where tenant_id = $1
+		  and customer_id = any($2)
+		  and state = 'sending'
+		order by customer_id, lease_until desc nulls last, number`, tenant, customers)
+	if err != nil {
+		return nil, fmt.Errorf("read attempts: %w", coded(err))
+	}
+	var (
+		all      = map[metering.CustomerID]Tried{}
+		customer metering.CustomerID
+		tried    Tried
+	)
+	_, err = pgx.ForEachRow(rows, []any{&customer, &tried.Attempts, &tried.LastError}, func() error {
+		all[customer] = tried
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read attempts: %w", coded(err))
+	}
+	return all, nil
+}
+
+// OpenOf lists the customer's syncs that are not over, oldest first.
+func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) ([]uuid.UUID, error) {
+	rows, err := s.pool.Query(ctx, `
+		select id
+		from billing_syncs
+		where tenant_id = $1
+		  and customer_id = $2
+		  and status in ('requested', 'running')
+		order by id`, tenant, customer)
+	if err != nil {
+		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+	}
+	open, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+	}
+	return open, nil
+}
+
+// Steered notes what somebody has asked of the run that a sync waits for, and
+// where that did not answer: then it may or may not have happened.
+func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, actor metering.Actor, sync uuid.UUID, verb string, answered bool) error {
+	resource := sync.String()
+	if !answered {
+		resource += " unanswered"
+	}
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return audit(ctx, tx, tenant, actor, "sync."+verb, resource) })
+	if err != nil {
+		return fmt.Errorf("note %s of sync: %w", verb, err)
+	}
+	return nil
+}
+
+// Cancel fails those of the syncs that are not over, because somebody has
+// cancelled the run that one of them waited for.
+func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, actor metering.Actor, sync uuid.UUID, open []uuid.UUID, failure string, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			update billing_syncs
+			set status = 'failed', error = $3, finished_at = $4
+			where tenant_id = $1
+			  and id = any($2)
+			  and status in ('requested', 'running')
+			returning id, customer_id`, tenant, open, failure, now)
+		if err != nil {
+			return err
+		}
+		failed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+			ID       uuid.UUID
+			Customer metering.CustomerID
+		}])
+		if err != nil {
+			return err
+		}
+		for _, f := range failed {
+			if err := publishSync(ctx, tx, tenant, f.Customer, f.ID, failure, now); err != nil {
+				return err
+			}
+		}
+		return audit(ctx, tx, tenant, actor, "sync.cancel", sync.String())
+	})
+	if err != nil {
+		return fmt.Errorf("cancel sync: %w", err)
+	}
+	return nil
+}

@@ -49,5 +49,5 @@ func (s start) once(ctx context.Context, c client.Client) error {
 
 func unreachable(workflowID string, cause error) error {
 	return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
-		Because(fmt.Errorf("start %s: %w", workflowID, cause))
+		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }

@@ -17,6 +17,14 @@ const (
 	excludeMeterUpdate = "exclude-meter" // SyncCustomer: leave the meter as it was reported
 )
 
+// stateQuery asks a run for what nobody else knows.
+const stateQuery = "state"
+
+// RunState is what a run says of itself.
+type RunState struct {
+	Paused bool `json:"paused"`
+}
+
 // operators is what operators have asked of a run.
 type operators struct {
 	paused   bool
@@ -39,6 +47,7 @@ func (o *operators) heed(ctx workflow.Context) error {
 		set(pauseUpdate, func() { o.paused = true }),
 		set(resumeUpdate, func() { o.paused = false }),
 		set(retryNowUpdate, func() { o.paused, o.atOnce = false, true }),
+		workflow.SetQueryHandler(ctx, stateQuery, func() (RunState, error) { return RunState{o.paused}, nil }),
 	)
 }
 

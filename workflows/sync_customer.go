@@ -20,6 +20,9 @@ import (
 // syncRequested tells a SyncCustomer run that a request row was committed.
 const syncRequested = "sync-requested"
 
+// Interrupted is the error of a sync whose run was cancelled.
+const Interrupted = "the sync was interrupted; sync again"
+
 // passesPerRun bounds a run's history where requests keep coming.
 const passesPerRun = 200
 
@@ -93,7 +96,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		return true, interrupted // the requests stay with the next run
 	}
 	if s.failure = passed.Failure; interrupted != nil {
-		s.failure = "the sync was interrupted; sync again"
+		s.failure = Interrupted
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult

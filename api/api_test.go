@@ -54,9 +54,11 @@ type fakeTemporal struct {
 	temporal.Client
 	down    atomic.Bool
 	hangs   atomic.Bool
+	deaf    atomic.Bool // queries are not answered
 	started chan string
 
 	schedules fakeSchedules
+	runs      fakeRuns
 }
 
 var errDown = errors.New("connection refused")
@@ -84,6 +86,7 @@ func (f *fakeTemporal) start(id string) error {
 	if f.down.Load() {
 		return errDown
 	}
+	f.runs.begin(id)
 	f.started <- id
 	return nil
 }
@@ -97,6 +100,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Helper()
 	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}, contract: contract}
 	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
+	b.temporal.runs.paused = map[string]bool{}
 	secret := make([]byte, 32)
 	rand.Read(secret)
 	var err error

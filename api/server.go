@@ -152,7 +152,7 @@ func (s *server) routes() {
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync"), s.getSync)
-
+	s.steerSyncs()
 	huma.Register(s.api, described(post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report in doubt"),
 		"It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs"), s.listSyncs)

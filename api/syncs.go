@@ -59,6 +59,7 @@ type syncRun struct {
 	Lines       []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
 	Excluded    []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
+	*SyncProgress
 }
 
 func showSync(run metering.Sync) syncRun {
@@ -143,19 +144,24 @@ func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, erro
 }
 
 type getSyncInput struct {
-	ID string `path:"id"`
+	ID string `path:"id" example:"0192b1a0-0000-7000-8000-000000000000"`
 }
 
 func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, error) {
-	id, err := uuid.Parse(in.ID)
-	if err != nil {
-		return nil, metering.Errorf(metering.CodeNotFound, "there is no such sync")
-	}
-	run, err := s.Store.Syncs.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	run, err := s.findSync(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return &syncOutput{http.StatusOK, showSync(run)}, nil
+	shown, err := s.showOpen(ctx, run)
+	return &syncOutput{http.StatusOK, shown}, err
+}
+
+func (s *server) findSync(ctx context.Context, text string) (metering.Sync, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return metering.Sync{}, metering.Errorf(metering.CodeNotFound, "there is no such sync")
+	}
+	return s.Store.Syncs.Get(ctx, principalOf(ctx).Tenant.ID, id)
 }
 
 type listSyncsInput struct {
@@ -189,5 +195,9 @@ func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsO
 	if err != nil {
 		return nil, err
 	}
-	return &listSyncsOutput{listOf(ctx, s, runs, in.PageSize, showSync, func(r metering.Sync) syncCursor { return syncCursor{r.ID} })}, nil
+	show, err := s.showTried(ctx, runs)
+	if err != nil {
+		return nil, err
+	}
+	return &listSyncsOutput{listOf(ctx, s, runs, in.PageSize, show, func(r metering.Sync) syncCursor { return syncCursor{r.ID} })}, nil
 }

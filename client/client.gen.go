@@ -2583,6 +2583,20 @@ type StatementTotal struct {
 	Currency string `json:"currency"`
 }
 
+// SteeredSync defines model for SteeredSync.
+type SteeredSync struct {
+	// HoldsFor The customer's syncs that were not over, this one among them: one run brings them all
+	//
+	// Examples: ["0192b1a0-0000-7000-8000-000000000000"]
+	HoldsFor []string `json:"holds_for"`
+
+	// Note What it holds for, in words
+	//
+	// Examples: The customer's run goes on, and brings every sync of holds_for.
+	Note string  `json:"note"`
+	Sync SyncRun `json:"sync"`
+}
+
 // Step defines model for Step.
 type Step struct {
 	// Amount Exact, in the unit
@@ -2719,8 +2733,16 @@ type SyncLineState string
 
 // SyncRun defines model for SyncRun.
 type SyncRun struct {
+	// Attempts How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over
+	//
+	// Examples: 3
+	Attempts *int64 `json:"attempts,omitempty"`
+
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
+
+	// EngineAnswered false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list
+	EngineAnswered *bool `json:"engine_answered,omitempty"`
 
 	// Error Of a failed run: what to do
 	Error string `json:"error"`
@@ -2730,8 +2752,19 @@ type SyncRun struct {
 	FinishedAt *time.Time      `json:"finished_at"`
 	Id         string          `json:"id"`
 
+	// LastError Why the report has to be tried again; empty where nothing has failed yet
+	//
+	// Examples: the webhook answered 503
+	LastError *string `json:"last_error,omitempty"`
+
 	// Lines What the run reported, and what it found up to date
-	Lines       []SyncLine    `json:"lines"`
+	Lines []SyncLine `json:"lines"`
+
+	// NextAttemptAt Absent while it is being tried or paused, where it is not known, and in the list
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+
+	// Paused Whether the sync waits for resume; absent where it is not known, and in the list
+	Paused      *bool         `json:"paused,omitempty"`
 	RequestedAt time.Time     `json:"requested_at"`
 	StartedAt   *time.Time    `json:"started_at"`
 	Status      SyncRunStatus `json:"status"`
@@ -3842,6 +3875,34 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CancelBillingSync Cancel a sync
+	//
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+	CancelBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseBillingSync Pause a sync
+	//
+	// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+	PauseBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeBillingSync Resume a sync
+	//
+	// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+	ResumeBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryBillingSync Retry a sync now
+	//
+	// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+	RetryBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListCustomers List customers
 	//
 	// Corresponds with GET /v1/customers (the `ListCustomers` operationId).
@@ -4880,6 +4941,74 @@ func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsP
 // Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetBillingSyncRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelBillingSync Cancel a sync
+//
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+func (c *Client) CancelBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBillingSyncRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseBillingSync Pause a sync
+//
+// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+func (c *Client) PauseBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseBillingSyncRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeBillingSync Resume a sync
+//
+// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+func (c *Client) ResumeBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeBillingSyncRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryBillingSync Retry a sync now
+//
+// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+func (c *Client) RetryBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryBillingSyncRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -7338,6 +7467,142 @@ func NewGetBillingSyncRequest(server string, id string) (*http.Request, error) {
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelBillingSyncRequest constructs an http.Request for the CancelBillingSync method
+func NewCancelBillingSyncRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/syncs/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPauseBillingSyncRequest constructs an http.Request for the PauseBillingSync method
+func NewPauseBillingSyncRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/syncs/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResumeBillingSyncRequest constructs an http.Request for the ResumeBillingSync method
+func NewResumeBillingSyncRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/syncs/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryBillingSyncRequest constructs an http.Request for the RetryBillingSync method
+func NewRetryBillingSyncRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/syncs/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -10164,6 +10429,42 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetBillingSyncResponse, error)
 
+	// CancelBillingSyncWithResponse Cancel a sync
+	//
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+	CancelBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error)
+
+	// PauseBillingSyncWithResponse Pause a sync
+	//
+	// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+	PauseBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error)
+
+	// ResumeBillingSyncWithResponse Resume a sync
+	//
+	// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+	ResumeBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error)
+
+	// RetryBillingSyncWithResponse Retry a sync now
+	//
+	// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+	RetryBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
+
 	// ListCustomersWithResponse List customers
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12067,6 +12368,198 @@ func (r GetBillingSyncResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetBillingSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CancelBillingSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SteeredSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelBillingSyncResponse) GetJSON200() *SteeredSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelBillingSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelBillingSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelBillingSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelBillingSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelBillingSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PauseBillingSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SteeredSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseBillingSyncResponse) GetJSON200() *SteeredSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PauseBillingSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseBillingSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseBillingSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseBillingSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseBillingSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResumeBillingSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SteeredSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeBillingSyncResponse) GetJSON200() *SteeredSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResumeBillingSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeBillingSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeBillingSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeBillingSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeBillingSyncResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryBillingSyncResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SteeredSync
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryBillingSyncResponse) GetJSON200() *SteeredSync {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryBillingSyncResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryBillingSyncResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryBillingSyncResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryBillingSyncResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryBillingSyncResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15074,6 +15567,66 @@ func (c *ClientWithResponses) GetBillingSyncWithResponse(ctx context.Context, id
 	return ParseGetBillingSyncResponse(rsp)
 }
 
+// CancelBillingSyncWithResponse Cancel a sync
+//
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+func (c *ClientWithResponses) CancelBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error) {
+	rsp, err := c.CancelBillingSync(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBillingSyncResponse(rsp)
+}
+
+// PauseBillingSyncWithResponse Pause a sync
+//
+// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+func (c *ClientWithResponses) PauseBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error) {
+	rsp, err := c.PauseBillingSync(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseBillingSyncResponse(rsp)
+}
+
+// ResumeBillingSyncWithResponse Resume a sync
+//
+// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+func (c *ClientWithResponses) ResumeBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error) {
+	rsp, err := c.ResumeBillingSync(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeBillingSyncResponse(rsp)
+}
+
+// RetryBillingSyncWithResponse Retry a sync now
+//
+// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error) {
+	rsp, err := c.RetryBillingSync(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryBillingSyncResponse(rsp)
+}
+
 // ListCustomersWithResponse List customers
 //
 // Returns a wrapper object for the known response body format(s).
@@ -17004,6 +17557,138 @@ func ParseGetBillingSyncResponse(rsp *http.Response) (*GetBillingSyncResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest SyncRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCancelBillingSyncResponse parses an HTTP response from a CancelBillingSyncWithResponse call
+func ParseCancelBillingSyncResponse(rsp *http.Response) (*CancelBillingSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelBillingSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SteeredSync
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePauseBillingSyncResponse parses an HTTP response from a PauseBillingSyncWithResponse call
+func ParsePauseBillingSyncResponse(rsp *http.Response) (*PauseBillingSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseBillingSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SteeredSync
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResumeBillingSyncResponse parses an HTTP response from a ResumeBillingSyncWithResponse call
+func ParseResumeBillingSyncResponse(rsp *http.Response) (*ResumeBillingSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeBillingSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SteeredSync
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryBillingSyncResponse parses an HTTP response from a RetryBillingSyncWithResponse call
+func ParseRetryBillingSyncResponse(rsp *http.Response) (*RetryBillingSyncResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryBillingSyncResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SteeredSync
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -470,6 +470,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/syncs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a sync
+         * @description What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         */
+        post: operations["cancel-billing-sync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/syncs/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a sync
+         * @description Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         */
+        post: operations["pause-billing-sync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/syncs/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a sync
+         * @description 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         */
+        post: operations["resume-billing-sync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/syncs/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry a sync now
+         * @description The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         */
+        post: operations["retry-billing-sync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers": {
         parameters: {
             query?: never;
@@ -2383,6 +2463,21 @@ export interface components {
             /** @example USD */
             currency: string;
         };
+        SteeredSync: {
+            /**
+             * @description The customer's syncs that were not over, this one among them: one run brings them all
+             * @example [
+             *       "0192b1a0-0000-7000-8000-000000000000"
+             *     ]
+             */
+            holds_for: string[];
+            /**
+             * @description What it holds for, in words
+             * @example The customer's run goes on, and brings every sync of holds_for.
+             */
+            note: string;
+            sync: components["schemas"]["SyncRun"];
+        };
         Step: {
             /**
              * Format: decimal
@@ -2522,8 +2617,16 @@ export interface components {
             window: components["schemas"]["UsagePeriod"];
         };
         SyncRun: {
+            /**
+             * Format: int64
+             * @description How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over
+             * @example 3
+             */
+            attempts?: number;
             /** @example cus_42 */
             customer_id: string;
+            /** @description false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list */
+            engine_answered?: boolean;
             /** @description Of a failed run: what to do */
             error: string;
             /** @description The meters that were left out, and why */
@@ -2531,8 +2634,20 @@ export interface components {
             /** Format: date-time */
             finished_at: string | null;
             id: string;
+            /**
+             * @description Why the report has to be tried again; empty where nothing has failed yet
+             * @example the webhook answered 503
+             */
+            last_error?: string;
             /** @description What the run reported, and what it found up to date */
             lines: components["schemas"]["SyncLine"][];
+            /**
+             * Format: date-time
+             * @description Absent while it is being tried or paused, where it is not known, and in the list
+             */
+            next_attempt_at?: string;
+            /** @description Whether the sync waits for resume; absent where it is not known, and in the list */
+            paused?: boolean;
             /** Format: date-time */
             requested_at: string;
             /** Format: date-time */
@@ -3681,6 +3796,130 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SyncRun"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "cancel-billing-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteeredSync"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "pause-billing-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteeredSync"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "resume-billing-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteeredSync"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "retry-billing-sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteeredSync"];
                 };
             };
             /** @description Error */

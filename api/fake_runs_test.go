@@ -1,0 +1,94 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	temporal "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+)
+
+// fakeRuns are the customers' runs that were started and not cancelled.
+type fakeRuns struct {
+	mu      sync.Mutex
+	paused  map[string]bool // by their ids
+	updates []string
+	pending []*workflowpb.PendingActivityInfo
+}
+
+func (r *fakeRuns) begin(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, open := r.paused[id]; !open {
+		r.paused[id] = false
+	}
+}
+
+// in runs fn on a run that is open.
+func (f *fakeTemporal) in(ctx context.Context, id string, fn func(r *fakeRuns)) error {
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if f.down.Load() {
+		return errDown
+	}
+	f.runs.mu.Lock()
+	defer f.runs.mu.Unlock()
+	if _, open := f.runs.paused[id]; !open {
+		return serviceerror.NewNotFound("no run is open")
+	}
+	fn(&f.runs)
+	return nil
+}
+
+func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	described := &workflowservice.DescribeWorkflowExecutionResponse{
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		},
+	}
+	return described, f.in(ctx, id, func(r *fakeRuns) { described.PendingActivities = r.pending })
+}
+
+func (f *fakeTemporal) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (said converter.EncodedValue, err error) {
+	if f.deaf.Load() { // no worker runs
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return said, f.in(ctx, id, func(r *fakeRuns) { said = fakeState(r.paused[id]) })
+}
+
+func (f *fakeTemporal) UpdateWorkflow(ctx context.Context, options temporal.UpdateWorkflowOptions) (temporal.WorkflowUpdateHandle, error) {
+	return fakeUpdate{}, f.in(ctx, options.WorkflowID, func(r *fakeRuns) {
+		r.updates = append(r.updates, options.UpdateName)
+		r.paused[options.WorkflowID] = options.UpdateName == "pause"
+	})
+}
+
+func (f *fakeTemporal) CancelWorkflow(ctx context.Context, id, _ string) error {
+	return f.in(ctx, id, func(r *fakeRuns) { delete(r.paused, id) })
+}
+
+type fakeUpdate struct{ temporal.WorkflowUpdateHandle }
+
+func (fakeUpdate) Get(context.Context, any) error { return nil }
+
+// fakeState is what a run says of itself.
+type fakeState bool
+
+func (s fakeState) HasValue() bool { return true }
+
+func (s fakeState) Get(into any) error {
+	text, err := json.Marshal(map[string]bool{"paused": bool(s)})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}

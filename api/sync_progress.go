@@ -1,0 +1,80 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// SyncProgress is shown of a sync that is not over. One run brings all of a
+// customer's syncs, so they share it.
+type SyncProgress struct {
+	Attempts       int        `json:"attempts" required:"false" doc:"How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over" example:"3"`
+	LastError      string     `json:"last_error" required:"false" doc:"Why the report has to be tried again; empty where nothing has failed yet" example:"the webhook answered 503"`
+	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Absent while it is being tried or paused, where it is not known, and in the list"`
+	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync waits for resume; absent where it is not known, and in the list"`
+	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list"`
+}
+
+// showOpen is showSync with the progress of a sync that is not over. What only
+// Temporal knows is left out where it does not answer.
+func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, error) {
+	show, err := s.showTried(ctx, []metering.Sync{run})
+	if err != nil {
+		return syncRun{}, err
+	}
+	shown := show(run)
+	if shown.SyncProgress == nil {
+		return shown, nil
+	}
+	state, err := workflows.DescribeSyncCustomer(ctx, s.Temporal, principalOf(ctx).Tenant.ID, run.CustomerID)
+	answered := err == nil
+	if !answered {
+		s.Log.WarnContext(ctx, "describe sync", "sync", run.ID, "error", err)
+	}
+	shown.add(state, answered)
+	return shown, nil
+}
+
+// add completes what the ledger says. Where no report is being sent, the run
+// tries something else, such as reading the provider's side.
+func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
+	p.EngineAnswered = &answered
+	if answered {
+		p.Paused = &state.Paused
+	}
+	if p.Attempts == 0 {
+		p.Attempts, p.LastError = state.Attempts, state.LastError
+	}
+	if !state.NextAttempt.IsZero() {
+		p.NextAttemptAt = &state.NextAttempt
+	}
+}
+
+// showTried returns a showSync that adds, where the sync is not over, what the
+// ledger says of the report that it waits for.
+func (s *server) showTried(ctx context.Context, runs []metering.Sync) (func(metering.Sync) syncRun, error) {
+	var open []metering.CustomerID
+	for _, run := range runs {
+		if !run.Status.Done() {
+			open = append(open, run.CustomerID)
+		}
+	}
+	if len(open) == 0 {
+		return showSync, nil
+	}
+	tried, err := s.Store.Syncs.Tried(ctx, principalOf(ctx).Tenant.ID, open)
+	if err != nil {
+		return nil, err
+	}
+	return func(run metering.Sync) syncRun {
+		shown := showSync(run)
+		if !run.Status.Done() {
+			t := tried[run.CustomerID]
+			shown.SyncProgress = &SyncProgress{Attempts: t.Attempts, LastError: t.LastError}
+		}
+		return shown
+	}, nil
+}

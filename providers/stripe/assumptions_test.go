@@ -25,6 +25,7 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 		"a swap in flexible mode bills what was reported then": (*contract).tryFlexibleSwap,
 		"a trial's usage is never billed":                      (*contract).tryTrial,
 		"a window that a period's start cuts is billed in it":  (*contract).tryCutWindow,
+		"of two equal times the later to come is the last":     (*contract).tryEqualTimes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,6 +194,16 @@ func (c *contract) tryCutWindow() {
 	c.advance(c.start)
 	c.begin([]string{c.price("calls", "3", c.sumMeter("event_time_window", "hour"))})
 	c.use(1, 4, c.start, "4")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
+}
+
+// tryEqualTimes reports totals at one time, as those are that come after the period's last second.
+func (c *contract) tryEqualTimes() {
+	c.begin([]string{c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "last"))})
+	at := c.start.Add(3 * time.Minute)
+	c.use(1, 9, at, "9")
+	c.use(2, 4, at, "4")
 	c.advance(c.period.End.Add(2 * time.Hour))
 	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,14 +233,16 @@ func (c *contract) price(what, cents, meter string) string {
 	return c.create("/v1/prices", "POST /v1/prices/{id}?active=false", form...)
 }
 
-// bill subscribes the customer, with whom the subscription is removed.
 func (c *contract) bill(prices []string, form ...string) {
 	form = append(form, "customer", c.customer, "collection_method", "send_invoice", "days_until_due", "30")
 	for n, price := range prices {
 		form = append(form, fmt.Sprintf("items[%d][price]", n), price)
 	}
-	_, err := c.call(http.MethodPost, "/v1/subscriptions", form...)
-	require.NoError(c, err)
+	removal := "DELETE /v1/subscriptions/{id}"
+	if slices.Contains(form, "cancel_at_period_end") {
+		removal = "GET /v1/subscriptions/{id}" // it has ended by then
+	}
+	c.create("/v1/subscriptions", removal, form...)
 }
 
 // advance moves the test clock, and waits until Stripe has caught up with it.

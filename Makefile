@@ -44,7 +44,7 @@ test-dates: ## the tests of the rules on twelve other days: each weekday, and wh
 
 stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test mode key
 	$(if $(STRIPE_SECRET_KEY),,$(error Set STRIPE_SECRET_KEY to a test mode key of Stripe, which begins with sk_test_ or rk_test_))
-	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -timeout 1h
+	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -parallel 16 -timeout 1h
 
 LIVES = 1000000
 SEED = 1

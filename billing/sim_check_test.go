@@ -354,77 +354,90 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 	l.checkLate(p, line, late)
 }
 
-// checkLate holds what adjustments carry: all, if late usage is billed and can
-// be; else what it came to at some time, or nothing.
+// checkLate holds what adjustments carry: all that was booked to be billed, if
+// it can be; else what was at some time, or nothing.
 func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[string]metering.Decimal) {
-	total, came := line.Usage, l.came(line.MeterID, p)
-	for _, value := range came {
-		total = total.Add(value)
-	}
-	worth := func(usage metering.Decimal) *big.Rat {
-		billable := rational(usage)
-		if line.Reported != nil {
-			billable = rounded(billable, int(line.ReportedScale))
-		}
-		charge := l.oracle(line.MeterID, line.PriceVersion, billable)
-		return charge.Sub(charge, rational(line.Charge))
-	}
 	for currency, amount := range late {
 		if currency != line.Currency && !amount.IsZero() {
 			l.failf("%s %s of late usage are billed; the closed period's currency is %s", amount, currency, line.Currency)
 		}
 	}
-	carried := rational(late[line.Currency])
-	if l.inTest() == line.Test {
-		l.checkBooked(p, line, worth(total))
+	carried, here := rational(late[line.Currency]), l.connection != nil && l.inTest() == line.Test
+	if here {
+		l.checkBooked(p, line)
 	}
-	if l.allLate() && l.inTest() == line.Test {
-		want := worth(total)
-		for _, b := range l.bookings {
-			if b.MeterID == line.MeterID && b.Period.Equal(p.Start) && !b.Billed {
-				want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
-			}
+	billed := new(big.Rat)
+	ok := carried.Sign() == 0
+	for _, b := range l.bookingsOf(p, line) {
+		if b.Billed {
+			billed.Add(billed, rational(b.Charge.Sub(b.ChargeBefore)))
 		}
+		ok = ok || carried.Cmp(billed) == 0
+	}
+	if here && l.reachable() {
 		if l.onTrial(p) {
-			want = new(big.Rat)
+			billed = new(big.Rat)
 		}
-		if line.PriceVersion == 0 && line.Reported != nil && !billing.Units(total, line.ReportedScale).Equal(*line.Reported) {
-			l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
-		}
-		if carried.Cmp(want) != 0 {
-			l.failf("%s %s of late usage are billed of meter %d in the period from %s; they are worth %s",
-				carried.FloatString(4), line.Currency, line.MeterID, p.Start, want.FloatString(4))
-		}
-		return
-	}
-	at := line.Usage
-	ok := carried.Sign() == 0 || carried.Cmp(worth(at)) == 0
-	for _, value := range came {
-		at = at.Add(value)
-		ok = ok || carried.Cmp(worth(at)) == 0
+		ok = carried.Cmp(billed) == 0
 	}
 	if !ok {
-		l.failf("%s %s of late usage are billed of meter %d in the period from %s, which they were worth at no time",
-			carried.FloatString(4), line.Currency, line.MeterID, p.Start)
+		l.failf("%s %s of late usage are billed of meter %d in the period from %s; %s are booked",
+			carried.FloatString(4), line.Currency, line.MeterID, p.Start, billed.FloatString(4))
 	}
 }
 
-// checkBooked holds that all that a closed period's meter came to since is
-// booked, each time from where the booking before ended, and no events twice.
-func (l *life) checkBooked(p billing.Period, line billing.ClosedLine, worth *big.Rat) {
-	charge, events := line.Charge, int64(-1)
-	for _, b := range l.bookings {
-		if b.MeterID != line.MeterID || !b.Period.Equal(p.Start) {
-			continue
-		}
+// checkBooked holds that all that came for a closed period's meter is booked at
+// what it is worth, from where the booking before ended, and no event twice.
+func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
+	charge, events, worth := line.Charge, int64(-1), l.worth(p, line)
+	for _, b := range l.bookingsOf(p, line) {
 		if !b.ChargeBefore.Equal(charge) || b.Events <= events {
 			l.failf("a booking does not follow the one before it: %+v, after %s of %d events", b, charge, events)
 		}
 		charge, events = b.Charge, b.Events
+		if rational(b.Charge).Cmp(worth[b.Events-line.Events]) != 0 {
+			l.failf("%+v is booked; the oracle says %s", b, worth[b.Events-line.Events].FloatString(4))
+		}
 	}
-	if booked := rational(charge.Sub(line.Charge)); l.connection != nil && booked.Cmp(worth) != 0 {
-		l.failf("%s are booked of meter %d in the period from %s; it came to %s more", booked.FloatString(4), line.MeterID, p.Start, worth.FloatString(4))
+	if all := worth[len(worth)-1]; rational(charge).Cmp(all) != 0 {
+		l.failf("%s are booked of meter %d in the period from %s; it came to %s", charge, line.MeterID, p.Start, all.FloatString(4))
 	}
+	if all := l.lateTotal(p, line); line.PriceVersion == 0 && line.Reported != nil && !billing.Units(all, line.ReportedScale).Equal(*line.Reported) {
+		l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
+	}
+}
+
+// worth is what a closed period's meter has come to, by how many events came late.
+func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat) {
+	usage := line.Usage
+	for _, value := range append([]metering.Decimal{{}}, l.came(line.MeterID, p)...) {
+		usage = usage.Add(value)
+		billable := rational(usage)
+		if line.Reported != nil {
+			billable = rounded(billable, int(line.ReportedScale))
+		}
+		all = append(all, l.oracle(line.MeterID, line.PriceVersion, billable))
+	}
+	return all
+}
+
+// lateTotal is the usage of a closed period with what came late.
+func (l *life) lateTotal(p billing.Period, line billing.ClosedLine) metering.Decimal {
+	total := line.Usage
+	for _, value := range l.came(line.MeterID, p) {
+		total = total.Add(value)
+	}
+	return total
+}
+
+// bookingsOf are those of the closed period's meter, in order.
+func (l *life) bookingsOf(p billing.Period, line billing.ClosedLine) (all []billing.Booking) {
+	for _, b := range l.bookings {
+		if b.MeterID == line.MeterID && b.Period.Equal(p.Start) {
+			all = append(all, b)
+		}
+	}
+	return all
 }
 
 // came is what came late for the meter, one by one, as the period was counted
@@ -457,7 +470,5 @@ func (l *life) onTrial(p billing.Period) bool {
 	return c != nil && c.trial
 }
 
-// allLate says whether all late usage is billed now.
-func (l *life) allLate() bool {
-	return l.connection != nil && (l.connection.Statements || l.present() != nil)
-}
+// reachable says whether late usage can be billed now.
+func (l *life) reachable() bool { return l.connection.Statements || l.present() != nil }

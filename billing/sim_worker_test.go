@@ -15,6 +15,9 @@ import (
 // certain is how long a provider surely remembers what it was told.
 const certain = 23 * time.Hour
 
+// readFor is how long what was read of the provider's side is planned with.
+const readFor = 5 * time.Minute
+
 // stage is what a pass does next.
 type stage int
 
@@ -34,6 +37,7 @@ type pass struct {
 	stage    stage
 	after    int64
 	excluded []metering.MeterID
+	readAt   time.Time // when it last read the provider's side
 	queue    []uuid.UUID
 	tried    map[uuid.UUID]bool
 
@@ -65,8 +69,12 @@ func (p *pass) work() bool {
 		p.note(lives.Action{Do: lives.Begin})
 	case toRead:
 		p.read()
-		p.stage = toPlan
+		p.readAt, p.stage = p.now, toPlan
 	case toPlan:
+		if p.now.Sub(p.readAt) > readFor && p.ledger.connection != nil && !p.ledger.connection.Statements {
+			p.stage = toRead
+			return true
+		}
 		return p.plan()
 	case toLease:
 		p.lease()

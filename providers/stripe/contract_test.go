@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ type contract struct {
 	pause     time.Duration // between two questions
 	timeout   time.Duration // for what Stripe does in the background
 
+	version                  string // of the API, for what makes things
 	clock, customer, product string
 	items                    map[string]stripe.Item // by what they are for
 	period                   metering.Range
@@ -58,7 +60,7 @@ func TestStripeKeepsItsContract(t *testing.T) {
 
 func contractWith(t *testing.T) *contract {
 	t.Helper()
-	c := &contract{T: t, base: os.Getenv("STRIPE_API_BASE"), key: os.Getenv("STRIPE_SECRET_KEY"), run: uuid.NewString()[:8]}
+	c := &contract{T: t, base: os.Getenv("STRIPE_API_BASE"), key: os.Getenv("STRIPE_SECRET_KEY"), run: uuid.NewString()[:8], version: "2023-10-16"}
 	now := time.Now()
 	if os.Getenv("STRIPE_LIVE") == "" {
 		c.key, c.base, now = key, fakeContract(t), noon
@@ -110,7 +112,7 @@ func fakeContract(t *testing.T) (base string) {
 	t.Cleanup(func() {
 		defer server.Close()
 		require.Empty(t, fake.State().Accounts[0].Customers)
-		left := &contract{T: t, base: server.URL, key: key}
+		left := &contract{T: t, base: server.URL, key: key, version: "2023-10-16"}
 		for _, path := range []string{"/v1/prices?active=true", "/v1/billing/meters?status=active", "/v1/subscriptions"} {
 			answer, err := left.call(http.MethodGet, path)
 			require.NoError(t, err)
@@ -133,7 +135,7 @@ func (c *contract) call(method, path string, form ...string) (map[string]any, er
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.key)
-	request.Header.Set("Stripe-Version", "2023-10-16")
+	request.Header.Set("Stripe-Version", c.version)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -178,18 +180,23 @@ func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
 // name is a thing's name in this run.
 func (c *contract) name(what string) string { return "odometer-" + what + "-" + c.run }
 
-// subscribe makes a customer with a price of each kind, ten minutes into a period.
-func (c *contract) subscribe() {
+// makeCustomer makes one whose time is a test clock's.
+func (c *contract) makeCustomer() {
 	c.clock = c.create("/v1/test_helpers/test_clocks", "DELETE /v1/test_helpers/test_clocks/{id}", "frozen_time", unix(c.start), "name", c.name("contract"))
 	c.customer = c.create("/v1/customers", "DELETE /v1/customers/{id}", "test_clock", c.clock, "email", "contract@example.com")
 	c.product = c.create("/v1/products", "POST /v1/products/{id}?active=false", "name", c.name("contract"))
-	c.bill(c.price("storage", "2.5", ""))
-	c.bill(
+}
+
+// subscribe makes a customer with a price of each kind, ten minutes into a period.
+func (c *contract) subscribe() {
+	c.makeCustomer()
+	c.bill([]string{c.price("storage", "2.5", "")})
+	c.bill([]string{
 		c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "sum")),
 		c.price("minutes", "1", c.meter("minutes", "default_aggregation[formula]", "sum", "event_time_window", "hour",
 			"customer_mapping[type]", "by_id", "customer_mapping[event_payload_key]", "who", "value_settings[event_payload_key]", "amount")),
 		c.price("seats", "100", c.meter("seats", "default_aggregation[formula]", "last")),
-	)
+	})
 	c.advance(c.start.Add(10 * time.Minute))
 
 	items, err := c.client.Items(c.Context(), c.key, c.customer)
@@ -226,12 +233,16 @@ func (c *contract) price(what, cents, meter string) string {
 	return c.create("/v1/prices", "POST /v1/prices/{id}?active=false", form...)
 }
 
-func (c *contract) bill(prices ...string) {
-	form := []string{"customer", c.customer, "collection_method", "send_invoice", "days_until_due", "30"}
+func (c *contract) bill(prices []string, form ...string) {
+	form = append(form, "customer", c.customer, "collection_method", "send_invoice", "days_until_due", "30")
 	for n, price := range prices {
 		form = append(form, fmt.Sprintf("items[%d][price]", n), price)
 	}
-	c.create("/v1/subscriptions", "DELETE /v1/subscriptions/{id}", form...)
+	removal := "DELETE /v1/subscriptions/{id}"
+	if slices.Contains(form, "cancel_at_period_end") {
+		removal = "GET /v1/subscriptions/{id}" // it has ended by then
+	}
+	c.create("/v1/subscriptions", removal, form...)
 }
 
 // advance moves the test clock, and waits until Stripe has caught up with it.

@@ -1,0 +1,209 @@
+package stripe_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripe"
+)
+
+// TestStripeKeepsItsContractAsAssumed tries, one by one, what docs/stripe.md
+// says is assumed and a test mode key can try. Each has a customer and a clock
+// of its own, so that one that is false hides no other.
+func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
+	t.Parallel()
+	for name, try := range map[string]func(*contract){
+		"a draft takes usage until it is final":                (*contract).tryDraft,
+		"two items on one meter are both billed":               (*contract).tryTwoItems,
+		"a cancelled subscription's last invoice is a draft":   (*contract).tryCancelled,
+		"a swap bills no usage of before it":                   (*contract).trySwap,
+		"a swap in flexible mode bills what was reported then": (*contract).tryFlexibleSwap,
+		"a trial's usage is never billed":                      (*contract).tryTrial,
+		"a window that a period's start cuts is billed in it":  (*contract).tryCutWindow,
+		"of two equal times the later to come is the last":     (*contract).tryEqualTimes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := contractWith(t)
+			c.makeCustomer()
+			try(c)
+		})
+	}
+}
+
+// begin subscribes the customer to prices, and waits ten minutes.
+func (c *contract) begin(prices []string, form ...string) {
+	c.bill(prices, form...)
+	c.advance(c.start.Add(10 * time.Minute))
+	items, err := c.client.Items(c.Context(), c.key, c.customer)
+	require.NoError(c, err)
+	c.items = map[string]stripe.Item{}
+	for _, item := range items {
+		c.items[item.LookupKey] = item
+		c.period = metering.Range{Start: item.PeriodStart, End: item.PeriodEnd}
+	}
+	c.items["calls"] = c.items[c.name("calls")]
+}
+
+func (c *contract) sumMeter(form ...string) string {
+	return c.meter("calls", append(form, "default_aggregation[formula]", "sum")...)
+}
+
+func (c *contract) calls() []string { return []string{c.price("calls", "3", c.sumMeter())} }
+
+// use reports usage of calls at a time, and waits until Stripe has counted it all.
+func (c *contract) use(version int, value int64, at time.Time, counted string) {
+	c.Helper()
+	_, err := c.send(c.report("calls", version, value, at))
+	require.NoError(c, err)
+	c.eventually(func() error { return c.counted("calls", counted) })
+}
+
+// renewal is the newest invoice that a period's end has made, once it is a draft or final.
+func (c *contract) renewal(draft bool) (in stripe.Invoice) {
+	c.Helper()
+	c.eventually(func() error {
+		in = stripe.Invoice{}
+		made, err := c.call(http.MethodGet, "/v1/invoices?limit=100&customer="+c.customer)
+		if err != nil {
+			return err
+		}
+		for _, object := range made["data"].([]any) { // the newest first
+			if object := object.(map[string]any); in.ID == "" && object["billing_reason"] == "subscription_cycle" {
+				in, err = c.client.Invoice(c.Context(), c.key, object["id"].(string))
+			}
+		}
+		if err == nil && (in.ID == "" || in.FinalizedAt.IsZero() != draft) {
+			err = fmt.Errorf("%q, the invoice of %s's period, is %q", in.ID, c.customer, in.Status)
+		}
+		return err
+	})
+	return in
+}
+
+// billed is the quantity of an item on an invoice, all lines together.
+func billed(in stripe.Invoice, item string) (quantity metering.Decimal) {
+	for _, line := range in.Lines {
+		if line.ItemID == item {
+			quantity = quantity.Add(line.Quantity)
+		}
+	}
+	return quantity
+}
+
+// tryDraft uses, and charges, while the period's invoice is a draft.
+func (c *contract) tryDraft() {
+	c.begin(c.calls())
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	pending := c.late(1, 250)
+	_, err := c.send(pending)
+	require.NoError(c, err)
+	c.advance(c.period.End.Add(20 * time.Minute))
+	draft := c.renewal(true)
+
+	item, err := c.call(http.MethodGet, "/v1/invoiceitems?customer="+c.customer)
+	require.NoError(c, err)
+	path := "/v1/invoiceitems/" + item["data"].([]any)[0].(map[string]any)["id"].(string)
+	_, err = c.call(http.MethodPost, path, "amount", "240")
+	require.NoError(c, err, "a draft's item can be changed")
+	c.use(2, 5, c.start.Add(4*time.Minute), "9")
+	_, err = c.send(c.late(2, 70))
+	require.NoError(c, err)
+	c.version = "2024-10-28.acacia"
+	_, err = c.call(http.MethodPost, "/v1/invoices/"+draft.ID, "automatically_finalizes_at", unix(c.period.End.Add(3*time.Hour)))
+	require.NoError(c, err)
+	c.advance(c.period.End.Add(2 * time.Hour))
+	require.Equal(c, draft.ID, c.renewal(true).ID, "it waits for its time")
+
+	c.advance(c.period.End.Add(4 * time.Hour))
+	final := c.renewal(false)
+	require.Equal(c, draft.ID, final.ID)
+	requireDecimal(c, "9", billed(final, c.items["calls"].ItemID))
+	requireDecimal(c, "2.67", final.Total, "9 × 3 + 240 cents: what came for the draft waits for the next")
+	_, err = c.call(http.MethodPost, path, "amount", "230")
+	require.Error(c, err, "a final invoice's item cannot be changed")
+}
+
+func (c *contract) tryTwoItems() {
+	meter := c.sumMeter()
+	c.begin([]string{c.price("calls", "3", meter), c.price("again", "2", meter)})
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	final := c.renewal(false)
+	for _, what := range []string{"calls", "again"} {
+		requireDecimal(c, "4", billed(final, c.items[c.name(what)].ItemID), what)
+	}
+}
+
+func (c *contract) tryCancelled() {
+	c.begin(c.calls(), "cancel_at_period_end", "true")
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	c.advance(c.period.End.Add(20 * time.Minute))
+	c.renewal(true)
+	_, err := c.send(c.late(1, 250))
+	require.ErrorContains(c, err, "has ended")
+	c.use(2, 5, c.start.Add(4*time.Minute), "9")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	requireDecimal(c, "9", billed(c.renewal(false), c.items["calls"].ItemID))
+}
+
+// swap gives calls another price, and reports usage of before and after that.
+func (c *contract) swap(form ...string) (item string) {
+	c.begin(c.calls(), form...)
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	item = c.items["calls"].ItemID
+	better := c.price("better", "1", c.items["calls"].MeterID)
+	_, err := c.call(http.MethodPost, "/v1/subscription_items/"+item, "price", better)
+	require.NoError(c, err)
+	c.advance(c.start.Add(time.Hour))
+	c.use(2, 5, c.start.Add(4*time.Minute), "9")
+	c.use(3, 7, c.start.Add(30*time.Minute), "16")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	return item
+}
+
+func (c *contract) trySwap() {
+	item := c.swap()
+	final := c.renewal(false)
+	requireDecimal(c, "7", billed(final, item))
+	requireDecimal(c, "0.07", final.Total)
+}
+
+// tryFlexibleSwap pays what was reported before the swap, and not what is reported of before it.
+func (c *contract) tryFlexibleSwap() {
+	c.version = "2025-09-30.clover"
+	c.swap("billing_mode[type]", "flexible")
+	requireDecimal(c, "0.19", c.renewal(false).Total, "4 × 3 + 7 × 1 cents")
+}
+
+func (c *contract) tryTrial() {
+	c.begin(c.calls(), "trial_end", unix(c.start.Add(48*time.Hour)))
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	c.advance(c.start.Add(50 * time.Hour))
+	requireDecimal(c, "0", c.renewal(false).Total)
+}
+
+// tryCutWindow uses in the half of a window that comes after the period's start.
+func (c *contract) tryCutWindow() {
+	c.start = c.start.Add(30 * time.Minute)
+	c.advance(c.start)
+	c.begin([]string{c.price("calls", "3", c.sumMeter("event_time_window", "hour"))})
+	c.use(1, 4, c.start, "4")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
+}
+
+// tryEqualTimes reports totals at one time, as those are that come after the period's last second.
+func (c *contract) tryEqualTimes() {
+	c.begin([]string{c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "last"))})
+	at := c.start.Add(3 * time.Minute)
+	c.use(1, 9, at, "9")
+	c.use(2, 4, at, "4")
+	c.advance(c.period.End.Add(2 * time.Hour))
+	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
+}

@@ -235,15 +235,21 @@ func sumsOf(condition string) string {
 }
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
-	taken, standing := &s.Taken, &s.Standing
-	err = row.Scan(&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
-		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
-		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
-		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt)
+	err = row.Scan(reportedFields(&s)...)
 	if s.TakenAt.Year() == 1 {
 		s.TakenAt = time.Time{}
 	}
 	return s, err
+}
+
+func reportedFields(s *billing.Reported) []any {
+	taken, standing := &s.Taken, &s.Standing
+	return []any{
+		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
+		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
+		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
+		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt,
+	}
 }
 
 var selectSentLines = `

@@ -2,6 +2,7 @@ package db
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +12,7 @@ import (
 )
 
 // revenueBatch bounds what is in memory at once.
-const revenueBatch = 1000
+const revenueBatch = 2000
 
 // open adds what the periods that are not closed come to so far, a batch of
 // customers after the other.
@@ -73,77 +74,83 @@ func (b *openBatch) add() error {
 	return nil
 }
 
-// shownPeriods are those of each customer that its open periods follow from: the
-// open ones, the last one, and the first one while that is not decided.
-const shownPeriods = `and p.id in (
-	  select shown.id
-	  from unnest(@customers::bigint[]) of (customer_id)
-	  join customers c on c.tenant_id = @tenant and c.id = of.customer_id
-	  cross join lateral (
-	    (select o.id
-	     from billing_periods o
-	     where o.tenant_id = c.tenant_id
-	       and o.customer_id = c.id
-	       and o.closed_at is null)
-	    union all
-	    (select o.id
-	     from billing_periods o
-	     where o.tenant_id = c.tenant_id
-	       and o.customer_id = c.id
-	     order by o.starts_at desc
-	     limit 1)
-	    union all
-	    (select o.id
-	     from billing_periods o
-	     where o.tenant_id = c.tenant_id
-	       and o.customer_id = c.id
-	       and c.head_open_until is not null
-	     order by o.starts_at
-	     limit 1)) shown)
-	order by p.customer_id, p.starts_at`
-
-// periods reads which periods are open. Where one has become shorter, how much
-// depends on what was reported of it.
+// periods reads which periods are open. They close in their order, so that the
+// last one is open where one is; the others are read of those customers alone
+// who have none, or whose first one is not decided. Where one has become
+// shorter, how much depends on what was reported of it.
 func (b *openBatch) periods() error {
-	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+shownPeriods, pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids})
-	if err != nil {
+	if err := b.stored(`and p.customer_id between @first and @last and p.closed_at is null`); err != nil {
 		return err
 	}
-	stored, err := pgx.CollectRows(rows, scanBillingPeriod)
-	if err != nil {
-		return err
-	}
-	for _, p := range stored {
-		f := b.facts[int64(p.customer)]
-		f.Stored = append(f.Stored, p.Period)
-	}
+	var rest []int64
 	for _, id := range b.ids {
-		if err := b.expect(id); err != nil {
+		if f := b.facts[id]; len(f.Stored) == 0 || f.Customer.HeadOpenUntil != nil {
+			rest = append(rest, id)
+			f.Stored = nil
+		}
+	}
+	if len(rest) > 0 {
+		if err := b.stored(`and p.customer_id = any(@customers)`, rest...); err != nil {
 			return err
 		}
+	}
+	if err := b.reported(); err != nil {
+		return err
+	}
+	for _, id := range b.ids {
+		b.open[id] = slices.DeleteFunc(billing.OpenPeriods(*b.facts[id]), func(p billing.Period) bool {
+			return len(b.months) == 0 || !p.End.After(b.months[0])
+		})
 	}
 	return nil
 }
 
-func (b *openBatch) expect(id int64) error {
-	f := b.facts[id]
-	if billing.EndsByReports(*f) {
-		args := pgx.NamedArgs{"tenant": b.tenant, "customer": id, "connection": 0}
-		if f.Connection != nil {
-			args["connection"] = f.Connection.ID
-		}
-		rows, err := b.tx.Query(b.ctx, selectReported, args)
-		if err != nil {
-			return err
-		}
-		if f.Reported, err = pgx.CollectRows(rows, scanReported); err != nil {
-			return err
+// stored reads those of the batch's stored periods of which a condition holds.
+func (b *openBatch) stored(condition string, customers ...int64) error {
+	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` order by p.customer_id, p.starts_at`, pgx.NamedArgs{
+		"tenant": b.tenant, "first": b.ids[0], "last": b.ids[len(b.ids)-1], "customers": customers,
+	})
+	if err != nil {
+		return err
+	}
+	stored, err := pgx.CollectRows(rows, scanBillingPeriod)
+	for _, p := range stored {
+		f := b.facts[int64(p.customer)]
+		f.Stored = append(f.Stored, p.Period)
+	}
+	return err
+}
+
+// reported reads what was reported of the customers whose periods depend on it.
+func (b *openBatch) reported() error {
+	var customers []int64
+	args := pgx.NamedArgs{"tenant": b.tenant, "connection": 0}
+	for _, id := range b.ids {
+		if f := b.facts[id]; billing.EndsByReports(*f) {
+			customers = append(customers, id)
+			if f.Connection != nil {
+				args["connection"] = f.Connection.ID
+			}
 		}
 	}
-	b.open[id] = slices.DeleteFunc(billing.OpenPeriods(*f), func(p billing.Period) bool {
-		return len(b.months) == 0 || !p.End.After(b.months[0])
+	if len(customers) == 0 {
+		return nil
+	}
+	args["customers"] = customers
+	rows, err := b.tx.Query(b.ctx, `
+		select shorter.customer_id, reported.*
+		from unnest(@customers::bigint[]) shorter (customer_id)
+		cross join lateral (`+strings.ReplaceAll(selectReported, "@customer", "shorter.customer_id")+`) reported`, args)
+	if err != nil {
+		return err
+	}
+	var customer int64
+	var s billing.Reported
+	_, err = pgx.ForEachRow(rows, append([]any{&customer}, reportedFields(&s)...), func() error {
+		b.facts[customer].Reported = append(b.facts[customer].Reported, s)
+		return nil
 	})
-	return nil
+	return err
 }
 
 // usage reads what the customers have counted, each in the periods that are

@@ -90,7 +90,7 @@ func showPeriod(p billing.Statement) billingPeriod {
 }
 
 type revenueInput struct {
-	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"How many months, the current one included"`
+	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one"`
 }
 
 type revenueOutput struct {
@@ -101,25 +101,30 @@ type revenueOutput struct {
 }
 
 type monthlyRevenue struct {
-	Month     string           `json:"month" example:"2026-11" doc:"In the tenant's time zone"`
+	Month     string           `json:"month" example:"2026-11" doc:"In the tenant's time zone. A billing period is of the month that it ends in"`
 	Currency  string           `json:"currency"`
-	Amount    metering.Decimal `json:"amount"`
-	Customers int64            `json:"customers" doc:"That had usage in the month"`
+	Amount    metering.Decimal `json:"amount" doc:"billed, estimated and unbilled together"`
+	Customers int64            `json:"customers" doc:"That had usage in these periods"`
+	Billed    metering.Decimal `json:"billed" doc:"Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since"`
+	Estimated metering.Decimal `json:"estimated" doc:"Of periods that are not closed: what they come to so far"`
+	Unbilled  metering.Decimal `json:"unbilled" doc:"Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported"`
 }
 
-// revenue estimates what the tenant's months come to.
+// revenue is what the billing periods of all customers come to, by month.
 func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput, error) {
 	tenant := principalOf(ctx).Tenant
 	now := s.Now().In(tenant.Location())
 	first := time.Date(now.Year(), now.Month()-time.Month(in.Months-1), 1, 12, 0, 0, 0, tenant.Location())
-	months, err := s.Store.Ledger.Revenue(ctx, tenant.ID, metering.Range{Start: first, End: now})
+	months, err := s.Store.Ledger.Revenue(ctx, tenant.ID, first, now)
 	if err != nil {
 		return nil, err
 	}
 	out := new(revenueOutput)
 	out.Body.Data, out.Body.Caveat = []monthlyRevenue{}, billing.Caveat
 	for _, m := range months {
-		out.Body.Data = append(out.Body.Data, monthlyRevenue{m.Month.In(tenant.Location()).Format("2006-01"), m.Currency, m.Amount, m.Customers})
+		out.Body.Data = append(out.Body.Data, monthlyRevenue{
+			m.Month.In(tenant.Location()).Format("2006-01"), m.Currency, m.Amount(), m.Customers, m.Billed, m.Estimated, m.Unbilled,
+		})
 	}
 	return out, nil
 }

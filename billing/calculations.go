@@ -166,12 +166,6 @@ func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine,
 	return c
 }
 
-// Estimate is what usage would be charged that nobody has billed, at a price.
-func Estimate(m metering.Meter, price Price, usage metering.Decimal) metering.Decimal {
-	c := calculation{meter: m, usage: usage, price: price, currency: price.Currency}
-	return c.amount()
-}
-
 // linesOf are the lines that calculations come to.
 func linesOf(all []calculation) (lines []Line) {
 	for i := range all {

@@ -301,8 +301,9 @@ func TestTheWorkingOfALine(t *testing.T) {
 	preview := billing.Preview(facts)
 	require.Equal(t, "11.21135", preview[0].Amount.String())
 	require.Equal(t, "0.06", preview[1].Amount.String())
-	estimate := billing.Estimate(facts.Meters[0], facts.Prices[1][0], decimal(t, "342.27"))
-	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), estimate.String())
+	open := billing.OpenPeriods(facts)
+	charges := billing.OpenCharges(facts, open[len(open)-1])
+	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
 
 	// Where a destination takes tenths, it charges tenths, and so does the statement.
 	facts.Connection = &billing.Connection{ID: second}

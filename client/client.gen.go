@@ -2005,17 +2005,26 @@ type MeterStatus string
 
 // MonthlyRevenue defines model for MonthlyRevenue.
 type MonthlyRevenue struct {
-	// Amount An exact decimal number
-	Amount   json.Number `json:"amount"`
+	// Amount billed, estimated and unbilled together
+	Amount json.Number `json:"amount"`
+
+	// Billed Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since
+	Billed   json.Number `json:"billed"`
 	Currency string      `json:"currency"`
 
-	// Customers That had usage in the month
+	// Customers That had usage in these periods
 	Customers int64 `json:"customers"`
 
-	// Month In the tenant's time zone
+	// Estimated Of periods that are not closed: what they come to so far
+	Estimated json.Number `json:"estimated"`
+
+	// Month In the tenant's time zone. A billing period is of the month that it ends in
 	//
 	// Examples: 2026-11
 	Month string `json:"month"`
+
+	// Unbilled Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported
+	Unbilled json.Number `json:"unbilled"`
 }
 
 // OidcSettings defines model for OidcSettings.
@@ -3048,7 +3057,7 @@ type PreviewBillingParams struct {
 
 // GetRevenueParams defines parameters for GetRevenue.
 type GetRevenueParams struct {
-	// Months How many months, the current one included
+	// Months How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
@@ -3839,7 +3848,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRevenue Estimate revenue by month and currency
+	// GetRevenue Show billed and estimated revenue by month and currency
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4855,7 +4864,7 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 	return c.Client.Do(req)
 }
 
-// GetRevenue Estimate revenue by month and currency
+// GetRevenue Show billed and estimated revenue by month and currency
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10385,7 +10394,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
 
-	// GetRevenueWithResponse Estimate revenue by month and currency
+	// GetRevenueWithResponse Show billed and estimated revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15487,7 +15496,7 @@ func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id 
 	return ParseResolveReportResponse(rsp)
 }
 
-// GetRevenueWithResponse Estimate revenue by month and currency
+// GetRevenueWithResponse Show billed and estimated revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -45,82 +44,6 @@ type factReader struct {
 	lastNumber int64 // of the customer's reports
 }
 
-// customerAndSide reads whose billing it is, where it is billed, and what the
-// customer is there. Early events are looked for only until the first period is
-// decided, and only as far back as one could have come in time.
-func (r *factReader) customerAndSide() error {
-	f, side := &r.facts, billing.Side{}
-	var (
-		zone       string
-		statements bool
-		connection *metering.ConnectionID
-		atProvider *string
-		mapping    map[string]string
-		start, end *time.Time
-		products   []metering.ProductID
-		since      []time.Time
-
-		earlyAt, earlyIngested []time.Time
-	)
-	f.Customer.ID = r.customer
-	err := r.q.QueryRow(r.ctx, `
-		select c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
-		  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
-		  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
-		  c.head_open_until, early.at, early.ingested_at,
-		  `+lastNumber("c.tenant_id", "c.id")+`
-		from customers c
-		join tenants t on t.id = c.tenant_id
-		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
-		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
-		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
-		left join lateral (
-		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
-		  from customer_products a
-		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true
-		left join lateral (
-		  select array_agg(e.at) as at, array_agg(e.ingested_at) as ingested_at
-		  from (
-		    select min(e.ts) as at, min(e.ingested_at) as ingested_at
-		    from events e
-		    where e.tenant_id = c.tenant_id
-		      and e.customer_id = c.id
-		      and e.ts < c.created_at
-		      and e.ts >= c.created_at - t.grace - interval '32 days'
-		    group by date_trunc('month', e.ts at time zone t.timezone)) e) early
-		  on c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id)
-		where c.tenant_id = @tenant
-		  and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "now": f.Now},
-	).Scan(&f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt, &zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&r.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &r.lastNumber)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
-	}
-	if err != nil {
-		return err
-	}
-	f.Settings.Timezone = metering.Location(zone)
-	for i := range products {
-		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
-	}
-	for i := range earlyAt {
-		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
-	}
-	if connection != nil {
-		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Mapping: mapping}
-	}
-	if atProvider != nil {
-		side.Customer = *atProvider
-		if side.Subscription != "" {
-			side.Period = metering.Range{Start: *start, End: *end}
-		}
-		f.Side = &side
-	}
-	return nil
-}
-
 // catalogAndLedger reads meters and prices, the customer's periods, and what
 // providers were reported of them, in one round trip.
 func (r *factReader) catalogAndLedger() error {
@@ -135,7 +58,9 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
-	read(&batch, selectBillingPeriods, []any{args}, scanBillingPeriod, func(p billing.Period) { f.Stored = append(f.Stored, p) })
+	read(&batch, selectBillingPeriods+`and p.customer_id = @customer order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) {
+		f.Stored = append(f.Stored, p.Period)
+	})
 	read(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	read(&batch, selectReported, []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
@@ -156,7 +81,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 }
 
 var selectBillingPeriods = `
-	select p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
+	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -164,14 +89,17 @@ var selectBillingPeriods = `
 	  ` + finalInvoices + `
 	  order by i.finalized_at
 	  limit 1) i on true
-	where p.tenant_id = @tenant
-	  and p.customer_id = @customer
-	order by p.starts_at`
+	where p.tenant_id = @tenant `
 
-func scanBillingPeriod(row pgx.CollectableRow) (p billing.Period, err error) {
+type storedPeriod struct {
+	customer metering.CustomerID
+	billing.Period
+}
+
+func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.ID, &p.Start, &p.End, &p.ClosedAt, &s.ID, &start, &end, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &s.ID, &start, &end, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}
@@ -307,15 +235,21 @@ func sumsOf(condition string) string {
 }
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
-	taken, standing := &s.Taken, &s.Standing
-	err = row.Scan(&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
-		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
-		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
-		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt)
+	err = row.Scan(reportedFields(&s)...)
 	if s.TakenAt.Year() == 1 {
 		s.TakenAt = time.Time{}
 	}
 	return s, err
+}
+
+func reportedFields(s *billing.Reported) []any {
+	taken, standing := &s.Taken, &s.Standing
+	return []any{
+		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
+		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
+		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
+		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt,
+	}
 }
 
 var selectSentLines = `

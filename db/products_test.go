@@ -50,10 +50,10 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", preview[0].UnitPrice.String())
 
-	months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, metering.Range{Start: this.Start, End: b.now})
+	months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, this.Start, b.now)
 	require.NoError(t, err)
 	require.Len(t, months, 1)
-	require.Equal(t, "10.21", months[0].Amount.String())
+	require.Equal(t, "10.21", months[0].Amount().String())
 }
 
 // newLongAgo has a customer since the middle of a month that ended long ago, and

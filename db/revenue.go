@@ -13,37 +13,38 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Revenue is an estimate of a month's charges in one currency.
+// Revenue is what the billing periods that end in a month come to in one
+// currency.
 type Revenue struct {
-	Month     time.Time
+	Month     time.Time // its start
 	Currency  string
-	Amount    metering.Decimal
-	Customers int64
+	Billed    metering.Decimal // closed, and billed by a provider in live mode
+	Estimated metering.Decimal // not closed yet: what they come to so far
+	Unbilled  metering.Decimal // closed, and billed by nobody, or in test mode alone
+	Customers int64            // that had usage in them
 }
 
-// Revenue estimates what each month of the range comes to, by currency, newest
-// first: every customer's usage of the calendar month at the prices in force
-// at its start. Customers without usage in a month are charged nothing in this
-// estimate, whatever the base price.
-func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, r metering.Range) (months []Revenue, err error) {
+// Amount is all of it.
+func (r Revenue) Amount() metering.Decimal { return r.Billed.Add(r.Estimated).Add(r.Unbilled) }
+
+// Revenue is what the tenant's customers come to, by month and currency, newest
+// first: of billing periods that end in the month of since or later, also ones
+// that will end in a month that has not begun. Closed periods count as they were
+// stored, with the adjustments that were booked of them since; of the others
+// each charge is worked out as their statements have it. All is of one instant.
+func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, since, now time.Time) (months []Revenue, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		meters, err := collectMeters(ctx, tx, `and g.status <> 'backfilling' order by m.id`, tenant)
-		if err != nil {
-			return err
+		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), sums: make(map[revenueKey]*Revenue)}
+		for _, read := range []func() error{r.catalog, func() error { return r.monthsSince(since) }, r.closed, r.adjusted, r.open} {
+			if err := read(); err != nil {
+				return err
+			}
 		}
-		prices, err := allPrices(ctx, tx, tenant)
-		if err != nil {
-			return err
-		}
-		estimate := revenueEstimate{prices: prices, months: make(map[revenueKey]*Revenue)}
-		if err := estimate.read(ctx, tx, tenant, meters, r); err != nil {
-			return err
-		}
-		months = estimate.list()
+		months = r.list()
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("estimate revenue: %w", err)
+		return nil, fmt.Errorf("read revenue: %w", err)
 	}
 	return months, nil
 }
@@ -53,68 +54,116 @@ type revenueKey struct {
 	currency string
 }
 
-// revenueEstimate adds up charges as usage is read, customer by customer.
-type revenueEstimate struct {
-	prices map[metering.MeterID][]billing.Price
-	months map[revenueKey]*Revenue
+// revenueReader adds up revenue as it is read.
+type revenueReader struct {
+	ctx    context.Context
+	tx     pgx.Tx
+	tenant metering.TenantID
+	now    time.Time
+
+	timezone *time.Location
+	meters   []metering.Meter
+	prices   map[metering.MeterID][]billing.Price
+	months   []time.Time // starts, from the first that is asked for to the one that now lies in
+	sums     map[revenueKey]*Revenue
 }
 
-// read goes through every month of usage of every customer, by month and
-// customer, so that nobody is counted twice.
-func (e *revenueEstimate) read(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, r metering.Range) error {
-	byVersion := make(map[metering.MeterVersionID]metering.Meter)
-	for _, m := range meters {
-		byVersion[m.Version.ID] = m
+func (r *revenueReader) catalog() (err error) {
+	var zone string
+	if err := r.tx.QueryRow(r.ctx, `select timezone from tenants where id = $1`, r.tenant).Scan(&zone); err != nil {
+		return err
 	}
-	statement := newUsageStatementOfAll(tenant, meters)
-	statement.addMonths(0, r)
-	rows, err := tx.Query(ctx, `
-		select start, customer_id, meter_version_id, `+productAt("@tenant", "counted.customer_id", "counted.start")+`,
-		  `+mergedTally+`
-		from `+statement.rows()+`
-		where customer_id <> 0
-		group by 1, 2, 3
-		order by 1, 2`, statement.args)
+	r.timezone = metering.Location(zone)
+	if r.meters, err = collectMeters(r.ctx, r.tx, `order by m.id`, r.tenant); err != nil {
+		return err
+	}
+	r.prices, err = allPrices(r.ctx, r.tx, r.tenant)
+	return err
+}
+
+func (r *revenueReader) monthsSince(since time.Time) error {
+	first := billing.CalendarPeriod(since, r.timezone)
+	for _, month := range billing.ExtendPeriods(first, r.now, r.timezone) {
+		r.months = append(r.months, month.Start.UTC())
+	}
+	return nil
+}
+
+// inMonth is the revenue of a month in a currency.
+func (r *revenueReader) inMonth(key revenueKey) *Revenue {
+	in, known := r.sums[key]
+	if !known {
+		in = &Revenue{Month: key.month, Currency: key.currency}
+		r.sums[key] = in
+	}
+	return in
+}
+
+func (r *revenueReader) list() (all []Revenue) {
+	for _, in := range r.sums {
+		all = append(all, *in)
+	}
+	slices.SortFunc(all, func(a, b Revenue) int {
+		return cmp.Or(b.Month.Compare(a.Month), cmp.Compare(a.Currency, b.Currency))
+	})
+	return all
+}
+
+// As SQL, of a closed period p and a total t: the number of the month that the
+// period is of, and whether its charge is revenue that was billed.
+const (
+	revenueMonth = `width_bucket(p.ends_at - interval '1 microsecond', @months::timestamptz[])`
+	isBilled     = `(t.billed and not t.test)`
+)
+
+// closed adds the lines that closed periods were stored with.
+func (r *revenueReader) closed() error {
+	return r.addStored(`
+		select month, currency, coalesce(sum(billed), 0), coalesce(sum(unbilled), 0), count(*) filter (where events > 0)
+		from (
+		  select ` + revenueMonth + ` as month, t.currency, sum(t.charge) filter (where ` + isBilled + `) as billed,
+		    sum(t.charge) filter (where not ` + isBilled + `) as unbilled, sum(t.event_count) as events
+		  from billing_periods p
+		  join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.price_version > 0
+		  where p.tenant_id = @tenant
+		    and p.closed_at is not null
+		    and p.ends_at > @since
+		  group by p.customer_id, 1, 2) of_customer
+		group by 1, 2`)
+}
+
+// adjusted adds what was booked of closed periods since, billed where the
+// period was: what is only reported, as the late policy said, is not.
+func (r *revenueReader) adjusted() error {
+	return r.addStored(`
+		select ` + revenueMonth + `, a.currency, coalesce(sum(a.amount) filter (where a.billed and ` + isBilled + `), 0),
+		  coalesce(sum(a.amount) filter (where not (a.billed and ` + isBilled + `)), 0), 0
+		from billing_adjustments a
+		join billing_periods p on p.tenant_id = a.tenant_id and p.id = a.period_id
+		join billing_period_totals t on t.tenant_id = a.tenant_id and t.period_id = a.period_id and t.meter_id = a.meter_id
+		where a.tenant_id = @tenant
+		  and p.ends_at > @since
+		group by 1, 2`)
+}
+
+func (r *revenueReader) addStored(sql string) error {
+	if len(r.months) == 0 {
+		return nil // all that is asked for lies ahead
+	}
+	rows, err := r.tx.Query(r.ctx, sql, pgx.NamedArgs{"tenant": r.tenant, "months": r.months, "since": r.months[0]})
 	if err != nil {
 		return err
 	}
 	var (
-		month    time.Time
-		customer metering.CustomerID
-		version  metering.MeterVersionID
-		product  metering.ProductID
-		t        tally
+		month            int
+		currency         string
+		billed, unbilled metering.Decimal
+		customers        int64
 	)
-	last := make(map[revenueKey]metering.CustomerID)
-	_, err = pgx.ForEachRow(rows, append([]any{&month, &customer, &version, &product}, t.fields()...), func() error {
-		m := byVersion[version]
-		price, priced := billing.PriceAt(e.prices[m.ID], product, month)
-		if !priced {
-			return nil
-		}
-		key := revenueKey{month, price.Currency}
-		in, known := e.months[key]
-		if !known {
-			in = &Revenue{Month: month, Currency: price.Currency}
-			e.months[key] = in
-		}
-		if last[key] != customer {
-			last[key] = customer
-			in.Customers++
-		}
-		in.Amount = in.Amount.Add(billing.Estimate(m, price, t.total(m.Version.Aggregation)))
+	_, err = pgx.ForEachRow(rows, []any{&month, &currency, &billed, &unbilled, &customers}, func() error {
+		in := r.inMonth(revenueKey{r.months[month-1], currency})
+		in.Billed, in.Unbilled, in.Customers = in.Billed.Add(billed), in.Unbilled.Add(unbilled), in.Customers+customers
 		return nil
 	})
 	return err
-}
-
-func (e *revenueEstimate) list() []Revenue {
-	var months []Revenue
-	for _, in := range e.months {
-		months = append(months, *in)
-	}
-	slices.SortFunc(months, func(a, b Revenue) int {
-		return cmp.Or(b.Month.Compare(a.Month), cmp.Compare(a.Currency, b.Currency))
-	})
-	return months
 }

@@ -73,12 +73,13 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 
 // rangeUsage is what a meter has counted in a range, or in an hour of it.
 type rangeUsage struct {
-	within metering.Range
-	start  time.Time // of the hour
-	meter  metering.MeterID
-	tally  tally
-	usage  metering.Decimal // what came late included
-	late   metering.Decimal
+	within   metering.Range
+	customer metering.CustomerID
+	start    time.Time // of the hour
+	meter    metering.MeterID
+	tally    tally
+	usage    metering.Decimal // what came late included
+	late     metering.Decimal
 }
 
 // usageOver reads what meters have counted in each of some ranges, in one
@@ -103,9 +104,9 @@ func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, custo
 
 func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
 	rows, err := q.Query(ctx, `
-		select no, meter_version_id, `+start+`, `+mergedTally+`
+		select no, customer_id, meter_version_id, `+start+`, `+mergedTally+`
 		from `+s.rows()+`
-		group by 1, 2, 3`, s.args)
+		group by 1, 2, 3, 4`, s.args)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
@@ -114,15 +115,18 @@ func readRanges(ctx context.Context, q querier, s *usageStatement, meters []mete
 		byVersion[m.Version.ID] = m
 	}
 	var (
-		no      int32
-		version metering.MeterVersionID
-		at      time.Time
-		t       tally
+		no       int32
+		customer metering.CustomerID
+		version  metering.MeterVersionID
+		at       time.Time
+		t        tally
 	)
-	_, err = pgx.ForEachRow(rows, append([]any{&no, &version, &at}, t.fields()...), func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&no, &customer, &version, &at}, t.fields()...), func() error {
 		m := byVersion[version]
 		aggregation := m.Version.Aggregation
-		usage = append(usage, rangeUsage{within: ranges[no], start: at, meter: m.ID, tally: t, usage: t.total(aggregation), late: t.late(aggregation)})
+		usage = append(usage, rangeUsage{
+			within: ranges[no], customer: customer, start: at, meter: m.ID, tally: t, usage: t.total(aggregation), late: t.late(aggregation),
+		})
 		return nil
 	})
 	if err != nil {

@@ -17,9 +17,12 @@ import (
 type usageStatement struct {
 	args   pgx.NamedArgs
 	all    bool               // each customer's usage, and the whole tenant's
+	some   bool               // each customer's usage, in that customer's ranges
 	whole  bool               // the whole tenant's
 	zones  map[string][]int64 // the meter versions of each timezone
 	places [3]rangeParts
+
+	customers []int64 // whose the parts are that are being added
 }
 
 // rangeParts are parts of ranges, in columns.
@@ -27,6 +30,7 @@ type rangeParts struct {
 	numbers     []int32
 	from, until []time.Time
 	versions    [][]int64 // the meter versions that are read there
+	customers   [][]int64 // whose the part is; of a statement of some customers
 }
 
 // place is where usage is read.
@@ -66,6 +70,19 @@ func newUsageStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *
 	return s
 }
 
+// newUsageStatementOfSome reads usage of customers that have ranges of their own.
+func newUsageStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+	s := newUsageStatement(tenant, metering.WholeTenant, meters)
+	s.some, s.whole = true, false
+	return s
+}
+
+// addOf has a range of some customers read as well, to the microsecond.
+func (s *usageStatement) addOf(no int, r metering.Range, customers []int64) {
+	s.customers = customers
+	s.add(no, r, false)
+}
+
 // add has a range read as well, to the microsecond: in hours alone, or in
 // months where those will do.
 func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
@@ -89,15 +106,6 @@ func (s *usageStatement) addWhole(no int, r metering.Range, byHour bool) {
 		for _, hours := range span.Hours {
 			s.part(hourly, no, hours, versions)
 		}
-	}
-}
-
-// addMonths has the months read that begin in a range, and the one that its
-// start lies in.
-func (s *usageStatement) addMonths(no int, r metering.Range) {
-	for zone, versions := range s.zones {
-		first := metering.WindowOf(r.Start, metering.Month, metering.Location(zone)).Start
-		s.part(monthly, no, metering.Range{Start: first, End: r.End}, versions)
 	}
 }
 
@@ -128,7 +136,7 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 	}
 	p := &s.places[in]
 	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
-	p.versions = append(p.versions, versions)
+	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.customers)
 }
 
 // rows is what was counted in the ranges, as a table of SQL: no (of the range),
@@ -219,19 +227,33 @@ func (s *usageStatement) ofCustomer(of string) string {
 	if s.all || s.whole && of == "e" {
 		return of + ".tenant_id = @tenant"
 	}
+	if s.some {
+		return of + ".tenant_id = @tenant and " + of + ".customer_id = any(x.customers::bigint[])"
+	}
 	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
 }
 
-// unnest is a place's parts as a table x, of which an array of meter versions
-// is a text: SQL has no arrays of arrays that differ in length.
+// unnest is a place's parts as a table x, of which an array of meter versions,
+// or of customers, is a text: SQL has no arrays of arrays that differ in length.
 func (s *usageStatement) unnest(p place) string {
 	parts, name := s.places[p], fmt.Sprintf("place%d", p)
-	versions := make([]string, len(parts.versions))
-	for i, of := range parts.versions {
-		versions[i] = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(of))
+	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
+	customers, column := "", ""
+	if s.some {
+		s.args[name+"_customers"] = arrays(parts.customers)
+		customers, column = ", @"+name+"_customers::text[]", ", customers"
 	}
-	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = parts.numbers, parts.from, parts.until, versions
-	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]) x (no, from_at, until_at, versions)", name)
+	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]%[2]s) x (no, from_at, until_at, versions%[3]s)",
+		name, customers, column)
+}
+
+// arrays are arrays of SQL as texts.
+func arrays(of [][]int64) []string {
+	texts := make([]string, len(of))
+	for i, numbers := range of {
+		texts[i] = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(numbers))
+	}
+	return texts
 }
 
 // bounds are those of all of a place's parts: with them the database leaves

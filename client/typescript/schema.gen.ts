@@ -389,7 +389,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Estimate revenue by month and currency */
+        /** Show billed and estimated revenue by month and currency */
         get: operations["get-revenue"];
         put?: never;
         post?: never;
@@ -1896,20 +1896,35 @@ export interface components {
         MonthlyRevenue: {
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description billed, estimated and unbilled together
              */
             amount: string;
+            /**
+             * Format: decimal
+             * @description Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since
+             */
+            billed: string;
             currency: string;
             /**
              * Format: int64
-             * @description That had usage in the month
+             * @description That had usage in these periods
              */
             customers: number;
             /**
-             * @description In the tenant's time zone
+             * Format: decimal
+             * @description Of periods that are not closed: what they come to so far
+             */
+            estimated: string;
+            /**
+             * @description In the tenant's time zone. A billing period is of the month that it ends in
              * @example 2026-11
              */
             month: string;
+            /**
+             * Format: decimal
+             * @description Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported
+             */
+            unbilled: string;
         };
         OidcSettings: {
             client_id: string;
@@ -3633,7 +3648,7 @@ export interface operations {
     "get-revenue": {
         parameters: {
             query?: {
-                /** @description How many months, the current one included */
+                /** @description How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one */
                 months?: number;
             };
             header?: never;
@@ -5720,9 +5735,11 @@ export const decimals: ReadonlySet<string> = new Set([
   "adjustments",
   "amount",
   "base_price",
+  "billed",
   "charge",
   "current_total",
   "delta",
+  "estimated",
   "events",
   "included_units",
   "late_amount",
@@ -5736,6 +5753,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "subtotal",
   "total",
   "total_usage",
+  "unbilled",
   "unit_price",
   "usage",
   "value"

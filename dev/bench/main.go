@@ -1,12 +1,14 @@
 // Bench measures ingest side by side with its baselines, in alternating rounds
-// on one machine, and prints the ratios with their spread. It needs a database
-// server in TEST_DATABASE_URL: make bench.
+// on one machine, and prints the ratios with their spread; and how long the
+// revenue of many customers takes. "ingest" or "revenue" measures that alone. It
+// needs a database server in TEST_DATABASE_URL: make bench.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
@@ -14,27 +16,46 @@ import (
 const rounds = 5
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, only []string) error {
 	bench, err := setUp(ctx)
 	if err != nil {
 		return err
 	}
 	defer bench.close()
-	batch, err := bench.batchAgainstCopy(ctx)
-	if err != nil {
-		return fmt.Errorf("batches: %w", err)
+	for _, part := range []struct {
+		name    string
+		measure func(context.Context) ([]figure.Figure, error)
+	}{{"ingest", bench.ingest}, {"revenue", bench.revenue}} {
+		if len(only) > 0 && !slices.Contains(only, part.name) {
+			continue
+		}
+		figures, err := part.measure(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		if err := figure.Keep(".dev/bench.json", figures...); err != nil {
+			return err
+		}
 	}
-	single, err := bench.singleAgainstUncoalesced(ctx)
+	return nil
+}
+
+func (b *bench) ingest(ctx context.Context) ([]figure.Figure, error) {
+	batch, err := b.batchAgainstCopy(ctx)
 	if err != nil {
-		return fmt.Errorf("single events: %w", err)
+		return nil, fmt.Errorf("batches: %w", err)
 	}
-	return figure.Keep(".dev/bench.json", batch, single)
+	single, err := b.singleAgainstUncoalesced(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("single events: %w", err)
+	}
+	return []figure.Figure{batch, single}, nil
 }
 
 // compare prints each figure with what it is to reach.

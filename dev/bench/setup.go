@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -110,7 +110,7 @@ func (b *bench) startServers(ctx context.Context, database string) error {
 	if b.uncoalesced, err = b.serve(ctx, binary, alone); err != nil {
 		return err
 	}
-	return b.createMeter()
+	return b.createMeter("requests", "request")
 }
 
 // withConnections bounds the pool of whoever opens the URL.
@@ -161,9 +161,17 @@ func (b *bench) serve(ctx context.Context, binary string, environment []string) 
 	return "", errors.New("the API did not start")
 }
 
-func (b *bench) createMeter() error {
-	body := []byte(`{"slug":"requests","event_type":"request","aggregation":"sum"}`)
-	request, err := http.NewRequest(http.MethodPost, "http://"+b.coalesced+"/v1/meters", bytes.NewReader(body))
+func (b *bench) createMeter(slug, eventType string) error {
+	body := fmt.Sprintf(`{"slug":%q,"event_type":%q,"aggregation":"sum"}`, slug, eventType)
+	if err := b.call(http.MethodPost, "/v1/meters", body, http.StatusCreated, nil); err != nil {
+		return fmt.Errorf("create meter: %w", err)
+	}
+	return nil
+}
+
+// call has the API answer with a status, and reads the answer where it is wanted.
+func (b *bench) call(method, path, body string, status int, answer any) error {
+	request, err := http.NewRequest(method, "http://"+b.coalesced+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -174,10 +182,13 @@ func (b *bench) createMeter() error {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusCreated {
-		return fmt.Errorf("create meter: the API answered %s", response.Status)
+	if response.StatusCode != status {
+		return fmt.Errorf("the API answered %s", response.Status)
 	}
-	return nil
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
 }
 
 func (b *bench) close() {

@@ -1,0 +1,245 @@
+package db
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// revenueBatch bounds what is in memory at once.
+const revenueBatch = 2000
+
+// open adds what the periods that are not closed come to so far, a batch of
+// customers after the other.
+func (r *revenueReader) open() error {
+	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
+		batch, err := r.batchAfter(after)
+		if err != nil {
+			return err
+		}
+		if size = len(batch.ids); size == 0 {
+			return nil
+		}
+		if err := batch.add(); err != nil {
+			return err
+		}
+		after = metering.CustomerID(batch.ids[size-1])
+	}
+	return nil
+}
+
+// openBatch is what the charges of some customers' open periods depend on.
+type openBatch struct {
+	*revenueReader
+	ids   []int64 // of the customers, ascending
+	facts map[int64]*billing.Facts
+	open  map[int64][]billing.Period
+}
+
+func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
+	b := &openBatch{revenueReader: r, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
+	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+`and c.id > @after order by c.id limit @limit`,
+		pgx.NamedArgs{"tenant": r.tenant, "after": after, "limit": revenueBatch})
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, scanCustomerFacts)
+	for i := range all {
+		f := &all[i].Facts
+		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
+		b.ids = append(b.ids, int64(f.Customer.ID))
+		b.facts[int64(f.Customer.ID)] = f
+	}
+	return b, err
+}
+
+func (b *openBatch) add() error {
+	for _, read := range []func() error{b.periods, b.usage} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	counted, err := b.countedClosed()
+	if err != nil {
+		return err
+	}
+	for _, id := range b.ids {
+		b.addCustomer(id, counted)
+	}
+	return nil
+}
+
+// periods reads which periods are open. They close in their order, so that the
+// last one is open where one is; the others are read of those customers alone
+// who have none, or whose first one is not decided. Where one has become
+// shorter, how much depends on what was reported of it.
+func (b *openBatch) periods() error {
+	if err := b.stored(`and p.customer_id between @first and @last and p.closed_at is null`); err != nil {
+		return err
+	}
+	var rest []int64
+	for _, id := range b.ids {
+		if f := b.facts[id]; len(f.Stored) == 0 || f.Customer.HeadOpenUntil != nil {
+			rest = append(rest, id)
+			f.Stored = nil
+		}
+	}
+	if len(rest) > 0 {
+		if err := b.stored(`and p.customer_id = any(@customers)`, rest...); err != nil {
+			return err
+		}
+	}
+	if err := b.reported(); err != nil {
+		return err
+	}
+	for _, id := range b.ids {
+		b.open[id] = slices.DeleteFunc(billing.OpenPeriods(*b.facts[id]), func(p billing.Period) bool {
+			return len(b.months) == 0 || !p.End.After(b.months[0])
+		})
+	}
+	return nil
+}
+
+// stored reads those of the batch's stored periods of which a condition holds.
+func (b *openBatch) stored(condition string, customers ...int64) error {
+	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` order by p.customer_id, p.starts_at`, pgx.NamedArgs{
+		"tenant": b.tenant, "first": b.ids[0], "last": b.ids[len(b.ids)-1], "customers": customers,
+	})
+	if err != nil {
+		return err
+	}
+	stored, err := pgx.CollectRows(rows, scanBillingPeriod)
+	for _, p := range stored {
+		f := b.facts[int64(p.customer)]
+		f.Stored = append(f.Stored, p.Period)
+	}
+	return err
+}
+
+// reported reads what was reported of the customers whose periods depend on it.
+func (b *openBatch) reported() error {
+	var customers []int64
+	args := pgx.NamedArgs{"tenant": b.tenant, "connection": 0}
+	for _, id := range b.ids {
+		if f := b.facts[id]; billing.EndsByReports(*f) {
+			customers = append(customers, id)
+			if f.Connection != nil {
+				args["connection"] = f.Connection.ID
+			}
+		}
+	}
+	if len(customers) == 0 {
+		return nil
+	}
+	args["customers"] = customers
+	rows, err := b.tx.Query(b.ctx, `
+		select shorter.customer_id, reported.*
+		from unnest(@customers::bigint[]) shorter (customer_id)
+		cross join lateral (`+strings.ReplaceAll(selectReported, "@customer", "shorter.customer_id")+`) reported`, args)
+	if err != nil {
+		return err
+	}
+	var customer int64
+	var s billing.Reported
+	_, err = pgx.ForEachRow(rows, append([]any{&customer}, reportedFields(&s)...), func() error {
+		b.facts[customer].Reported = append(b.facts[customer].Reported, s)
+		return nil
+	})
+	return err
+}
+
+// usage reads what the customers have counted, each in the periods that are
+// open: those who have the same period are read together.
+func (b *openBatch) usage() error {
+	var ranges []metering.Range
+	var customers [][]int64
+	known := make(map[metering.Range]int)
+	for _, id := range b.ids {
+		for _, p := range b.open[id] {
+			within := metering.Range{Start: p.Start.UTC(), End: p.End.UTC()}
+			no, found := known[within]
+			if !found {
+				no = len(ranges)
+				known[within] = no
+				ranges, customers = append(ranges, within), append(customers, nil)
+			}
+			customers[no] = append(customers[no], id)
+		}
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	statement := newUsageStatementOfSome(b.tenant, b.meters)
+	for no, within := range ranges {
+		statement.addOf(no, within, customers[no])
+	}
+	used, err := readRanges(b.ctx, b.tx, statement, b.meters, ranges, "timestamptz '0001-01-01'")
+	for _, u := range used {
+		f := b.facts[int64(u.customer)]
+		f.Usage = append(f.Usage, billing.Usage{Period: u.within.Start, MeterID: u.meter, Total: u.usage, Events: u.tally.all().count})
+	}
+	return err
+}
+
+type customerRevenue struct {
+	customer int64
+	revenueKey
+}
+
+// countedClosed are the months of open periods in which a customer is counted
+// already, for a closed period that ends in the same one.
+func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
+	var first time.Time
+	for _, periods := range b.open {
+		for _, p := range periods {
+			if month := billing.RevenueMonth(p.Range, b.timezone); first.IsZero() || month.Before(first) {
+				first = month
+			}
+		}
+	}
+	counted := make(map[customerRevenue]bool)
+	if first.IsZero() {
+		return counted, nil
+	}
+	rows, err := b.tx.Query(b.ctx, `
+		select distinct p.customer_id, `+revenueMonth+`, t.currency
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.price_version > 0 and t.event_count > 0
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.ends_at > @first`, pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids, "first": first, "months": b.months})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		customer int64
+		month    int
+		currency string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&customer, &month, &currency}, func() error {
+		counted[customerRevenue{customer, revenueKey{b.months[month-1], currency}}] = true
+		return nil
+	})
+	return counted, err
+}
+
+func (b *openBatch) addCustomer(id int64, counted map[customerRevenue]bool) {
+	for _, p := range b.open[id] {
+		month := billing.RevenueMonth(p.Range, b.timezone).UTC()
+		for _, c := range billing.OpenCharges(*b.facts[id], p) {
+			of := customerRevenue{id, revenueKey{month, c.Currency}}
+			in := b.inMonth(of.revenueKey)
+			in.Estimated = in.Estimated.Add(c.Charge)
+			if c.Events > 0 && !counted[of] {
+				counted[of] = true
+				in.Customers++
+			}
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// town is a tenant with many customers.
+type town struct {
+	*biller
+	random    *rand.Rand
+	meters    []metering.Meter
+	customers []metering.Customer
+	month     metering.Range // the first
+}
+
+// newTown has meters in two currencies and one without a price, a product, and
+// customers since a month that ended long ago.
+func newTown(t *testing.T, customers int) *town {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := &town{biller: newBiller(t), random: rand.New(rand.NewPCG(seed, 0))}
+	w.month = billing.CalendarPeriod(clock.Now().AddDate(0, -6, 0), time.UTC)
+	w.created(w.month.Start.AddDate(0, 0, 3))
+	w.price("1.5", "10", "0.125")
+	w.meters = []metering.Meter{w.meter, dbtest.Meter(t, w.store, w.tenant, "storage", "stored"), dbtest.Meter(t, w.store, w.tenant, "free", "freed")}
+	product, err := w.store.Products.Create(t.Context(), w.tenant, metering.Operator, metering.Product{Slug: "pro"})
+	require.NoError(t, err)
+	w.priceOf(w.meters[1].ID, 0, "JPY")
+	w.priceOf(w.meters[0].ID, product.ID, "JPY")
+	w.customers = []metering.Customer{w.customer}
+	for i := range customers - 1 {
+		w.customer = dbtest.Customer(t, w.store, w.tenant, fmt.Sprintf("customer-%d", i))
+		w.created(w.now)
+		if i%4 == 0 {
+			w.assign(product.ID, w.month.Start)
+		}
+		w.customers = append(w.customers, w.customer)
+	}
+	return w
+}
+
+func (w *town) priceOf(meter metering.MeterID, product metering.ProductID, currency string) {
+	_, err := w.store.Prices.Set(w.Context(), w.tenant, metering.Operator, billing.Price{
+		MeterID: meter, ProductID: product, EffectiveFrom: w.now,
+		Terms: billing.Terms{BasePrice: metering.Whole(2), IncludedUnits: metering.Whole(5), OverageRate: metering.MustDecimal("0.75"), Currency: currency},
+	})
+	require.NoError(w, err)
+}
+
+// some have usage, of some meters, at instants of a range.
+func (w *town) use(within metering.Range, one int) {
+	var events []metering.Event
+	for _, c := range w.customers {
+		for _, m := range w.meters {
+			if w.random.IntN(one) > 0 {
+				continue
+			}
+			at := within.Start.Add(time.Duration(w.random.Int64N(int64(within.End.Sub(within.Start)))))
+			value := fmt.Sprintf("%d.%03d", w.random.IntN(200), w.random.IntN(1000))
+			event := dbtest.Event(w, m.EventType, c.ExternalID, at, value, "", "")
+			event.ReceivedAt = w.now
+			events = append(events, event)
+		}
+	}
+	_, err := w.writer.Ingest(w.Context(), w.tenant, events)
+	require.NoError(w, err)
+}
+
+// each does something for every nth customer.
+func (w *town) each(nth int, do func(i int)) {
+	for i, c := range w.customers {
+		if w.customer = c; i%nth == 0 {
+			do(i)
+		}
+	}
+}
+
+func (w *town) sync(nth int) {
+	w.each(nth, func(int) {
+		for planned := w.plan(anew); len(planned.Send) > 0; planned = w.plan(anew) {
+			for _, r := range planned.Send {
+				w.lease(r.ID)
+				if r.Kind == billing.QuantityReport {
+					w.counted(r.ID)
+					continue
+				}
+				w.complete(r.ID, billing.Accepted)
+			}
+		}
+	})
+}
+
+func (w *town) close() {
+	w.each(1, func(int) { w.closePeriods() })
+}
+
+// subscribe has every nth customer follow a subscription at the provider, where
+// some units are whole, and the others known to be linked to nobody there.
+func (w *town) subscribe(nth int, period metering.Range) {
+	w.each(1, func(i int) {
+		if i%nth != 0 {
+			require.NoError(w, w.store.Links.Save(w.Context(), w.tenant, w.customer.ID, w.connection, billing.Side{}, w.now))
+			return
+		}
+		side := billing.Side{Customer: fmt.Sprintf("cus_%d", i), Subscription: fmt.Sprintf("sub_%d", i), Period: period}
+		for _, m := range w.meters {
+			d := asDelta
+			d.MeterID, d.Target, d.WholeUnits = m.ID, "mtr_"+m.Slug, i%2 == 0
+			side.Destinations = append(side.Destinations, d)
+		}
+		w.exec(`update customers set billing_provider_id = $3 where tenant_id = $1 and id = $2`, w.tenant, w.customer.ID, side.Customer)
+		require.NoError(w, w.store.Links.Save(w.Context(), w.tenant, w.customer.ID, w.connection, side, w.now))
+	})
+}
+
+// compare holds revenue to the statements of all customers.
+func (w *town) compare() map[string]db.Revenue {
+	w.Helper()
+	want, got := w.stated(), w.revenue()
+	require.Equal(w, digits(want), digits(got))
+	return got
+}
+
+// compareInTest is compare in test mode, in which statements have billed what
+// is not billed revenue.
+func (w *town) compareInTest() {
+	w.Helper()
+	want, got := w.stated(), w.revenue()
+	for _, all := range []map[string]db.Revenue{want, got} {
+		for key, r := range all {
+			r.Billed, r.Unbilled = metering.Decimal{}, r.Unbilled.Add(r.Billed)
+			all[key] = r
+		}
+	}
+	require.Equal(w, digits(want), digits(got))
+}
+
+// stated is the sum of all statements.
+func (w *town) stated() map[string]db.Revenue {
+	w.Helper()
+	want := make(map[string]db.Revenue)
+	for _, c := range w.customers {
+		counted := make(map[string]bool)
+		statements, err := w.store.Ledger.Statements(w.Context(), w.tenant, c.ID, w.now.AddDate(10, 0, 0), 1000, w.now)
+		require.NoError(w, err)
+		for _, s := range statements {
+			for _, l := range s.Lines {
+				if l.PriceVersion == 0 {
+					continue
+				}
+				key := s.End.Add(-time.Nanosecond).UTC().Format("2006-01 ") + l.Currency
+				r := want[key]
+				switch {
+				case s.ClosedAt == nil:
+					r.Estimated = r.Estimated.Add(l.Charge)
+				case l.Billed:
+					r.Billed = r.Billed.Add(l.Charge).Add(l.LateCharge)
+				default:
+					r.Unbilled = r.Unbilled.Add(l.Charge)
+				}
+				if l.Events > 0 && !counted[key] {
+					counted[key] = true
+					r.Customers++
+				}
+				want[key] = r
+			}
+		}
+	}
+	return want
+}
+
+func (w *town) revenue() map[string]db.Revenue {
+	w.Helper()
+	months, err := w.store.Ledger.Revenue(w.Context(), w.tenant, w.month.Start, w.now)
+	require.NoError(w, err)
+	got := make(map[string]db.Revenue)
+	for _, m := range months {
+		got[m.Month.UTC().Format("2006-01 ")+m.Currency] = m
+	}
+	return got
+}
+
+func digits(of map[string]db.Revenue) map[string]string {
+	all := make(map[string]string)
+	for key, r := range of {
+		all[key] = fmt.Sprint("billed ", r.Billed, ", estimated ", r.Estimated, ", unbilled ", r.Unbilled, ", of ", r.Customers)
+	}
+	return all
+}
+
+// Some customers are billed by a webhook and some by nobody, then in test mode,
+// then live, by the calendar and by subscriptions; events come late for each.
+func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 24)
+	w.use(metering.Range{Start: w.now, End: w.month.End}, 1)
+	w.compare()
+	w.sync(2)
+	w.compare()
+	first, second := w.month, billing.CalendarPeriod(w.month.End, time.UTC)
+	w.now = first.End.Add(time.Hour)
+	w.use(second, 2)
+	w.compare()
+	w.now = over(first)
+	w.close()
+	w.compare()
+
+	w.useMode("acct_1", false)
+	w.subscribe(3, metering.Range{Start: second.Start, End: second.End})
+	w.sync(1)
+	w.now = over(second)
+	w.close()
+	w.compareInTest()
+
+	w.useMode("acct_1", true)
+	third := billing.CalendarPeriod(second.End, time.UTC)
+	w.use(third, 2)
+	w.subscribe(3, metering.Range{Start: w.now.Add(12345 * time.Second), End: third.End.AddDate(0, 0, 12)})
+	w.compare()
+	w.now = w.now.AddDate(0, 0, 5)
+	w.subscribe(3, metering.Range{Start: w.now.AddDate(0, 0, -2), End: third.End.AddDate(0, 0, 12)})
+	ahead := w.compare()[third.End.Format("2006-01 JPY")]
+	require.Positive(t, ahead.Customers, "who have a subscription's period that ends in a month that has not begun")
+	w.use(first, 3)
+	w.use(second, 3)
+	w.sync(1)
+	w.compare()
+	w.now = third.End.AddDate(0, 0, 14)
+	w.use(metering.Range{Start: third.End, End: w.now}, 2)
+	w.compare()
+	w.sync(2)
+	w.close()
+	all := w.compare()
+	for _, is := range []bool{
+		!all[first.Start.Format("2006-01 USD")].Billed.IsZero(), !all[first.Start.Format("2006-01 JPY")].Unbilled.IsZero(),
+		all[second.Start.Format("2006-01 USD")].Billed.IsZero(), !all[second.Start.Format("2006-01 USD")].Unbilled.IsZero(),
+	} {
+		require.True(t, is, "%v", digits(all))
+	}
+}
+
+func TestLateUsageIsBilledRevenueOnceItIsBookedAsThat(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[metering.LatePolicy]string{
+		metering.AdjustLate: "billed 15, estimated 0, unbilled 0, of 1",
+		metering.ReportLate: "billed 10, estimated 0, unbilled 5, of 1",
+	} {
+		b, _, month := newLongAgo(t)
+		b.exec(`update tenants set late_policy = $2 where id = $1`, b.tenant, policy)
+		b.use("10")
+		b.now = over(month)
+		b.acceptAll()
+		require.Equal(t, 1, b.closePeriods().Closed)
+		b.useAt("5", month.Start.AddDate(0, 0, 20))
+		revenue := func() string {
+			months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, month.Start, b.now)
+			require.NoError(t, err)
+			require.Len(t, months, 2, "the running one's too")
+			return digits(map[string]db.Revenue{"": months[1]})[""]
+		}
+		require.Equal(t, "billed 10, estimated 0, unbilled 0, of 1", revenue(), "not before it is booked")
+		b.acceptAll()
+		require.Equal(t, want, revenue())
+	}
+}
+
+func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
+	t.Parallel()
+	b, _, month := newLongAgo(t)
+	b.use("10")
+	b.now = over(month)
+	for since, want := range map[time.Time]int{month.Start: 2, month.End.Add(-time.Microsecond): 2, month.End: 1, b.now.AddDate(0, 1, 0): 0} {
+		for _, closed := range []bool{false, true} {
+			if closed {
+				b.acceptAll()
+				b.closePeriods()
+			}
+			months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, since, b.now)
+			require.NoError(t, err)
+			require.Len(t, months, want, "since %s", since)
+		}
+	}
+}

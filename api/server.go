@@ -162,7 +162,7 @@ func (s *server) routes() {
 			"billed. A period has an id once it is stored, with the first sync in it or after it."), s.getStatement)
 	huma.Register(s.api, described(get("explain-billing", "/v1/billing/explain", BillingRead, "Get the working of what a meter comes to in a billing period"),
 		"Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet."), s.explain)
-	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Show billed and estimated revenue by month and currency"), s.revenue)
+	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency"), s.revenue)
 	huma.Register(s.api, described(get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events"),
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	huma.Register(s.api, described(get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings"),

@@ -3848,7 +3848,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReport(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRevenue Show billed and estimated revenue by month and currency
+	// GetRevenue Get billed and estimated revenue by month and currency
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4864,7 +4864,7 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 	return c.Client.Do(req)
 }
 
-// GetRevenue Show billed and estimated revenue by month and currency
+// GetRevenue Get billed and estimated revenue by month and currency
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10394,7 +10394,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReportWithResponse(ctx context.Context, id string, body ResolveReportJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
 
-	// GetRevenueWithResponse Show billed and estimated revenue by month and currency
+	// GetRevenueWithResponse Get billed and estimated revenue by month and currency
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15496,7 +15496,7 @@ func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id 
 	return ParseResolveReportResponse(rsp)
 }
 
-// GetRevenueWithResponse Show billed and estimated revenue by month and currency
+// GetRevenueWithResponse Get billed and estimated revenue by month and currency
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -389,7 +389,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show billed and estimated revenue by month and currency */
+        /** Get billed and estimated revenue by month and currency */
         get: operations["get-revenue"];
         put?: never;
         post?: never;

@@ -35,9 +35,7 @@ func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line
 		return nil
 	}
 	for _, closed := range periods {
-		if f.adjustable(closed) {
-			all = append(all, f.adjust(closed, target, repeated)...)
-		}
+		all = append(all, f.adjust(closed, target, repeated)...)
 	}
 	return all
 }
@@ -61,16 +59,31 @@ func (l ClosedLine) unreported() bool {
 	return l.Billed && l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
 }
 
-func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
-	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
+// lateOf is what each meter of a closed period has come to since, where that may
+// be something else than it was closed at, whoever has billed it.
+func (f Facts) lateOf(closed Period) (all []calculation) {
+	if !f.adjustable(closed) {
+		return nil
+	}
 	for _, m := range f.Meters {
 		then, known := closed.Line(m.ID)
-		if !known || !f.bills(then) || m.Version.Status == metering.Backfilling {
-			continue
+		if known && f.bills(then) && m.Version.Status != metering.Backfilling {
+			all = append(all, f.lateCalculation(closed, m, then))
 		}
-		c := f.lateCalculation(closed, m, then, others[m.ID])
+	}
+	return all
+}
+
+func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
+	late := f.lateOf(closed)
+	if len(late) == 0 {
+		return nil
+	}
+	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
+	for _, c := range late {
+		c.others = others[c.meter.ID]
 		f.leaveOnlyReported(&c)
-		l := Line{MeterID: m.ID, Closed: closed.Start}
+		l := Line{MeterID: c.meter.ID, Closed: closed.Start}
 		if !c.quantity().IsZero() || !c.amount().IsZero() || slices.ContainsFunc(repeated, l.about) {
 			all = append(all, c)
 		}

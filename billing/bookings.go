@@ -41,15 +41,7 @@ func (f Facts) bookings() (all []Booking) {
 		return nil
 	}
 	for _, closed := range f.Stored {
-		if !f.adjustable(closed) {
-			continue
-		}
-		for _, m := range f.Meters {
-			then, known := closed.Line(m.ID)
-			if !known || !f.bills(then) || m.Version.Status == metering.Backfilling {
-				continue
-			}
-			c := f.lateCalculation(closed, m, then, elsewhere{})
+		for _, c := range f.lateOf(closed) {
 			if b := f.booking(&c); !b.Units.Equal(b.UnitsBefore) || !b.Charge.Equal(b.ChargeBefore) {
 				all = append(all, b)
 			}

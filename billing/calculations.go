@@ -156,9 +156,9 @@ func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 
 // lateCalculation is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
-func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine, other elsewhere) calculation {
+func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
 	c := closedCalculation(m, then)
-	c.others, c.late = other, &lateUsage{closed: closed.Range, then: then}
+	c.late = &lateUsage{closed: closed.Range, then: then}
 	c.late.usage, c.late.events = f.late(closed, then)
 	if c.reported = nil; then.Reported != nil {
 		c.scale = &then.ReportedScale

@@ -133,7 +133,7 @@ func (f Facts) closedLines(period Period) (lines []StatementLine) {
 		if !known {
 			continue // the meter was made later
 		}
-		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then, elsewhere{})
+		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then)
 		l.Charge, l.Billed = then.Charge, f.bills(then)
 		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
 		lines = append(lines, l)

@@ -51,3 +51,9 @@ func unreachable(workflowID string, cause error) error {
 	return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }
+
+// missing says that Temporal has no such thing: no schedule, or no open run.
+func missing(err error) bool {
+	var none *serviceerror.NotFound
+	return errors.As(err, &none)
+}

@@ -27,8 +27,7 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 	handle := c.ScheduleClient().GetHandle(ctx, id)
 	if !settings.Enabled {
 		err := handle.Delete(ctx)
-		var missing *serviceerror.NotFound
-		if err != nil && !errors.As(err, &missing) {
+		if err != nil && !missing(err) {
 			return unreachable(id, err)
 		}
 		return nil
@@ -134,8 +133,7 @@ func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.Tena
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	described, err := c.ScheduleClient().GetHandle(ctx, AutoSyncID(tenant)).Describe(ctx)
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if missing(err) {
 		return ScheduleState{}, nil
 	}
 	if err != nil {

@@ -2,12 +2,10 @@ package workflows
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
@@ -33,7 +31,7 @@ func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
 	described, err := c.DescribeWorkflowExecution(ctx, id, "")
-	if gone(err) {
+	if missing(err) {
 		return SyncState{}, nil
 	}
 	if err != nil {
@@ -77,7 +75,7 @@ func shownOf(failure *failurepb.Failure) string {
 
 func paused(ctx context.Context, c client.Client, id string) (bool, error) {
 	answer, err := c.QueryWorkflow(ctx, id, "", stateQuery)
-	if gone(err) {
+	if missing(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -122,7 +120,7 @@ func CancelSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
-	if err := c.CancelWorkflow(ctx, id, ""); err != nil && !gone(err) {
+	if err := c.CancelWorkflow(ctx, id, ""); err != nil && !missing(err) {
 		return unreachable(id, err)
 	}
 	return nil
@@ -148,17 +146,11 @@ func askRun(ctx context.Context, c client.Client, id, update string) error {
 	if err == nil {
 		err = asked.Get(ctx, nil)
 	}
-	if gone(err) {
+	if missing(err) {
 		return metering.Errorf(metering.CodeConflict, "the sync has just ended; read it again")
 	}
 	if err != nil {
 		return unreachable(id, err)
 	}
 	return nil
-}
-
-// gone says that no run is open.
-func gone(err error) bool {
-	var none *serviceerror.NotFound
-	return errors.As(err, &none)
 }

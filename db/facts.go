@@ -63,7 +63,7 @@ func (r *factReader) catalogAndLedger() error {
 	})
 	read(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
-	read(&batch, selectReported, []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
+	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	read(&batch, selectOpen, []any{args}, scanOpen, func(o billing.Open) { f.Open = append(f.Open, o) })
 	return r.q.SendBatch(r.ctx, &batch).Close()
@@ -108,18 +108,19 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 
 const selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
-	  t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, b.only_units, b.only_charge
+	  t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0)
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
 	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
-	cross join lateral (
-	  select (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge,
+	left join (
+	  select a.period_id, a.meter_id,
+	    (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge,
 	    coalesce(sum(a.units - a.units_before) filter (where not a.billed), 0) as only_units, coalesce(sum(a.amount) filter (where not a.billed), 0) as only_charge
 	  from billing_adjustments a
-	  where a.tenant_id = t.tenant_id
-	    and a.period_id = t.period_id
-	    and a.meter_id = t.meter_id) b
+	  where a.tenant_id = @tenant
+	    and a.customer_id = @customer
+	  group by 1, 2) b on b.period_id = t.period_id and b.meter_id = t.meter_id
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer`
 
@@ -156,11 +157,12 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	return r, err
 }
 
-// selectReported reads, by series and meter, what was reported of open periods,
-// of those that lie in the same one of the subscription's, and of late usage.
-// What statements to the present connection say of their own period is not
+// reportedOf reads of a customer, as SQL, by series and meter, what was reported
+// of open periods, of those that lie in the same one of the subscription's, and
+// of late usage. What statements to the present connection say of their own period is not
 // needed: the next one takes their place.
-var selectReported = `
+func reportedOf(customer string) string {
+	return `
 	with said as (
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
@@ -170,12 +172,12 @@ var selectReported = `
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
-	    and d.customer_id = @customer
+	    and d.customer_id = ` + customer + `
 	    and (s.kind = 'charge' or p.closed_at is null or s.window_start >= (
 	      select min(o.subscription_start)
 	      from billing_periods o
 	      where o.tenant_id = @tenant
-	        and o.customer_id = @customer
+	        and o.customer_id = ` + customer + `
 	        and o.closed_at is null))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
@@ -186,7 +188,7 @@ var selectReported = `
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
 	  where d.tenant_id = @tenant
-	    and d.customer_id = @customer
+	    and d.customer_id = ` + customer + `
 	    and d.connection_id <> @connection
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
@@ -204,7 +206,7 @@ var selectReported = `
 	  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	  join billing_periods t on t.tenant_id = r.tenant_id and t.id = r.period_id
 	  where c.tenant_id = @tenant
-	    and c.customer_id = @customer
+	    and c.customer_id = ` + customer + `
 	    and c.closed_at is not null)
 	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id,
 	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
@@ -213,8 +215,9 @@ var selectReported = `
 	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
 	  coalesce(min(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
 	from said x
-	join billing_periods p on p.tenant_id = @tenant and p.customer_id = @customer and p.id = x.period_id
+	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
+}
 
 // seriesAt are the series of a destination d. Behind "offset 0" they are looked
 // up by it, also in a plan that was made, and kept, while the tables were empty:

@@ -106,7 +106,7 @@ func (r *factReader) linesOf(reports []PeriodReport) error {
 		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 		where l.tenant_id = $1
 		  and l.report_id = any($2)
-		order by l.component <> 'usage', p.starts_at, l.meter_id`, r.tenant, ids)
+		order by l.line`, r.tenant, ids)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package db
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -140,7 +139,7 @@ func (b *openBatch) reported() error {
 	rows, err := b.tx.Query(b.ctx, `
 		select shorter.customer_id, reported.*
 		from unnest(@customers::bigint[]) shorter (customer_id)
-		cross join lateral (`+strings.ReplaceAll(selectReported, "@customer", "shorter.customer_id")+`) reported`, args)
+		cross join lateral (`+reportedOf("shorter.customer_id")+`) reported`, args)
 	if err != nil {
 		return err
 	}

@@ -123,15 +123,22 @@ func (l *life) mayLeave() bool {
 	return !l.leavesOut(leftBetweenTwo) || !l.betweenTwo()
 }
 
+// countsTheLastOfTwo says whether a destination that counts only what came last
+// has had two periods that run.
+func (l *life) countsTheLastOfTwo() bool {
+	open := 0
+	for _, p := range l.periods {
+		if p.ClosedAt == nil {
+			open++
+		}
+	}
+	return open > 1 && l.farSide.countsTheLast()
+}
+
 // betweenTwo says whether a destination that counts only what came last has not
 // been reported the newer of two periods together with the older.
 func (l *life) betweenTwo() bool {
-	for _, p := range l.farSide.places {
-		if p.Counting == billing.Latest {
-			return !l.facts(l.now, l.number).Plan().Empty()
-		}
-	}
-	return false
+	return l.farSide.countsTheLast() && !l.facts(l.now, l.number).Plan().Empty()
 }
 
 func (l *life) replaces(receiver bool) bool {
@@ -156,7 +163,7 @@ func (l *life) moves() bool {
 // changesMode saves a key of the other mode: back and forth, each has what it
 // was reported.
 func (l *life) changesMode() bool {
-	if l.connection == nil || l.farSide.receiver || !l.mayLeave() {
+	if l.connection == nil || l.farSide.receiver || !l.mayLeave() || l.leavesOut(leftBetweenTwo) && l.countsTheLastOfTwo() {
 		return false
 	}
 	f := l.farSide

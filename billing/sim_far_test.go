@@ -191,6 +191,16 @@ func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
 	})
 }
 
+// countsTheLast says whether at some destination only what came last counts.
+func (f *farSide) countsTheLast() bool {
+	for _, place := range f.places {
+		if place.Counting == billing.Latest {
+			return true
+		}
+	}
+	return false
+}
+
 // lastOnInvoices says whether each invoice of a destination that counts only
 // what came last has the sum of what its periods were reported.
 func (f *farSide) lastOnInvoices() bool {

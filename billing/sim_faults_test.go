@@ -71,7 +71,7 @@ const (
 	dropAmongOthers       = "something is dropped that what is counted does not show, or while others are not seen counted"
 	unansweredRecord      = "an answer is missing about what is taken only while a period runs"
 	asMuchAsAnother       = "what is not counted yet is as much as something older"
-	leftBetweenTwo        = "the connection is replaced, the customer moved, or an invoice final, before another sync"
+	leftBetweenTwo        = "the connection is replaced, the customer moved, or an invoice final, before another sync, or the mode changes while two periods are open"
 	finalBeforeItIsKnown  = "an invoice becomes final while something is on its way or was dropped"
 	priceSwap             = "a price is swapped in mid-period"
 	cancellation          = "a subscription is cancelled at its period's end"

@@ -52,7 +52,7 @@ var kinds = []kind{
 	{"a usage scale", 3, (*life).newScale},
 	{"a sync without a meter", 4, (*life).syncsWithout},
 	{"a new receiver", 3, func(l *life) bool { return l.replaces(true) }},
-	{"the receiver moves", 4, (*life).moves},
+	{"the receiver moves", 6, (*life).moves},
 	{"a new counter", 3, func(l *life) bool { return l.replaces(false) }},
 	{"another mode", 4, (*life).changesMode},
 	{"no connection", 2, (*life).disconnects},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ import (
 const atProvider = "cus_1"
 
 func accountOf(a lives.Action) stripetest.Account {
-	return stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true}
+	return stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true, KeepDrafts: true}
 }
 
 // connectCounter connects an account of the fake's.
@@ -27,7 +28,7 @@ func (l *life) connectCounter(a lives.Action) {
 	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(accountOf(a).Key))
 	require.NoError(l, err)
 	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Stripe, Account: accountOf(a).ID, SealedSecret: sealed, ValidatedAt: l.now,
+		Kind: metering.Stripe, Invoices: true, Account: accountOf(a).ID, SealedSecret: sealed, ValidatedAt: l.now,
 	})
 	require.NoError(l, err)
 }
@@ -41,8 +42,11 @@ func (l *life) subscribe(a lives.Action) {
 	l.subscription = fmt.Sprintf("sub_%d_%d", a.Connection, l.done)
 	seed := &stripetest.Seed{Account: accountOf(a), Customers: []stripetest.Customer{{ID: atProvider}}}
 	subscription := stripetest.Subscription{ID: l.subscription, Customer: atProvider, Start: l.now.Unix(), End: a.Time.Unix()}
+	if a.Trial {
+		subscription.TrialEnd = subscription.End
+	}
 	for _, place := range a.Places {
-		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter)}
+		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter), Currency: strings.ToLower(a.Currency)}
 		if place.Method != "record" {
 			price.Meter = named("mtr", place.Meter)
 			meter := stripetest.Meter{ID: price.Meter, EventName: slug(place.Meter), EventTimeWindow: string(place.Window)}
@@ -61,7 +65,13 @@ func (l *life) subscribe(a lives.Action) {
 
 // cancel ends the customer's subscription at once.
 func (l *life) cancel(a lives.Action) {
-	request, err := http.NewRequestWithContext(l.Context(), http.MethodDelete, l.stripeAt.URL+"/v1/subscriptions/"+l.subscription, http.NoBody)
+	l.calls(a, http.MethodDelete, "/v1/subscriptions/"+l.subscription)
+}
+
+// calls has somebody else call the fake.
+func (l *life) calls(a lives.Action, method, path string) {
+	l.Helper()
+	request, err := http.NewRequestWithContext(l.Context(), method, l.stripeAt.URL+path, http.NoBody)
 	require.NoError(l, err)
 	request.Header.Set("Authorization", "Bearer "+accountOf(a).Key)
 	response, err := http.DefaultClient.Do(request)
@@ -75,7 +85,7 @@ func (l *life) link(customer *string) {
 	require.NoError(l, err)
 }
 
-// invoice has the fake say that the invoice of the period that ended then is final.
+// invoice finalizes the invoice of the period that ended then, and has the fake say so.
 func (l *life) invoice(a lives.Action) {
 	account := accountOf(a).ID
 	state := l.fake.State()
@@ -83,6 +93,7 @@ func (l *life) invoice(a lives.Action) {
 	in := slices.IndexFunc(state.Accounts[at].Invoices, func(i stripetest.InvoiceState) bool { return i.PeriodEnd.Equal(*a.Time) })
 	require.GreaterOrEqual(l, in, 0, "no invoice of %s ends at %s", account, a.Time)
 	id := state.Accounts[at].Invoices[in].ID
+	l.calls(a, http.MethodPost, "/v1/invoices/"+id+"/finalize")
 	provider, err := l.store.Providers.Active(l.Context(), l.tenant)
 	require.NoError(l, err)
 	row, _, err := l.store.ProviderEvents.Store(l.Context(), l.tenant, metering.ProviderEvent{

@@ -38,8 +38,8 @@ import (
 // receivers have in the end. Left out are steps that nothing real can do to one
 // customer alone: a connection that ends without another, and retention. At the
 // fake, counts are never behind, items come and go with their subscription, and
-// an invoice is final when its hour is over; the lives are told of that when the
-// simulator says so, and what invoices come to is not compared. Workers whose calls overlap live at receivers.
+// an invoice is final when the simulator says so, and the lives are told of that
+// at once; what invoices come to is compared by what counts as billed. Workers whose calls overlap live at receivers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")

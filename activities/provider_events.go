@@ -45,11 +45,11 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil || customer == 0 {
 		return ReadInvoiceResult{}, err
 	}
-	provider, err := a.store.Providers.Active(ctx, in.TenantID)
+	wanted, err := a.store.Links.Wanted(ctx, in.TenantID, customer)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	p, err := a.open(in.TenantID, provider)
+	p, err := a.open(in.TenantID, wanted.Provider)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
@@ -57,12 +57,14 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if !ok {
 		return ReadInvoiceResult{}, nil
 	}
-	destinations, err := a.store.Links.Destinations(ctx, in.TenantID, customer)
+	destinations, err := a.store.Links.Destinations(ctx, in.TenantID, customer, event.Connection)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
 	kept, err := measured(a.metrics, p.Kind, func() (metering.Invoice, error) {
-		return invoices.Invoice(ctx, p.credentials, event.ObjectID, destinations)
+		return invoices.Invoice(ctx, p.credentials, providers.InvoiceQuestion{
+			ID: event.ObjectID, Meters: wanted.Meters, Mapping: wanted.Provider.Mapping, Destinations: destinations,
+		})
 	})
 	if err != nil {
 		return ReadInvoiceResult{}, err

@@ -72,7 +72,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 		return attempt{}, err
 	}
 	if l.Invoiced && l.Kind == billing.QuantityReport && l.Attempt == 1 {
-		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}}, nil
+		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is carried"}}, nil
 	}
 	sending := providers.Sending{
 		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
@@ -103,12 +103,17 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 }
 
 // refused is what becomes of a report that was refused. That says nothing about
-// attempts before this one: what is added up and may have arrived with one of
-// them is in doubt, unless the provider is seen to have it.
+// attempts before this one: what may have arrived with one of them is in doubt,
+// unless the provider is seen to have it. A statement is not: the next one
+// overwrites it, wherever it is sent.
 func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
-	if s.Counting != billing.Adds || number == 1 {
+	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, and it may have arrived before: " + failureText(refusal)}, refusal, false}
+	switch {
+	case number == 1, s.Kind == billing.StatementReport:
 		return rejected
+	case s.Counting != billing.Adds:
+		return inDoubt
 	}
 	found, err := a.find(ctx, tenant, p, s)
 	switch {
@@ -117,8 +122,7 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	case err == nil && s.Kind == billing.ChargeReport:
 		return rejected // a list of them lacks none
 	}
-	response := "refused, and it may have arrived before: " + failureText(refusal)
-	return attempt{SendReportResult{State: billing.InDoubt, Response: response}, refusal, false}
+	return inDoubt
 }
 
 // find asks the provider whether it has taken a report. Where it cannot tell,
@@ -232,7 +236,7 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 		if err != nil {
 			return result, err
 		}
-		if err := a.saw(ctx, in.TenantID, p.Name, place, counted, &result); err != nil {
+		if err := a.saw(ctx, in.TenantID, p.Description, place, counted, &result); err != nil {
 			return result, err
 		}
 	}
@@ -240,9 +244,10 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 }
 
 // saw draws its conclusions from what the provider has counted in a place.
-// What is new may be in it or not; equal sums may be taken for each other.
-func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, who string, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
-	withoutOld := counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old))
+// What is new may be in it or not; equal sums may be taken for each other. That
+// something is not counted says nothing where invoices say what is billed.
+func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
+	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))
 	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("seen in what %s has counted", who)
 	switch {
 	case counted.Equal(place.Total):

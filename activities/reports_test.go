@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -275,15 +276,16 @@ func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 			s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: events})
 			result, err := send()
 			require.NoError(t, err)
-			if arrived {
-				require.Equal(t, billing.Accepted, result.State, result.Response)
-			} else {
+			if !arrived {
 				require.Equal(t, billing.InDoubt, result.State, result.Response)
 				s.fake.Advance(25 * time.Hour)
 				result, err = send()
 				require.NoError(t, err)
-				require.Equal(t, billing.Accepted, result.State, result.Response)
+				require.Equal(t, billing.InDoubt, result.State, "what is not counted may be counted later: only the final invoice says")
+				require.Equal(t, "0", s.fake.Quantity("si_delta").String())
+				return
 			}
+			require.Equal(t, billing.Accepted, result.State, result.Response)
 			require.Equal(t, "5", s.fake.Quantity("si_delta").String())
 			s.ingest("delta", "2")
 			require.Equal(t, 1, s.report())
@@ -292,8 +294,8 @@ func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	}
 }
 
-// Fault 5: what is not seen counted for a day waits until it is seen or said to be dropped, so that Stripe bills 5.
-func TestWhatStripeShowsADayLateIsReportedAgainAndBilledTwice(t *testing.T) {
+// What is not seen counted waits for the final invoice, which says whether Stripe has dropped it.
+func TestWhatStripeShowsADayLateIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
 	s.ingest("delta", "5")
@@ -302,8 +304,40 @@ func TestWhatStripeShowsADayLateIsReportedAgainAndBilledTwice(t *testing.T) {
 
 	_, err := s.conn.Exec(t.Context(), `update billing_reports set decided_at = decided_at - interval '1 day' where tenant_id = $1 and state = 'accepted'`, s.tenant)
 	require.NoError(t, err)
+	require.Zero(t, s.report())
+	require.Equal(t, "5", s.fake.Quantity("si_delta").String())
+}
+
+// Nothing but the final invoice says that Stripe has dropped what it had accepted.
+func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("delta", "5")
+	s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Drop, Times: 1, Path: "/v1/billing/meter_events"})
 	require.Equal(t, 1, s.report())
-	require.Equal(t, "10", s.fake.Quantity("si_delta").String())
+	s.ingest("delta", "2")
+	require.Equal(t, 1, s.report())
+	s.invoice(nil)
+	lines := s.fake.State().Accounts[0].Invoices[0].Lines
+	of := slices.IndexFunc(lines, func(l stripetest.LineState) bool { return l.Item == "si_delta" })
+	require.Equal(t, "2", lines[of].Quantity.String())
+	require.Empty(t, s.fake.State().Accounts[0].Pending)
+
+	s.read()
+	s.closePeriods(nil)
+	s.quiesce(nil)
+	pending := s.fake.State().Accounts[0].Pending
+	require.Len(t, pending, 1)
+	require.Equal(t, "5000000", pending[0].Amount.String())
+	var found string
+	require.NoError(t, s.conn.QueryRow(t.Context(), `
+		select format('%s of %s are invoiced: %s, %s', invoiced, reported, state, reason)
+		from billing_reconciliations
+		where tenant_id = $1
+		  and reported > 0`, s.tenant).Scan(&found))
+	require.Equal(t, "2 of 7 are invoiced: carried, accepted, not billed", found)
+	s.quiesce(nil)
+	require.Len(t, s.fake.State().Accounts[0].Pending, 1, "once")
 }
 
 // What was reported is looked for without reading what the customer is.

@@ -123,7 +123,7 @@ func (s *subscriber) settle(ring db.Keyring) {
 	sealed, err := ring.Seal(s.tenant, db.ProviderSecret, []byte(stripeKey))
 	require.NoError(s, err)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Stripe, Account: "acct_1", SealedSecret: sealed, ValidatedAt: s.fake.Now(),
+		Kind: metering.Stripe, Invoices: true, Account: "acct_1", SealedSecret: sealed, ValidatedAt: s.fake.Now(),
 	})
 	require.NoError(s, err)
 	for _, slug := range inAllWays {

@@ -40,23 +40,24 @@ func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line
 	return all
 }
 
-// adjustable says whether a closed period may come to something else than it
-// was closed at: a month with late usage touches it, or the provider was not
-// reported all of it.
+// adjustable says whether a closed period may come to something else than is
+// billed with it: a month with late usage touches it, it was adjusted before, or
+// the provider was not reported all of it.
 func (f Facts) adjustable(p Period) bool {
 	if p.ClosedAt == nil {
 		return false
 	}
 	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
-	return late || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+	carried := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
+	return late || carried || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
 		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
 	})
 }
 
-// unreported says whether the provider was reported something else than what
-// the period came to.
+// unreported says whether something else is billed with the period than what it
+// came to.
 func (l ClosedLine) unreported() bool {
-	return l.Billed && l.Reported != nil && !Units(l.Usage, l.ReportedScale).Equal(*l.Reported)
+	return l.Billed && !l.ownUnits().Equal(l.billedUnits())
 }
 
 // lateOf is what each meter of a closed period has come to since, where that may
@@ -106,12 +107,17 @@ func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 }
 
 // late is what came for the closed period after it was closed, up to when its
-// events went.
+// events went: what is booked stays booked, whatever still counts it.
 func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, events int64) {
 	if then.LateEvents != nil {
 		return *then.LateUsage, *then.LateEvents
 	}
 	u := f.usage(then.MeterID, closed)
+	for _, b := range f.Booked {
+		if b.MeterID == then.MeterID && b.Period.Equal(closed.Start) && then.Events+u.LateEvents < b.Events {
+			return b.Units.Sub(then.ownUnits()), b.Events - then.Events
+		}
+	}
 	return u.Late, u.LateEvents
 }
 
@@ -143,7 +149,12 @@ func (p *planner) lateCharges(target Period) {
 		if s.State == Accepted {
 			s.State = Counted // the answer is the charge itself: there is nothing more to see
 		}
-		if !p.next(s, !l.Amount.Equal(s.Taken.Added)) {
+		changed := !l.Amount.Equal(s.Taken.Added)
+		if reason := p.excludedLate(l.Currency); reason != "" && changed {
+			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
+			changed = false // it stays booked
+		}
+		if !p.next(s, changed) {
 			continue
 		}
 		at.Period = l.Closed
@@ -152,6 +163,14 @@ func (p *planner) lateCharges(target Period) {
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}
+}
+
+// excludedLate says why late usage in the currency is not charged now, if it is not.
+func (f Facts) excludedLate(currency string) string {
+	if f.Side == nil || f.Side.Currency == "" || f.Side.Currency == currency {
+		return ""
+	}
+	return ExcludedCurrency
 }
 
 func (p *planner) period(start time.Time) Period {
@@ -210,6 +229,9 @@ func (f Facts) carriedBy(period Period) (all []Adjustment) {
 		return nil
 	}
 	for _, c := range f.carried() {
+		if f.excludedLate(c.currency) != "" {
+			continue
+		}
 		all = append(all, Adjustment{
 			Closed: c.late.closed, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Quantity: c.quantity(), Amount: c.amount(), Currency: c.currency,
 			Reason: ReasonLate, Working: c.steps(),

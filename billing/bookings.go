@@ -33,9 +33,8 @@ type Booked struct {
 	OnlyReportedCharge metering.Decimal // the same of the charge
 }
 
-// bookings are those that are still to be made: late usage, and what the
-// provider was not reported in time, is booked by whoever plans first, under the
-// late policy that holds then.
+// bookings are those that are still to be made: late usage is booked by whoever
+// plans first, under the late policy that holds then.
 func (f Facts) bookings() (all []Booking) {
 	if f.Connection == nil {
 		return nil
@@ -66,7 +65,7 @@ func (f Facts) booked(c *calculation) Booked {
 	if i >= 0 {
 		return f.Booked[i]
 	}
-	return Booked{Units: c.late.then.units(), Charge: c.late.then.Charge}
+	return Booked{Units: c.closed.ownUnits(), Charge: c.closed.Charge}
 }
 
 // leaveOnlyReported has the late calculation leave out what is only reported:

@@ -14,17 +14,17 @@ type calculation struct {
 	currency string
 	others   elsewhere
 
-	scale       *int32            // decimals that usage is reported with, and charged; nil: all it has
-	reported    *metering.Decimal // of the usage, what the charge is for; nil: all of it
-	notNegative bool              // less than nothing cannot be reported
+	scale       *int32 // decimals that usage is reported with, and charged; nil: all it has
+	notNegative bool   // less than nothing cannot be reported
+	trial       bool   // nothing is charged for the units
 
-	late *lateUsage // nil: the line is the period's own
+	closed *ClosedLine // nil: the period is open
+	late   *lateUsage  // nil: the line is the period's own
 }
 
 // lateUsage is what arrived for a closed period.
 type lateUsage struct {
 	closed metering.Range
-	then   ClosedLine
 	usage  metering.Decimal
 	events int64
 
@@ -41,17 +41,19 @@ func (c *calculation) total() metering.Decimal {
 
 // units are what the charge is for.
 func (c *calculation) units() metering.Decimal {
-	switch {
-	case c.reported != nil:
-		return *c.reported
-	case c.scale != nil:
+	if c.scale != nil {
 		return Units(c.total(), *c.scale)
 	}
 	return c.total()
 }
 
 // charge is for all units, in the currency's minor unit.
-func (c *calculation) charge() metering.Decimal { return c.price.ChargeIn(c.currency, c.units()) }
+func (c *calculation) charge() metering.Decimal {
+	if c.trial {
+		return metering.Decimal{}
+	}
+	return c.price.ChargeIn(c.currency, c.units())
+}
 
 // otherScale is the decimals that what others have billed is rounded to; nil:
 // it stays as it is, since of late usage it is a difference of rounded totals.
@@ -69,7 +71,9 @@ func (c *calculation) quantity() metering.Decimal {
 		quantity = UnitsBetween(c.others.quantity, c.total(), *scale)
 	}
 	if c.late != nil {
-		quantity = quantity.Sub(c.late.then.units()).Sub(c.late.onlyReported)
+		quantity = quantity.Sub(c.closed.billedUnits()).Sub(c.late.onlyReported)
+	} else if c.closed != nil {
+		quantity = c.closed.billedUnits()
 	}
 	if c.notNegative && quantity.IsNegative() {
 		return metering.Decimal{}
@@ -79,9 +83,14 @@ func (c *calculation) quantity() metering.Decimal {
 
 // amount is what of the charge nobody else has billed.
 func (c *calculation) amount() metering.Decimal {
+	if c.trial {
+		return metering.Decimal{}
+	}
 	amount := c.charge().Sub(c.others.amountIn(c.currency))
 	if c.late != nil {
-		amount = amount.Sub(c.late.then.Charge).Sub(c.late.onlyReportedCharge)
+		amount = amount.Sub(c.closed.billedCharge()).Sub(c.late.onlyReportedCharge)
+	} else if c.closed != nil {
+		amount = c.closed.billedCharge()
 	}
 	return amount
 }
@@ -97,12 +106,32 @@ func (c *calculation) line() Line {
 	return l
 }
 
-// units are what the closed period's charge is for.
-func (l ClosedLine) units() metering.Decimal {
+// ownUnits are what the closed period's charge is for.
+func (l ClosedLine) ownUnits() metering.Decimal {
 	if l.Reported != nil {
+		return Units(l.Usage, l.ReportedScale)
+	}
+	return l.Usage
+}
+
+// billedUnits are what of these is billed with the period: what final invoices
+// say, else what the provider was reported.
+func (l ClosedLine) billedUnits() metering.Decimal {
+	switch {
+	case l.Reconciled != nil:
+		return l.Reconciled.Billed
+	case l.Reported != nil:
 		return *l.Reported
 	}
 	return l.Usage
+}
+
+// billedCharge is the charge for these, at our price.
+func (l ClosedLine) billedCharge() metering.Decimal {
+	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {
+		return l.Terms.ChargeIn(l.Currency, units)
+	}
+	return l.Charge
 }
 
 // calculations are what every meter of the period comes to now, as usage is
@@ -140,7 +169,7 @@ func (f Facts) shown(period Period) []calculation {
 		m := p.quantityOf(period, c.meter)
 		if m.excluded(false) == "" && m.over() != ExcludedEarlier {
 			all[i] = m.calculation(c.usage)
-			all[i].currency = c.currency
+			all[i].currency, all[i].trial = c.currency, period.Subscription.Trial
 		}
 	}
 	return all
@@ -148,21 +177,22 @@ func (f Facts) shown(period Period) []calculation {
 
 // closedCalculation is what the closed period came to for a meter.
 func closedCalculation(m metering.Meter, then ClosedLine) calculation {
-	return calculation{
-		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, reported: then.Reported,
+	c := calculation{
+		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, closed: &then, trial: then.Trial,
 		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms},
 	}
+	if then.Reported != nil {
+		c.scale = &then.ReportedScale
+	}
+	return c
 }
 
 // lateCalculation is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
 func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
 	c := closedCalculation(m, then)
-	c.late = &lateUsage{closed: closed.Range, then: then}
+	c.late = &lateUsage{closed: closed.Range}
 	c.late.usage, c.late.events = f.late(closed, then)
-	if c.reported = nil; then.Reported != nil {
-		c.scale = &then.ReportedScale
-	}
 	return c
 }
 

@@ -24,13 +24,14 @@ type elsewherePart struct {
 func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts[currency] }
 
 // add counts what a series was reported. Of what is added up all counts, of
-// what is overwritten the last.
+// what is overwritten the last; of what is invoiced, what is on the invoices. Its
+// amount stays as it was reported: what the provider's price made of it is theirs.
 func (e *elsewhere) add(r Reported) {
 	s := r.billed()
 	if !s.Any {
 		return
 	}
-	quantity, amount := s.counted(r.Counting), s.Amount
+	quantity, amount := r.units(), s.Amount
 	if r.Kind == ChargeReport {
 		quantity, amount = s.Value, s.Added
 	}
@@ -50,6 +51,15 @@ func (r Reported) billed() Sums {
 		s.Amount = larger(s.Amount, r.Taken.Amount)
 	}
 	return s
+}
+
+// units are what the far side bills of the series: what final invoices do, else
+// what it has at the most.
+func (r Reported) units() metering.Decimal {
+	if r.Invoiced != nil {
+		return *r.Invoiced
+	}
+	return r.billed().counted(r.Counting)
 }
 
 func larger(a, b metering.Decimal) metering.Decimal {

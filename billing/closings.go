@@ -49,7 +49,7 @@ func (p *planner) close() {
 // lookAtUnreported has the oldest period that stays open reported again, where
 // one that closes leaves it something to adjust.
 func (p *planner) lookAtUnreported() {
-	unreported := slices.ContainsFunc(p.plan.Closings, func(c Closing) bool { return slices.ContainsFunc(c.Lines, ClosedLine.unreported) })
+	unreported := p.refused || slices.ContainsFunc(p.plan.Closings, func(c Closing) bool { return slices.ContainsFunc(c.Lines, ClosedLine.unreported) })
 	if open, found := openPeriod(p.periods); unreported && found {
 		p.knows(open, Watermark{})
 	}
@@ -121,7 +121,10 @@ func (p *planner) quantitiesCounted(period Period, lines []ClosedLine) bool {
 			continue
 		}
 		l.Reported, l.ReportedScale = &reported.quantity, reported.scale
-		l.Charge = l.Terms.ChargeIn(l.Currency, reported.quantity)
+		l.Charge = l.Terms.ChargeIn(l.Currency, l.ownUnits())
+		if l.Trial = period.Subscription.Trial; l.Trial {
+			l.Charge = metering.Decimal{}
+		}
 	}
 	return true
 }

@@ -26,28 +26,31 @@ type Step struct {
 // The names of steps, in the order in which they come. One stands only where it
 // does something.
 const (
-	StepUsage       = "usage"                   // what the meter has counted; of a closed period, until its closing
-	StepLate        = "late_usage"              // what it has counted of a closed period since
-	StepTotal       = "total_usage"             // usage + late usage
-	StepUnits       = "reported_units"          // the usage in the decimals that the provider takes, or what of a closed period it was reported
-	StepIncluded    = "included_units"          // of the units, what the base price covers
-	StepOverage     = "overage_units"           // units beyond the included ones, never below zero
-	StepRate        = "overage_rate"            // for each of them
-	StepUsageFee    = "overage_charge"          // overage units × overage rate
-	StepBase        = "base_price"              // for the period
-	StepExact       = "exact_charge"            // base price + overage charge
-	StepCharge      = "charge"                  // the exact charge in the currency's minor unit
-	StepClosedUnits = "closed_units"            // less: the units that the period was closed at
-	StepClosed      = "closed_charge"           // less: the charge that it was closed at
-	StepOnlyUnits   = "only_reported_units"     // less: the units that the late policy has only reported
-	StepOnly        = "only_reported"           // less: the charge for them
-	StepOtherUnits  = "elsewhere_units"         // less: the units that were billed elsewhere, each there
-	StepOther       = "billed_elsewhere"        // less: the amounts for them
-	StepQuantity    = "quantity"                // the units less these, not below zero where the provider takes nothing below
-	StepAmount      = "amount"                  // the charge less these
-	StepAdjustment  = "adjustment"              // plus: the amount that late usage adds to a closed period
-	StepAll         = "amount_with_adjustments" // the amount + the adjustments
-	StepPart        = "part"                    // what one series was reported
+	StepUsage         = "usage"                   // what the meter has counted; of a closed period, until its closing
+	StepLate          = "late_usage"              // what it has counted of a closed period since
+	StepTotal         = "total_usage"             // usage + late usage
+	StepUnits         = "reported_units"          // the usage in the decimals that the provider takes
+	StepIncluded      = "included_units"          // of the units, what the base price covers
+	StepOverage       = "overage_units"           // units beyond the included ones, never below zero
+	StepRate          = "overage_rate"            // for each of them
+	StepUsageFee      = "overage_charge"          // overage units × overage rate
+	StepBase          = "base_price"              // for the period
+	StepExact         = "exact_charge"            // base price + overage charge
+	StepTrial         = "trial"                   // less: all of it, where the subscription was in trial
+	StepCharge        = "charge"                  // what is left of it, in the currency's minor unit
+	StepUnbilledUnits = "unbilled_units"          // less: the units that the closed period is not billed with
+	StepUnbilled      = "unbilled_charge"         // less: the charge for them
+	StepClosedUnits   = "closed_units"            // less: the units that the closed period is billed with
+	StepClosed        = "closed_charge"           // less: the charge for them
+	StepOnlyUnits     = "only_reported_units"     // less: the units that the late policy has only reported
+	StepOnly          = "only_reported"           // less: the charge for them
+	StepOtherUnits    = "elsewhere_units"         // less: the units that were billed elsewhere, each there
+	StepOther         = "billed_elsewhere"        // less: the amounts for them
+	StepQuantity      = "quantity"                // the units less these, not below zero where the provider takes nothing below
+	StepAmount        = "amount"                  // the charge less these
+	StepAdjustment    = "adjustment"              // plus: the amount that late usage adds to a closed period
+	StepAll           = "amount_with_adjustments" // the amount + the adjustments
+	StepPart          = "part"                    // what one series was reported
 )
 
 // ReasonLate is why a closed period is adjusted: usage came for it later, or the
@@ -79,7 +82,7 @@ func (c *calculation) counted() []Step {
 			Step{Name: StepLate, Amount: c.late.usage, Unit: inUnits, Events: c.late.events, Closed: &closed},
 			Step{Name: StepTotal, Amount: c.total(), Unit: inUnits, Events: c.events + c.late.events})
 	}
-	if c.reported != nil || c.scale != nil {
+	if c.scale != nil {
 		steps = append(steps, Step{Name: StepUnits, Amount: c.units(), Unit: inUnits, Digits: c.scale})
 	}
 	return steps
@@ -88,15 +91,18 @@ func (c *calculation) counted() []Step {
 // charged is what they cost.
 func (c *calculation) charged() []Step {
 	units, price, digits := c.units(), c.price, MinorDigits(c.currency)
-	return []Step{
+	steps := []Step{
 		{Name: StepIncluded, Amount: price.IncludedUnits, Unit: inUnits, PriceVersion: price.Version},
 		{Name: StepOverage, Amount: price.Overage(units), Unit: inUnits},
 		{Name: StepRate, Amount: price.OverageRate, Unit: c.currency, PriceVersion: price.Version},
 		{Name: StepUsageFee, Amount: price.overageCharge(units), Unit: c.currency},
 		{Name: StepBase, Amount: price.BasePrice, Unit: c.currency, PriceVersion: price.Version},
 		{Name: StepExact, Amount: price.Charge(units), Unit: c.currency},
-		{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: &digits},
 	}
+	if c.trial {
+		steps = append(steps, Step{Name: StepTrial, Amount: price.Charge(units), Unit: c.currency})
+	}
+	return append(steps, Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: &digits})
 }
 
 // less is what was billed already, here or elsewhere, and what is left.
@@ -104,8 +110,13 @@ func (c *calculation) less() (steps []Step) {
 	if c.late != nil {
 		closed := c.late.closed
 		steps = append(steps,
-			Step{Name: StepClosedUnits, Amount: c.late.then.units(), Unit: inUnits, Closed: &closed},
-			Step{Name: StepClosed, Amount: c.late.then.Charge, Unit: c.currency, Closed: &closed})
+			Step{Name: StepClosedUnits, Amount: c.closed.billedUnits(), Unit: inUnits, Closed: &closed},
+			Step{Name: StepClosed, Amount: c.closed.billedCharge(), Unit: c.currency, Closed: &closed})
+	}
+	if c.late == nil && c.closed != nil && c.closed.unreported() {
+		steps = append(steps,
+			Step{Name: StepUnbilledUnits, Amount: c.units().Sub(c.quantity()), Unit: inUnits},
+			Step{Name: StepUnbilled, Amount: c.charge().Sub(c.amount()), Unit: c.currency})
 	}
 	if c.late != nil && !(c.late.onlyReported.IsZero() && c.late.onlyReportedCharge.IsZero()) {
 		steps = append(steps,
@@ -118,8 +129,10 @@ func (c *calculation) less() (steps []Step) {
 			quantity = Units(quantity, *scale)
 		}
 		steps = append(steps,
-			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: scale, Of: c.others.units()},
-			Step{Name: StepOther, Amount: c.others.amountIn(c.currency), Unit: c.currency, Of: c.others.moneyIn(c.currency)})
+			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: scale, Of: c.others.units()})
+	}
+	if len(c.others.parts) > 0 && !c.trial {
+		steps = append(steps, Step{Name: StepOther, Amount: c.others.amountIn(c.currency), Unit: c.currency, Of: c.others.moneyIn(c.currency)})
 	}
 	if len(steps) == 0 && c.quantity().Equal(c.units()) {
 		return nil

@@ -25,7 +25,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 	for _, what := range []string{
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
-		"statement", "quantity", "charge", "adjusts", "closed", "late", "previewed",
+		billing.StepTrial, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed",
 	} {
 		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
@@ -67,7 +67,11 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
 			units = rounded.Amount
 		}
-		if oracle := l.oracle(line.MeterID, line.PriceVersion, rational(units)); line.PriceVersion > 0 && rational(line.Charge).Cmp(oracle) != 0 {
+		oracle := l.oracle(line.MeterID, line.PriceVersion, rational(units))
+		if of(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
+			oracle = new(big.Rat)
+		}
+		if line.PriceVersion > 0 && rational(line.Charge).Cmp(oracle) != 0 {
 			l.failf("%+v is charged; the oracle says %s", line, oracle.FloatString(4))
 		}
 		if !reflect.DeepEqual(billing.Explain(f, s.Period, line.MeterID), line.Working) {
@@ -79,20 +83,24 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 // planned holds a report's lines to the working of the same period's statement.
 func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
 	w.seen[string(r.Kind)]++
-	of := r.Of.Start
+	start := r.Of.Start
 	if r.Kind == billing.ChargeReport {
-		of = r.Window.Start
+		start = r.Window.Start
 	}
 	for _, line := range r.Lines {
-		i := slices.IndexFunc(statements[of.UnixMicro()].Lines, func(s billing.StatementLine) bool { return s.MeterID == line.MeterID })
+		i := slices.IndexFunc(statements[start.UnixMicro()].Lines, func(s billing.StatementLine) bool { return s.MeterID == line.MeterID })
 		if i < 0 {
 			l.failf("nothing is stated of meter %d, which is reported", line.MeterID)
 			return
 		}
-		stated := statements[of.UnixMicro()].Lines[i]
+		stated := statements[start.UnixMicro()].Lines[i]
 		if line.Closed.IsZero() {
-			w.same(l, "the planned amount", line.Amount, amountOf(stated.Working))
 			w.same(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
+			if trial := of(stated.Working, billing.StepTrial); trial.Name != "" { // reports are at our price: nobody who bills the rest of the period charges for these units
+				w.same(l, "the planned charge in a trial", line.Charge, billing.RoundMoney(trial.Amount, line.Currency))
+				continue
+			}
+			w.same(l, "the planned amount", line.Amount, amountOf(stated.Working))
 			w.same(l, "the planned charge", line.Charge, stated.Charge)
 			continue
 		}
@@ -121,7 +129,7 @@ func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billi
 			w.same(l, "the preview of late usage", line.Amount, amountOf(line.Working))
 			continue
 		}
-		w.same(l, "the previewed amount", line.Amount, of(line.Working, billing.StepExact).Amount)
+		w.same(l, "the previewed amount", line.Amount, of(line.Working, billing.StepExact).Amount.Sub(of(line.Working, billing.StepTrial).Amount))
 		for _, s := range current.Lines {
 			if s.MeterID == line.MeterID && current.ClosedAt == nil {
 				w.seen["previewed"]++
@@ -196,17 +204,19 @@ func (w workings) recount(l *life, steps []billing.Step) {
 			want = new(big.Rat).Mul(at[billing.StepOverage], at[billing.StepRate])
 		case billing.StepExact:
 			want = new(big.Rat).Add(at[billing.StepBase], at[billing.StepUsageFee])
-		case billing.StepCharge:
+		case billing.StepTrial:
 			want = at[billing.StepExact]
+		case billing.StepCharge:
+			want = new(big.Rat).Sub(at[billing.StepExact], known(billing.StepTrial))
 		case billing.StepOtherUnits, billing.StepOther:
 			want = w.sum(l, s.Of)
 		case billing.StepQuantity:
-			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits), known(billing.StepOtherUnits)))
+			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits, billing.StepUnbilledUnits), known(billing.StepOtherUnits)))
 			if want.Sign() < 0 && s.Amount.IsZero() {
 				want = new(big.Rat) // what cannot be reported below zero
 			}
 		case billing.StepAmount:
-			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed), known(billing.StepOther)))
+			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed, billing.StepUnbilled), known(billing.StepOther)))
 		case billing.StepAdjustment:
 			w.recount(l, s.Of)
 			want = rational(amountOf(s.Of))

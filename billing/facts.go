@@ -24,7 +24,10 @@ type Facts struct {
 	Side       *Side                   // what the customer is there; nil: it has to be read first
 
 	Stored     []Period         // the customer's periods as they are stored, oldest first
+	Invoices   []Invoice        // final ones of open periods, and of closed ones that are not reconciled with all of theirs
 	LateMonths []metering.Range // in which anything came for a closed period
+	Resolved   []Resolved       // reports whose outcome final invoices show; Reconcile finds them
+	Reconciled []Reconciliation // that are not written down yet; Reconcile finds them
 	Booked     []Booked         // of closed periods
 	Usage      []Usage          // of the periods of UsageRanges
 	Hours      []HourUsage      // of the meters of WindowedMeters, in open periods
@@ -64,6 +67,7 @@ type Settings struct {
 type Connection struct {
 	ID         metering.ConnectionID // reports to another are billed elsewhere
 	Statements bool                  // it takes the bill of a period in one report; else each meter is reported by itself
+	Invoices   bool                  // its final invoices say what is billed; else what it was seen to have counted is
 	Mapping    map[string]string     // the settings that say which meter goes where
 }
 
@@ -72,6 +76,8 @@ type Side struct {
 	Customer     string         // its id there; "": it is linked to none
 	Subscription string         // whose periods are the customer's; "": none
 	Period       metering.Range // the subscription's current one, when it was read
+	Trial        bool           // that period is a trial: nothing is charged for it
+	Currency     string         // ISO 4217; that the subscription is billed in; "": not known
 	Destinations []Destination
 }
 
@@ -107,6 +113,7 @@ type Destination struct {
 type Subscription struct {
 	ID string // "": none
 	metering.Range
+	Trial    bool                       // it is a trial: the provider charges nothing for it
 	Invoiced bool                       // its invoice is final: nothing that is reported now is on it
 	Scales   map[metering.MeterID]int32 // usage scales when it became so, of meters that had any; nil: nobody noted them
 }
@@ -155,6 +162,8 @@ type Reported struct {
 	State       State      // its state
 	Timestamp   *time.Time // with which the latest one went out
 	TakenAt     time.Time  // when the last one was taken that was not seen counted; zero: there is none
+
+	Invoiced *metering.Decimal // of the quantity, what final invoices bill; nil: they are not final. Reconcile finds it
 }
 
 // Sums are what some reports of a series come to.
@@ -181,6 +190,7 @@ type Open struct {
 	ID         uuid.UUID
 	Kind       Kind
 	Connection metering.ConnectionID // that it was made for
+	Period     time.Time             // start of the one that it is about
 	State      State
 	LeaseUntil *time.Time // nobody else sends it before
 }

@@ -192,12 +192,132 @@ func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
 	f.Usage = []billing.Usage{used(january, "0.5")}
 	require.Equal(t, "-0.5", billing.Adjustments(f)[0].Quantity.String())
-	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "0")}
+	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "-50")}
 	require.Empty(t, billing.Adjustments(f))
 
-	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.25", "0")}
+	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.25", "-25")}
 	require.Equal(t, "-0.25", billing.Adjustments(f)[0].Quantity.String())
 	adjustment := of(billing.StatementOf(f, billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
 	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepOtherUnits).Amount.String(), "its working says the same")
 	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepQuantity).Amount.String())
+}
+
+// 10 units of a trial cost nothing at the provider, and so do 3 that came late, and 2 that were not reported in time.
+func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
+	t.Parallel()
+	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
+	f.Stored[0].Subscription.Trial = true
+	f.Usage = []billing.Usage{used(january, "12")}
+	f.Reported = []billing.Reported{counted(january, "10")}
+	f, line := afterClosing(t, f)
+	require.True(t, line.Trial)
+	require.Equal(t, "0", line.Charge.String(), "as the invoice says")
+	f = withLate(f, january, "15", "3")
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Len(t, plan.Bookings, 1)
+	b := plan.Bookings[0]
+	require.Equal(t, []string{"12", "15", "0", "0"}, []string{b.UnitsBefore.String(), b.Units.String(), b.ChargeBefore.String(), b.Charge.String()})
+	late, known := billing.StatementOf(f, f.Stored[0]).Line(1)
+	require.True(t, known)
+	require.Equal(t, "0", late.LateCharge.String())
+	require.Equal(t, "1500", of(late.LateWorking, billing.StepTrial).Amount.String())
+	require.Equal(t, "5", of(late.LateWorking, billing.StepQuantity).Amount.String())
+
+	f.Stored[0].Closed[0].Trial = false
+	f.Stored[0].Closed[0].Charge = metering.Whole(1000)
+	require.Equal(t, "500", f.Plan().Reports[0].Quantity.String(), "had it not been a trial")
+}
+
+// A period is in trial as long as the provider says so, and for good once it is over.
+func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Usage = []billing.Usage{used(january, "12")}
+	f.Side.Trial = true
+	f.Stored = billing.Periods(f)
+	require.True(t, f.Stored[0].Subscription.Trial)
+	line, known := billing.StatementOf(f, f.Stored[0]).Line(1)
+	require.True(t, known)
+	require.Equal(t, "0", line.Amount.String())
+	require.Equal(t, "0", billing.Preview(f)[0].Amount.String())
+	require.Equal(t, "0", billing.OpenCharges(f, f.Stored[0])[0].Charge.String())
+
+	f.Now, f.Side.Period, f.Side.Trial = february.Start.Add(time.Hour), february, false
+	periods := billing.Periods(f)
+	require.True(t, periods[0].Subscription.Trial)
+	require.False(t, periods[1].Subscription.Trial)
+
+	f.Now, f.Side.Period = january.End.Add(-time.Hour), january
+	require.False(t, billing.Periods(f)[0].Subscription.Trial, "the provider says something else")
+}
+
+// inDollars is a customer whose January closed in USD before one more unit of it came.
+func inDollars(t *testing.T) billing.Facts {
+	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
+	f.Usage = []billing.Usage{used(january, "10")}
+	f.Reported = []billing.Reported{counted(january, "10")}
+	f, _ = afterClosing(t, f)
+	return withLate(f, january, "11", "1")
+}
+
+// What the subscription cannot be charged is booked, and keeps no period open.
+func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
+	t.Parallel()
+	f := inDollars(t)
+	f.Side.Currency = "EUR"
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedCurrency}}, plan.Excluded)
+	require.Len(t, plan.Bookings, 1)
+	require.Equal(t, "1100", plan.Bookings[0].Charge.String())
+	require.True(t, plan.Bookings[0].Billed)
+	require.Equal(t, february.Start, plan.Reported[0].Start, "the provider knows all of February")
+	require.Empty(t, billing.StatementOf(f, f.Stored[1]).Adjustments)
+	preview := billing.Preview(f)
+	require.Empty(t, preview[0].Excluded)
+	require.Equal(t, billing.ExcludedCurrency, preview[1].Excluded)
+
+	f.Usage = append(f.Usage, used(february, "5"))
+	require.Equal(t, "5", f.Plan().Reports[0].Quantity.String(), "its quantities are reported as ever")
+	f.Usage = f.Usage[:1]
+
+	closing := f
+	closing.Now, closing.MayClose = february.End.Add(grace), true
+	require.Len(t, closing.Plan().Closings, 1)
+
+	f.Side.Subscription, f.Side.Currency = "sub_2", "USD"
+	plan = f.Plan()
+	require.Equal(t, "100", plan.Reports[0].Quantity.String())
+	require.Empty(t, plan.Excluded)
+}
+
+// What is refused all the same is for the next target period, and for each sync until then.
+func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
+	t.Parallel()
+	f := inDollars(t)
+	f.Stored = append(f.Stored, subscribed(march))
+	f.Side.Period = march
+	refused := f.Plan().Reports
+	require.Len(t, refused, 1)
+	f.Reported = append(f.Reported, billing.Reported{
+		Series: refused[0].Series, MeterID: 1, Last: uuid.UUID{2}, Number: 2, State: billing.Rejected, // "cannot combine currencies"
+	})
+	f.Now = february.End.Add(grace)
+	again := f.Plan().Reports
+	require.Len(t, again, 1)
+	require.Equal(t, "100", again[0].Quantity.String())
+
+	f.Stored[2].Watermark = billing.Watermark{Configuration: "all is known of March"}
+	f.MayClose = true
+	plan := f.Plan()
+	require.False(t, plan.Waiting)
+	require.Len(t, plan.Closings, 1)
+	require.Equal(t, []billing.PeriodWatermark{{Start: march.Start}}, plan.Reported, "somebody has to look at March")
+
+	f.MayClose, f.Stored = false, plan.Periods
+	next := f.Plan().Reports
+	require.Len(t, next, 1)
+	require.Equal(t, march, next[0].Window)
+	require.Equal(t, "100", next[0].Quantity.String())
 }

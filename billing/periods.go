@@ -33,6 +33,9 @@ type ClosedLine struct {
 	Test          bool              // in test mode, in which nobody is charged
 	Reported      *metering.Decimal // what of the usage the charge is for; nil: all of it, exactly
 	ReportedScale int32             // decimals that Reported is rounded to
+	Trial         bool              // the provider charged nothing for Reported, and charges nothing for what comes later
+
+	Reconciled *Reconciliation // the last one; nil: there is none yet
 
 	// What came late, once the events behind it may go; nil: it is still counted.
 	LateUsage  *metering.Decimal
@@ -103,8 +106,8 @@ func (p *Period) subscribe(side *Side) {
 	if p.ClosedAt != nil || side == nil || side.Subscription == "" || !p.Start.Before(side.Period.End) || !p.End.After(side.Period.Start) {
 		return
 	}
-	if p.Subscription.ID != side.Subscription || p.Subscription.Range != side.Period {
-		p.Subscription.ID, p.Subscription.Range = side.Subscription, side.Period
+	if s := &p.Subscription; s.ID != side.Subscription || s.Range != side.Period || s.Trial != side.Trial {
+		s.ID, s.Range, s.Trial = side.Subscription, side.Period, side.Trial
 	}
 }
 

@@ -18,6 +18,7 @@ type planner struct {
 
 	dry      bool                       // it only finds out whether anything is unreported
 	open     bool                       // the provider does not know all of the period, or was not seen to
+	refused  bool                       // the provider has refused a charge, which is left to the next target period
 	reported map[metering.MeterID]units // of the period, what of each meter is billed
 }
 
@@ -31,7 +32,7 @@ type units struct {
 // is empty where the provider knows everything.
 func (f Facts) Plan() Plan {
 	p := planner{Facts: f, periods: Periods(f)}
-	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Bookings = p.periods, p.headOpenUntil(), p.bookings()
+	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), f.Resolved, p.bookings()
 	switch {
 	case f.MayClose:
 		p.close()
@@ -45,6 +46,7 @@ func (f Facts) Plan() Plan {
 		p.leaveFormer()
 		p.quantities()
 	}
+	p.plan.Reconciled = slices.Concat(p.Facts.Reconciled, p.reconcileClosing())
 	p.lookAtBorders()
 	return p.plan
 }
@@ -134,6 +136,7 @@ func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
+		case o.Kind == QuantityReport && p.isClosed(o.Period): // it is for people to find out
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:
@@ -145,6 +148,10 @@ func (p *planner) leaveFormer() {
 		}
 	}
 	p.plan.More = len(p.plan.Resume) > 0
+}
+
+func (p *planner) isClosed(start time.Time) bool {
+	return slices.ContainsFunc(p.periods, func(period Period) bool { return period.Start.Equal(start) && period.ClosedAt != nil })
 }
 
 // statements plans the next statement, one at a time: of the oldest open period
@@ -298,7 +305,9 @@ func (p *planner) next(s Reported, changed bool) bool {
 	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
 	case p.dry:
-		p.open = p.open || s.Outstanding || changed || s.State == Accepted
+		refused := changed && s.Kind == ChargeReport && s.State == Rejected
+		p.refused = p.refused || refused
+		p.open = p.open || s.Outstanding || changed && !refused || s.State == Accepted && !p.Connection.Invoices
 		return false
 	case s.Outstanding, mine && !taken:
 		p.open = p.open || s.Outstanding || changed
@@ -327,5 +336,5 @@ func (p *planner) destination(meter metering.MeterID) Destination {
 
 // Empty says whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return !p.ReadFirst && len(p.Withdraw)+len(p.Doubt)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
+	return !p.ReadFirst && len(p.Resolved)+len(p.Reconciled)+len(p.Withdraw)+len(p.Doubt)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
 }

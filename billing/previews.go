@@ -29,7 +29,9 @@ func Preview(f Facts) (lines []PreviewLine) {
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
 			l.Usage, l.UnitPrice, l.Currency, l.Working = c.usage, c.price.OverageRate, c.currency, c.steps()
-			l.Amount = c.price.Charge(c.units())
+			if !c.trial {
+				l.Amount = c.price.Charge(c.units())
+			}
 		}
 		lines = append(lines, l)
 	}
@@ -37,7 +39,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-			LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
+			Excluded: f.excludedLate(c.currency), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines

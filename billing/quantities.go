@@ -47,10 +47,16 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 			m.own = append(m.own, s)
 		default:
 			m.others.add(s)
-			m.open = m.open || s.Outstanding && (p.dry || p.here(s.Series) && s.State != InDoubt) // what it comes to changes what is left
+			m.open = m.open || s.undecided() && (p.dry || p.here(s.Series) && s.State != InDoubt) // what it comes to changes what is left
 		}
 	}
 	return m
+}
+
+// undecided says whether a report is on its way of which neither an answer nor a
+// final invoice has shown what it comes to.
+func (r Reported) undecided() bool {
+	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
 }
 
 func (m *quantityPlanner) owns(s Reported) bool {
@@ -58,8 +64,14 @@ func (m *quantityPlanner) owns(s Reported) bool {
 	return m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.destination.Target && s.Method == m.destination.Method && !ended
 }
 
-// taken is what the far side has of the series.
-func (r Reported) taken() metering.Decimal { return r.Taken.counted(r.Counting) }
+// taken is what the far side has of the series: what final invoices bill, else
+// what it has accepted.
+func (r Reported) taken() metering.Decimal {
+	if r.Invoiced != nil {
+		return *r.Invoiced
+	}
+	return r.Taken.counted(r.Counting)
+}
 
 // excluded says why the meter is not reported, if it is not.
 func (m *quantityPlanner) excluded(taken bool) string {
@@ -90,10 +102,11 @@ func (m *quantityPlanner) over() string {
 }
 
 // leaveRest says what is left unreported. Whether what is on its way was taken
-// in time has to be known first; what is in doubt waits for people.
+// in time has to be known first; what is in doubt waits for the final invoice, or
+// for people.
 func (m *quantityPlanner) leaveRest(reason string) {
 	for _, s := range m.own {
-		m.open = m.open || s.Outstanding && s.State != InDoubt
+		m.open = m.open || s.undecided()
 	}
 	if !m.value(m.usage.Total).Equal(m.reportedHere()) {
 		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})

@@ -114,6 +114,12 @@ type Report struct {
 	Deadline    time.Time        // until when it is worth trying
 }
 
+// Resolved is a report whose outcome a final invoice has shown.
+type Resolved struct {
+	ID    uuid.UUID
+	State State // Accepted or Rejected
+}
+
 // Exclusion is a meter that is left out, and why.
 type Exclusion struct {
 	MeterID   metering.MeterID
@@ -127,9 +133,10 @@ const (
 	ExcludedByOperator  = "an operator has left it as it was for this run"
 	ExcludedUnread      = "it was made while the customer's items were being read; sync again"
 	ExcludedEarlier     = "usage from before the customer's subscription is not billed with it"
-	ExcludedInvoiced    = "the period's invoice is final; what came after it is late usage"
-	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last will be late usage"
+	ExcludedInvoiced    = "the period's invoice is final; what came after it is billed with the next period"
+	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last is billed with the next period"
 	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
+	ExcludedCurrency    = "its late usage is in another currency than the customer's subscription: that alone is left out, and stays booked"
 	neverReported       = "it went nowhere"
 )
 
@@ -139,6 +146,7 @@ type Plan struct {
 	HeadOpenUntil *time.Time        // until when an event may bring the first of them forward; nil: that is decided
 	ReadFirst     bool              // what the customer is at the provider has to be read: nothing else is planned
 	Withdraw      []uuid.UUID       // reports to former connections that were never sent, and will not be
+	Resolved      []Resolved        // reports of which final invoices show what came of them
 	Doubt         []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
 	Resume        []uuid.UUID       // reports that are outstanding, to be sent before anything else
 	Reports       []Report          // to be written down and sent
@@ -147,6 +155,7 @@ type Plan struct {
 	Reported      []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
 	Bookings      []Booking         // adjustments of closed periods, to be written down
 	Closings      []Closing         // periods to close, oldest first
+	Reconciled    []Reconciliation  // of closed periods with the final invoices, to be written down
 	Waiting       bool              // a period that is due cannot close yet
 	More          bool              // there may be other reports once these are decided
 	LookAgain     time.Time         // when there may be something to do although no fact has changed; zero: never

@@ -6,8 +6,8 @@ import "fmt"
 // part of another step is the last.
 func StepNames() []string {
 	return []string{
-		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepCharge,
-		StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll, StepPart,
+		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepTrial, StepCharge,
+		StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll, StepPart,
 	}
 }
 
@@ -19,7 +19,7 @@ func (s Step) Sentence() string {
 	switch s.Name {
 	case StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage:
 		return s.ofUnits()
-	case StepRate, StepUsageFee, StepBase, StepExact, StepCharge:
+	case StepRate, StepUsageFee, StepBase, StepExact, StepTrial, StepCharge:
 		return s.ofCharge()
 	}
 	return s.ofRest()
@@ -35,8 +35,6 @@ func (s Step) ofUnits() string {
 		return fmt.Sprintf("What the meter has counted of the closed period since, from %s.", counted(s.Events, "event"))
 	case s.Name == StepTotal:
 		return fmt.Sprintf("The usage until the closing and the late usage, from %s.", counted(s.Events, "event"))
-	case s.Name == StepUnits && s.Digits == nil:
-		return "What of the usage was reported to the provider: the charge is for these units."
 	case s.Name == StepUnits && *s.Digits == 0:
 		return "The usage in whole units, rounded half to even: the provider takes no decimals."
 	case s.Name == StepUnits:
@@ -57,16 +55,22 @@ func (s Step) ofCharge() string {
 		return "The price of the period itself, whatever the usage."
 	case StepExact:
 		return "The base price plus the overage charge, exactly."
+	case StepTrial:
+		return "Less: all of it, because the subscription was in trial then, for which the provider charges nothing."
 	}
 	return fmt.Sprintf("The exact charge rounded half to even to the minor unit of %s.", s.Unit)
 }
 
 func (s Step) ofRest() string {
 	switch s.Name {
+	case StepUnbilledUnits:
+		return "Less: the units that final invoices do not bill, or that the provider was not reported."
+	case StepUnbilled:
+		return "Less: the charge for these units, which a later period carries."
 	case StepClosedUnits:
-		return "Less: the units that the period was closed at."
+		return "Less: the units that the period was billed with."
 	case StepClosed:
-		return "Less: the charge that the period was closed at."
+		return "Less: the charge that the period was billed with."
 	case StepOnlyUnits:
 		return "Less: the units that are only reported, as the late policy said when they came."
 	case StepOnly:

@@ -25,7 +25,6 @@ func TestTheSentenceOfAStep(t *testing.T) {
 	for want, step := range map[string]billing.Step{
 		"What the meter has counted in the period, from 1 event.":                         {Name: billing.StepUsage, Events: 1},
 		"What the meter had counted when the period was closed, from 0 events.":           {Name: billing.StepUsage, Closed: &closed},
-		"What of the usage was reported to the provider: the charge is for these units.":  {Name: billing.StepUnits},
 		"The usage in whole units, rounded half to even: the provider takes no decimals.": {Name: billing.StepUnits, Digits: &digits[0]},
 		"The usage rounded half to even to 1 decimal: the provider takes no more.":        {Name: billing.StepUnits, Digits: &digits[1]},
 		"The usage rounded half to even to 6 decimals: the provider takes no more.":       {Name: billing.StepUnits, Digits: &digits[2]},

@@ -1,10 +1,12 @@
 package billing_test
 
 import (
-	"github.com/google/uuid"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -36,7 +38,6 @@ type farSide struct {
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
 	lag        time.Duration          // of what it shows as counted
-	refuses    bool                   // it refuses charges: its customer has another currency
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
@@ -45,13 +46,15 @@ type contract struct {
 	invoices  []*invoice
 	ended     bool
 	cancelled metering.Range // its last period, at whose end it was cancelled
-	trial     bool
-	monthly   bool // after its first period it runs in months
+	trial     bool           // its first period is one
+	monthly   bool           // after its first period it runs in months
+	currency  string         // it refuses charges in another one
 }
 
 type invoice struct {
 	metering.Range
 	final bool
+	heard bool // that it is final
 }
 
 // call is a quantity or a charge that was taken.
@@ -67,7 +70,7 @@ type call struct {
 func (c *call) bySomebodyElse(now time.Time) *call {
 	theirs := *c.storedReport
 	theirs.id, theirs.Period, theirs.Quantity = uuid.UUID{}, time.Time{}, metering.Whole(31)
-	return &call{storedReport: &theirs, at: now, invoice: c.invoice}
+	return &call{storedReport: &theirs, at: now, invoice: c.invoice, onNone: c.invoice.final}
 }
 
 type savedAnswer struct {
@@ -96,7 +99,7 @@ func (f *farSide) take(customer string, r *storedReport, what trouble, now time.
 	if what == serverError {
 		return reply{failed: true}
 	}
-	if what == refusal || f.refuses && r.Kind == billing.ChargeReport {
+	if what == refusal || r.Kind == billing.ChargeReport && f.running(r.Target).currency != r.Currency {
 		return reply{refused: true}
 	}
 	if f.receiver {
@@ -119,7 +122,6 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 	if saved, known := f.answers[key]; known && now.Sub(saved.at) < 24*time.Hour {
 		return reply{taken: !saved.failed, failed: saved.failed, replayed: true}
 	}
-	f.answers[key] = savedAnswer{now, what == savedError}
 	events := r.Kind == billing.QuantityReport && !r.Destination.OnlyWhileRun
 	if events && slices.ContainsFunc(f.calls, func(c *call) bool { return c.id == r.id && now.Sub(c.at) < 24*time.Hour }) {
 		return reply{taken: what != answerLost, failed: what == answerLost, duplicate: true}
@@ -132,6 +134,7 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 		}
 		c.onNone = c.invoice.final
 	}
+	f.answers[key] = savedAnswer{now, what == savedError} // a refusal is not saved
 	r.arrived = true
 	f.calls = append(f.calls, c)
 	lost := what == answerLost || what == savedError
@@ -151,8 +154,9 @@ func (f *farSide) invoiceAt(r *storedReport) *invoice {
 }
 
 // billed is how many units the far side bills of a meter's period, all
-// customers there being the same one.
-func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time) (units metering.Decimal) {
+// customers there being the same one; given: how many it was given to bill, with
+// what it dropped.
+func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time, given bool) (units metering.Decimal) {
 	if f.receiver {
 		if r := f.latest[customer][period]; r != nil {
 			for _, l := range r.Lines {
@@ -169,7 +173,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	}
 	last := make(map[window]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || c.onNone || c.dropped || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
+		if c.Kind != billing.QuantityReport || c.onNone || c.dropped && !given || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
 			continue
 		}
 		if c.Counting == billing.Adds {
@@ -184,55 +188,40 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	return units
 }
 
+// onInvoice is how many units of a meter an invoice bills; of one that nobody
+// has heard of, what we have reported.
+func (f *farSide) onInvoice(in *invoice, meter metering.MeterID, heard bool) (units metering.Decimal) {
+	var latest *call
+	last := make(map[string]metering.Decimal)
+	for _, c := range f.calls {
+		if c.Kind != billing.QuantityReport || c.invoice != in || c.onNone || c.dropped || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) && !heard {
+			continue
+		}
+		switch c.Counting {
+		case billing.Adds:
+			units = units.Add(c.Quantity)
+		case billing.Latest:
+			if latest == nil || !c.timestamp.Before(latest.timestamp) {
+				latest = c
+			}
+		default:
+			last[fmt.Sprint(c.Target, c.Window.Start.UnixMicro())] = c.Quantity
+		}
+	}
+	for _, value := range last {
+		units = units.Add(value)
+	}
+	if latest != nil {
+		units = units.Add(latest.Quantity)
+	}
+	return units
+}
+
 // has says whether it was reported any quantity of the meter's period.
 func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {
 		return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(period)
 	})
-}
-
-// countsTheLast says whether at some destination only what came last counts.
-func (f *farSide) countsTheLast() bool {
-	for _, place := range f.places {
-		if place.Counting == billing.Latest {
-			return true
-		}
-	}
-	return false
-}
-
-// lastOnInvoices says whether each invoice of a destination that counts only
-// what came last has the sum of what its periods were reported.
-func (f *farSide) lastOnInvoices() bool {
-	type target struct {
-		*invoice
-		name string
-	}
-	type part struct {
-		target
-		period time.Time
-	}
-	last, own := make(map[target]*call), make(map[part]metering.Decimal)
-	for _, c := range f.calls {
-		if c.Counting != billing.Latest || c.onNone || c.dropped {
-			continue
-		}
-		at := target{c.invoice, c.Target}
-		if last[at] == nil || !c.timestamp.Before(last[at].timestamp) {
-			last[at] = c
-		}
-		own[part{at, c.Period}] = c.Lines[0].Quantity
-	}
-	sums := make(map[target]metering.Decimal)
-	for p, quantity := range own {
-		sums[p.target] = sums[p.target].Add(quantity)
-	}
-	for at, sum := range sums {
-		if !last[at].Quantity.Equal(sum) {
-			return false
-		}
-	}
-	return true
 }
 
 // amounts is the money that the far side bills of a meter's closed period, by
@@ -290,6 +279,23 @@ func (f *farSide) contract(customer string) *contract {
 	return nil
 }
 
+// running is the contract of an id, whoever's it is.
+func (f *farSide) running(id string) *contract {
+	for _, all := range f.contracts {
+		for _, c := range all {
+			if c.id == id {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// onTrial says whether nothing is charged for a period of the contract's.
+func (c *contract) onTrial(period metering.Range) bool {
+	return c.trial && period.Start.Equal(c.invoices[0].Start)
+}
+
 // roll begins the periods that the contract lacks up to now.
 func (c *contract) roll(now time.Time) {
 	for last := c.invoices[len(c.invoices)-1]; !last.End.After(now); last = c.invoices[len(c.invoices)-1] {
@@ -314,7 +320,8 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	c := f.contract(customer)
 	if c != nil {
 		c.roll(now)
-		s.Subscription, s.Period = c.id, c.invoices[len(c.invoices)-1].Range
+		s.Subscription, s.Period, s.Currency = c.id, c.invoices[len(c.invoices)-1].Range, c.currency
+		s.Trial = c.onTrial(s.Period)
 	}
 	for _, m := range meters {
 		d, known := f.places[m.ID]

@@ -44,16 +44,18 @@ type ledger struct {
 	reports    []*storedReport
 	bookings   []billing.Booking
 	events     []usageEvent
-	invoiced   map[int64][]invoiceMark  // final invoices, by the start of the period that they bill
+	invoices   []storedInvoice // that are final, as they were heard of
+	through    map[int64]int   // by a closed period's start, how many of them it was compared with
+	reconciled []billing.Reconciliation
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number     int64                    // of the last report
 	lookAgain  time.Time                // as the last plan said; zero: at once
 }
 
-// invoiceMark is what is kept of a final invoice.
-type invoiceMark struct {
-	connection metering.ConnectionID
-	scales     map[metering.MeterID]int32
+// storedInvoice is a final invoice, and the usage scales when it was heard of.
+type storedInvoice struct {
+	billing.Invoice
+	scales map[metering.MeterID]int32
 }
 
 // inTest says whether nobody is charged for what is reported now.
@@ -66,12 +68,36 @@ func (l *ledger) markInvoiced() {
 	for i := range l.periods {
 		s := &l.periods[i].Subscription
 		s.Invoiced, s.Scales = false, nil
-		for _, mark := range l.invoiced[l.periods[i].Start.UnixMicro()] {
-			if slices.Contains(l.tests, mark.connection) == l.inTest() && !s.Invoiced {
-				s.Invoiced, s.Scales = true, mark.scales
+		for _, invoice := range l.invoices {
+			if l.inMode(invoice) && !s.Invoiced && invoice.Subscription == s.ID && s.Start.Before(invoice.Period.End) && !invoice.Period.Within(l.periods[i].Range).Empty() {
+				s.Invoiced, s.Scales = true, invoice.scales
 			}
 		}
 	}
+}
+
+// inMode says whether the invoice is of the present connection's mode.
+func (l *ledger) inMode(i storedInvoice) bool {
+	return slices.Contains(l.tests, i.Connection) == l.inTest()
+}
+
+// unreconciled are the final invoices of periods that are open, or closed and not
+// compared with all of theirs yet.
+func (l *ledger) unreconciled() (all []billing.Invoice) {
+	about := func(p billing.Period, i storedInvoice) bool { return l.inMode(i) && !i.Period.Within(p.Range).Empty() }
+	for _, p := range l.periods {
+		since := l.invoices[l.through[p.Start.UnixMicro()]:]
+		if p.ClosedAt != nil && !slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) }) {
+			continue
+		}
+		for _, i := range l.invoices {
+			known := slices.ContainsFunc(all, func(o billing.Invoice) bool { return o.ID == i.ID && o.Connection == i.Connection })
+			if about(p, i) && !known {
+				all = append(all, i.Invoice)
+			}
+		}
+	}
+	return all
 }
 
 // storedReport is a report as it is written down.
@@ -109,10 +135,12 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 			f.LateMonths = append(f.LateMonths, metering.Range{Start: e.month, End: e.month.AddDate(0, 0, 32)})
 		}
 	}
+	f.Open, f.Invoices = l.open(), l.unreconciled()
+	f.Reconcile()
 	for _, p := range billing.Periods(f) {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
-	f.Statements, f.Open = l.statements(), l.open()
+	f.Statements = l.statements()
 	f.Usage = l.usage(billing.UsageRanges(f))
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
 		f.Hours = l.hours(billing.Periods(f), windowed)

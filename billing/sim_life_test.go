@@ -102,7 +102,7 @@ func begin(seed uint64, lived ...string) *life {
 func newLedger(c *catalog, name string, born time.Time) *ledger {
 	return &ledger{
 		catalog: c, name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int),
-		invoiced: make(map[int64][]invoiceMark),
+		through: make(map[int64]int),
 	}
 }
 
@@ -164,14 +164,14 @@ func (l *life) connect(receiver, test bool) {
 	for _, m := range l.meters {
 		f.newPlace(l, m.ID)
 	}
-	if f.refuses = !l.leavesOut(refusedCurrency); !receiver {
+	if !receiver {
 		f.subscribe("cus_1", l)
 	}
 }
 
 // connectTo has the tenant billed at f.
 func (l *life) connectTo(f *farSide) {
-	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver}
+	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver, Invoices: !f.receiver}
 	l.markInvoiced()
 }
 
@@ -199,12 +199,17 @@ func (f *farSide) newPlace(l *life, meter metering.MeterID) {
 func (f *farSide) subscribe(customer string, l *life) {
 	length := []time.Duration{7 * 24 * time.Hour, 14 * 24 * time.Hour, 30 * 24 * time.Hour}[l.rng.IntN(3)]
 	start := l.now.Truncate(time.Second)
-	f.contracts[customer] = append(f.contracts[customer], &contract{
+	c := &contract{
 		id:       fmt.Sprintf("account %d sub_%d", f.connection, len(f.contracts[customer])+1),
 		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
-		trial:    !l.leavesOut(lateUsageOfATrial) && l.rng.IntN(2) == 0,
+		trial:    l.rng.IntN(6) == 0,
 		monthly:  l.monthly,
-	})
+		currency: "USD",
+	}
+	if l.rng.IntN(8) == 0 {
+		c.currency = "JPY"
+	}
+	f.contracts[customer] = append(f.contracts[customer], c)
 }
 
 // circumstances are what a life is lived in beside its steps.
@@ -339,7 +344,7 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 // of what is in doubt there.
 func (l *life) resolve() {
 	for _, r := range l.reports {
-		if r.state != billing.InDoubt || l.reaches(r) && !l.resubscribed(r) {
+		if r.state != billing.InDoubt || l.reaches(r) && !l.resubscribed(r) && r.Customer == l.providerID {
 			continue
 		}
 		outcome := billing.Rejected

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/dev/lives"
 )
 
@@ -36,6 +35,7 @@ var receivers = recordingKind{
 	leftOut: []string{"no connection", "retention", "a new counter", "the receiver moves", "another mode"},
 	cannot: []string{
 		"a saved error", "a silent drop", "counts lag", "a link", "an unlink", "another subscription", "an item is removed", "an item is added", "a final invoice",
+		"a missed invoice is read",
 	},
 }
 
@@ -43,7 +43,7 @@ var counters = recordingKind{
 	name: "quantities",
 	leftOut: []string{
 		"no connection", "retention", "counts lag", "an item is removed", "an item is added", "an old report comes again",
-		"a worker goes on", "another worker goes on", "the receiver moves", "another mode",
+		"a worker goes on", "another worker goes on", "the receiver moves", "another mode", "a missed invoice is read",
 	},
 }
 
@@ -110,10 +110,12 @@ func record(seed uint64) *life {
 }
 
 // recordable says whether others can live the life: a counter's customer has one
-// currency, and what is old is not taken there.
+// currency for good, and what is old is not taken there.
 func (l *life) recordable() bool {
-	foreign := slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(l.prices))...), func(p billing.Price) bool { return p.Currency != "USD" })
-	return l.farSides[0].receiver || !foreign && !l.tape.aged
+	return l.farSides[0].receiver || !l.tape.aged && !slices.ContainsFunc(l.farSides, func(f *farSide) bool {
+		all := f.contracts["cus_1"]
+		return slices.ContainsFunc(all, func(c *contract) bool { return c.currency != all[0].currency })
+	})
 }
 
 // chosenFrom is how many lives the recorded ones are chosen from.
@@ -166,7 +168,10 @@ func (l *life) features(seed uint64) map[string]bool {
 		features[fmt.Sprint(kind.name, settled)] = true
 	}
 	for _, a := range recorded.Actions {
-		features[fmt.Sprint(kind.name, a.Do, a.Method, a.Fate, a.Busy, a.OutOfSync)] = true
+		features[fmt.Sprint(kind.name, a.Do, a.Method, a.Fate, a.Busy, a.OutOfSync, a.Currency, a.Trial)] = true
+	}
+	for _, b := range l.bookings {
+		features[fmt.Sprint(kind.name, b.Currency, b.Billed, l.onTrial(*l.period(b.Period)))] = true
 	}
 	for _, r := range recorded.Reports {
 		features[fmt.Sprint(kind.name, r.Kind, r.State, min(r.Attempts, 4))] = true

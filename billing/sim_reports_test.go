@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 func (l *ledger) open() (open []billing.Open) {
 	for _, r := range l.reports {
 		if r.state.Outstanding() {
-			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, State: r.state}
+			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: r.state}
 			if !r.lease.IsZero() {
 				o.LeaseUntil = &r.lease
 			}
@@ -219,10 +220,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 		return true
 	}
 	for _, r := range l.reports {
-		unseen := r.Kind == billing.QuantityReport && r.state == billing.Accepted && l.reaches(r) &&
-			r.settledAt.Before(now.Add(-24*time.Hour)) && l.period(r.Period).ClosedAt == nil &&
-			!r.Window.Start.Before(l.period(r.Period).Within(l.period(r.Period).Subscription.Range).Start)
-		if r.state.Outstanding() && (l.reaches(r) || r.state != billing.InDoubt) || unseen {
+		if r.state.Outstanding() && (l.reaches(r) || r.state != billing.InDoubt) {
 			return true
 		}
 	}
@@ -247,14 +245,35 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}
 	l.bookings = append(slices.Clone(l.bookings), p.Bookings...)
+	l.reconcile(p.Reconciled)
 	for _, w := range p.Reported {
 		l.period(w.Start).Watermark = w.Watermark
+	}
+	for _, r := range p.Resolved {
+		l.settle(r.ID, r.State, now)
 	}
 	for _, id := range p.Withdraw {
 		l.report(id).state, l.report(id).settledAt = billing.Rejected, now
 	}
 	for _, id := range p.Doubt {
 		l.report(id).state, l.report(id).lease = billing.InDoubt, time.Time{}
+	}
+}
+
+// reconcile keeps what invoices were seen to bill of closed periods.
+func (l *ledger) reconcile(all []billing.Reconciliation) {
+	l.reconciled = append(slices.Clone(l.reconciled), all...)
+	for _, r := range all {
+		p := l.period(r.Period)
+		p.Closed = slices.Clone(p.Closed)
+		i := slices.IndexFunc(p.Closed, func(c billing.ClosedLine) bool { return c.MeterID == r.MeterID })
+		p.Closed[i].Reconciled = &r
+	}
+	l.through = maps.Clone(l.through)
+	for _, p := range l.periods {
+		if p.ClosedAt != nil {
+			l.through[p.Start.UnixMicro()] = len(l.invoices)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"fmt"
+	"github.com/google/uuid"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -62,6 +63,7 @@ var kinds = []kind{
 	{"an item is removed", 5, (*life).removesItem},
 	{"an item is added", 11, (*life).addsItem},
 	{"a final invoice", 9, (*life).invoiceIsFinal},
+	{"a missed invoice is read", 9, (*life).readsMissed},
 	{"a late policy", 2, (*life).switchesPolicy},
 	{"another grace", 2, (*life).changesGrace},
 	{"retention", 8, (*life).retains},
@@ -163,7 +165,6 @@ func (l *life) goOn(worker, steps int, what trouble) bool {
 			break
 		}
 	}
-	p.hears()
 	l.shiver()
 	return true
 }
@@ -182,9 +183,6 @@ func (l *life) dies(after stage) bool {
 		stage := p.stage
 		more := p.work()
 		if stage == after && p.stage != after {
-			if p.hears() {
-				return false
-			}
 			p.note(lives.Action{Do: lives.Dies})
 			return true
 		}
@@ -193,23 +191,6 @@ func (l *life) dies(after stage) bool {
 		}
 	}
 	return false
-}
-
-// hears records an answer at once, where it would be a known fault to wait. It
-// says whether it did.
-func (p *pass) hears() bool {
-	waits := p.stage == toSettle && p.leavesAnswer(p.sending)
-	if waits {
-		p.work()
-	}
-	return waits
-}
-
-// leavesAnswer says whether it would be a known fault never to hear what came of
-// the report.
-func (l *life) leavesAnswer(r *storedReport) bool {
-	return l.someDropped() && l.leavesOut(inDoubtAtFinalInvoice) ||
-		r.Destination.OnlyWhileRun && l.leavesOut(unansweredRecord)
 }
 
 // meets lets a worker go on, with something to report, until a call has met the
@@ -226,64 +207,36 @@ func (l *life) meets(what trouble) bool {
 			break
 		}
 	}
-	if p.met && what == silentDrop && l.leavesOut(dropAmongOthers) {
-		l.passTime(l.now.Add(24 * time.Hour)) // it is looked for before anything else is taken there
-		l.farSide.lag = 0
-		l.sync()
-	}
 	return p.met
 }
 
 // mayMeet says whether the trouble can meet the call, and is not left out.
 func (l *life) mayMeet(what trouble, r *storedReport) bool {
-	here := l.connection != nil && r.Connection == l.connection.ID
+	here := l.connection != nil && r.Connection == l.connection.ID && r.Customer == l.providerID
 	switch what {
 	case refusal:
 		return !r.arrived || r.Counting == billing.Adds
-	case answerLost:
-		return !l.leavesAnswer(r)
 	case savedError:
-		return r.Kind != billing.StatementReport && !l.leavesAnswer(r)
+		return r.Kind != billing.StatementReport
 	case silentDrop:
 		events := r.Kind == billing.QuantityReport && !r.Destination.OnlyWhileRun
-		others := slices.ContainsFunc(l.reports, func(o *storedReport) bool {
-			return o != r && o.Target == r.Target && (o.state.Outstanding() || o.state == billing.Accepted)
-		})
-		hidden := others || r.Counting == billing.Latest && l.showsLatest(r)
-		return events && here && r.attempts == 1 && !l.period(r.Period).Subscription.Invoiced && (!hidden || !l.leavesOut(dropAmongOthers))
+		return events && here && r.attempts == 1
 	}
 	return true
 }
 
-// showsLatest says whether what is counted looks as if the report was there
-// already: its quantity is the former one's, or nothing.
-func (l *life) showsLatest(r *storedReport) bool {
-	of := l.period(r.Period)
-	part := of.Within(of.Subscription.Range)
-	return l.farSide.counted(r.Customer, r.Target, r.Counting, part, l.now.Add(l.farSide.lag)).Equal(r.Quantity)
-}
-
-// someDropped says whether the far side has dropped something and nobody knows.
-func (l *life) someDropped() bool {
+// someLacking says whether an invoice that nobody has heard of bills something
+// else than what is known to be taken, or will: where only what came last counts,
+// the older of two periods in one may not have been reported with the newer.
+func (l *life) someLacking() bool {
+	for _, place := range l.farSide.places {
+		if place.Counting == billing.Latest && !l.facts(l.now, l.number).Plan().Empty() {
+			return true
+		}
+	}
 	return slices.ContainsFunc(l.farSide.calls, func(c *call) bool {
-		return c.dropped && c.state == billing.Accepted || c.dropped && c.state.Outstanding()
+		return c.Kind == billing.QuantityReport && !c.invoice.heard && (c.dropped || c.onNone || c.id == uuid.UUID{} || c.state == billing.Rejected)
 	})
-}
-
-// someUnanswered says whether the far side has something whose sender does not
-// know that: the answer was lost, or it was, and the next attempt was refused.
-func (l *life) someUnanswered() bool {
-	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		return r.arrived && !r.state.Taken() || r.Kind == billing.QuantityReport && r.state == billing.Sending || r.lease.After(l.now)
-	})
-}
-
-func (l *life) someOutstanding() bool {
-	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.Kind == billing.QuantityReport && r.state.Outstanding() })
-}
-
-func (l *life) someInDoubt() bool {
-	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt })
 }
 
 // comesAgain has an old report arrive once more.
@@ -302,12 +255,8 @@ func (l *life) countsLag() bool {
 	if l.connection == nil || l.farSide.receiver {
 		return false
 	}
-	most := 20
-	if !l.leavesOut(countsADayBehind) {
-		most = 200
-	}
-	l.farSide.lag = time.Duration(l.rng.IntN(most)) * time.Hour
-	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Counting == billing.Adds && !l.leavesOut(inDoubtAtFinalInvoice) {
+	l.farSide.lag = time.Duration(l.rng.IntN(200)) * time.Hour
+	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Kind == billing.QuantityReport && l.farSide.calls[n].Counting == billing.Adds && l.rng.IntN(4) == 0 {
 		l.farSide.calls = append(l.farSide.calls, l.farSide.calls[n].bySomebodyElse(l.now))
 	}
 	return true

@@ -19,7 +19,7 @@ type tape struct {
 	passes  map[*pass]int
 	settled map[settlement]bool
 	muted   bool // what is done is part of an action that is on it
-	aged    bool // something was sent so long after its time that a counter may not take it
+	aged    bool // something was sent so long after its time, or before it, that a counter may not take it
 }
 
 // settlement is what came of a call, and where its report stood then.
@@ -95,19 +95,23 @@ func (l *life) notePrice(p billing.Price) {
 func (l *life) noteConnection() {
 	a := lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)}
 	if !l.connection.Statements {
-		a.Do, a.Time = lives.Counter, l.farSide.firstEnd()
+		a.Do = lives.Counter
+		l.farSide.noteContract(&a)
 	}
 	l.note(a)
 }
 
 func (l *life) noteSubscription() {
-	l.note(lives.Action{Do: lives.Resubscribe, Connection: int(l.connection.ID), Time: l.farSide.firstEnd()})
+	a := lives.Action{Do: lives.Resubscribe, Connection: int(l.connection.ID)}
+	l.farSide.noteContract(&a)
+	l.note(a)
 }
 
-// firstEnd is when the first period of the running contract ends.
-func (f *farSide) firstEnd() *time.Time {
-	end := f.contract("cus_1").invoices[0].End.UTC()
-	return &end
+// noteContract adds what the running contract is like, and when its first period ends.
+func (f *farSide) noteContract(a *lives.Action) {
+	c := f.contract("cus_1")
+	end := c.invoices[0].End.UTC()
+	a.Time, a.Currency, a.Trial = &end, c.currency, c.trial
 }
 
 // notePlaces adds to counters where the quantities of all meters go there.
@@ -156,7 +160,8 @@ func (p *pass) noteCall(fate lives.Fate) {
 	if p.sending.Kind != billing.StatementReport {
 		a.Method = cmp.Or(p.sending.Destination.Method, "charge")
 	}
-	if p.tape != nil && p.now.Sub(p.sending.timestamp) > counterTakes && p.sending.Kind == billing.QuantityReport {
+	ahead := p.sending.Destination.OnlyWhileRun && p.sending.timestamp.After(p.now)
+	if p.tape != nil && (ahead || p.now.Sub(p.sending.timestamp) > counterTakes) && p.sending.Kind == billing.QuantityReport {
 		p.tape.aged = true
 	}
 	p.note(a)

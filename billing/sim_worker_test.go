@@ -224,6 +224,8 @@ func (p *pass) call() {
 				p.outcome = billing.Rejected
 			}
 		}
+	case answer.refused && p.attempt > 1 && r.Kind == billing.QuantityReport:
+		p.outcome = billing.InDoubt // it may have arrived before
 	case answer.refused:
 		p.outcome = billing.Rejected
 	case answer.duplicate && answer.taken:
@@ -262,14 +264,10 @@ func (p *pass) look(r *storedReport) billing.State {
 	if p.ledger.resubscribed(r) {
 		return billing.InDoubt
 	}
-	counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now)
-	switch {
-	case counted.Equal(before.Add(r.Quantity)):
+	if counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now); counted.Equal(before.Add(r.Quantity)) {
 		return billing.Accepted
-	case counted.Equal(before):
-		return ""
 	}
-	return billing.InDoubt
+	return billing.InDoubt // what is counted may be behind
 }
 
 // ended says whether the report is of a series of the same place that ended
@@ -310,26 +308,13 @@ func (p *pass) settle() {
 func (p *pass) confirm(l *ledger) {
 	for _, at := range l.unconfirmed(p.now.Add(-certain)) {
 		counted := l.farSide.counted(at.customer, at.target, at.counting, at.part, p.now)
-		withoutOld := counted.Equal(at.seen) || counted.Equal(at.total.Sub(at.old))
 		switch {
 		case counted.Equal(at.total):
-			l.saw(at.last, billing.Counted)
+			l.saw(at.last)
 		case len(at.lastOld) > 0 && counted.Equal(at.seen.Add(at.old)):
-			l.saw(at.lastOld, billing.Counted)
-		case len(at.lastOld) > 0 && withoutOld && p.leavesOut(asMuchAsAnother) && !l.farSide.dropped(at.lastOld):
-			// the next look finds more
-		case len(at.lastOld) > 0 && withoutOld:
-			l.saw(at.lastOld, billing.Rejected) // it was dropped
+			l.saw(at.lastOld)
 		}
 	}
-}
-
-// dropped says whether the far side has dropped something of these series that
-// counts as taken.
-func (f *farSide) dropped(last []*storedReport) bool {
-	return slices.ContainsFunc(f.calls, func(c *call) bool {
-		return c.dropped && c.state == billing.Accepted && slices.ContainsFunc(last, func(r *storedReport) bool { return r.Series == c.Series })
-	})
 }
 
 // place is where the provider has taken something that it was not seen to count.
@@ -404,16 +389,13 @@ func (o *place) add(l *ledger, s billing.Series, cutoff time.Time) {
 	}
 }
 
-// saw notes what was seen of these reports and those of their series before them.
-func (l *ledger) saw(last []*storedReport, state billing.State) {
+// saw notes that these reports, and those of their series before them, were seen counted.
+func (l *ledger) saw(last []*storedReport) {
 	for _, of := range last {
 		for _, r := range l.reports {
 			if r.Series == of.Series && r.number <= of.number && r.state == billing.Accepted {
-				r.state = state
+				r.state = billing.Counted
 			}
 		}
-	}
-	if state == billing.Rejected {
-		l.look()
 	}
 }

@@ -38,7 +38,7 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 					return err
 				}
 			}
-			if err := w.flush(); err != nil {
+			if err := w.reconcile(plan); err != nil {
 				return err
 			}
 			f.Closed += len(plan.Closings)

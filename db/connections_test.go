@@ -123,7 +123,7 @@ func TestTestAndLiveModeOfAnAccountAreTwoConnections(t *testing.T) {
 	b.link("sub_1", month, asDelta)
 	b.use("10")
 	require.Equal(t, "10", b.reportAll().String())
-	b.invoiced(month)
+	b.invoiced(month, "10")
 
 	b.useMode("acct_1", true)
 	require.NotEqual(t, test, b.connection)
@@ -148,7 +148,7 @@ func TestAPeriodThatClosesInTestModeIsNotBilledLive(t *testing.T) {
 	b.link("sub_1", month, asDelta)
 	b.use("10")
 	b.reportAll()
-	b.invoiced(month)
+	b.invoiced(month, "10")
 	b.now = over(month)
 	next := metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
 	b.link("sub_1", next, asDelta)

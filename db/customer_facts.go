@@ -40,7 +40,8 @@ func (r *factReader) customerAndSide() error {
 // time: the condition stands where the events are read, so that else none are.
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
-	  coalesce(k.kind, ''), coalesce(k.statements, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end, l.destinations,
+	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
+	  coalesce(l.trial, false), coalesce(l.currency, ''), l.destinations,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `
@@ -72,6 +73,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	var (
 		zone       string
 		statements bool
+		invoices   bool
 		connection *metering.ConnectionID
 		atProvider *string
 		mapping    map[string]string
@@ -83,7 +85,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	)
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&f.kind, &statements, &connection, &mapping, &atProvider, &side.Subscription, &start, &end, &side.Destinations, &f.InTest, &products, &since,
+		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
+		&side.Trial, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
 		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber)
 	if err != nil {
 		return f, err
@@ -96,7 +99,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
 	}
 	if connection != nil {
-		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Mapping: mapping}
+		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Invoices: invoices, Mapping: mapping}
 	}
 	if atProvider != nil {
 		side.Customer = *atProvider

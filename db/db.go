@@ -28,34 +28,35 @@ import (
 type DB struct {
 	pool *pgxpool.Pool
 
-	Tenants        Tenants
-	APIKeys        APIKeys
-	HMACSecrets    HMACSecrets
-	RequestIDs     RequestIDs
-	Members        Members
-	Sessions       Sessions
-	OIDC           OIDC
-	AuditLog       AuditLog
-	Customers      Customers
-	Meters         Meters
-	Prices         Prices
-	Products       Products
-	Backfills      Backfills
-	Usage          Usage
-	Events         Events
-	Providers      Providers
-	Ledger         Ledger
-	Syncs          Syncs
-	Links          Links
-	Invoices       Invoices
-	ProviderEvents ProviderEvents
-	Rotations      Rotations
-	AutoSyncs      AutoSyncs
-	Discrepancies  Discrepancies
-	Maintenance    Maintenance
-	Secrets        Secrets
-	Webhooks       Webhooks
-	Deliveries     Deliveries
+	Tenants         Tenants
+	APIKeys         APIKeys
+	HMACSecrets     HMACSecrets
+	RequestIDs      RequestIDs
+	Members         Members
+	Sessions        Sessions
+	OIDC            OIDC
+	AuditLog        AuditLog
+	Customers       Customers
+	Meters          Meters
+	Prices          Prices
+	Products        Products
+	Backfills       Backfills
+	Usage           Usage
+	Events          Events
+	Providers       Providers
+	Ledger          Ledger
+	Syncs           Syncs
+	Links           Links
+	Invoices        Invoices
+	Reconciliations Reconciliations
+	ProviderEvents  ProviderEvents
+	Rotations       Rotations
+	AutoSyncs       AutoSyncs
+	Discrepancies   Discrepancies
+	Maintenance     Maintenance
+	Secrets         Secrets
+	Webhooks        Webhooks
+	Deliveries      Deliveries
 }
 
 // querier is what a pool and a transaction have in common.
@@ -105,35 +106,36 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return &DB{
-		pool:           pool,
-		Tenants:        Tenants{pool},
-		APIKeys:        APIKeys{pool},
-		HMACSecrets:    HMACSecrets{pool},
-		RequestIDs:     RequestIDs{pool},
-		Members:        Members{pool},
-		Sessions:       Sessions{pool},
-		OIDC:           OIDC{pool},
-		AuditLog:       AuditLog{pool},
-		Customers:      Customers{pool},
-		Meters:         Meters{pool},
-		Prices:         Prices{pool},
-		Products:       Products{pool},
-		Backfills:      Backfills{pool},
-		Usage:          Usage{pool},
-		Events:         Events{pool},
-		Providers:      Providers{pool},
-		Ledger:         Ledger{pool},
-		Syncs:          Syncs{pool},
-		Links:          Links{pool},
-		Invoices:       Invoices{pool},
-		ProviderEvents: ProviderEvents{pool},
-		Rotations:      Rotations{pool},
-		AutoSyncs:      AutoSyncs{pool},
-		Discrepancies:  Discrepancies{pool},
-		Maintenance:    Maintenance{pool},
-		Secrets:        Secrets{pool},
-		Webhooks:       Webhooks{pool},
-		Deliveries:     Deliveries{pool},
+		pool:            pool,
+		Tenants:         Tenants{pool},
+		APIKeys:         APIKeys{pool},
+		HMACSecrets:     HMACSecrets{pool},
+		RequestIDs:      RequestIDs{pool},
+		Members:         Members{pool},
+		Sessions:        Sessions{pool},
+		OIDC:            OIDC{pool},
+		AuditLog:        AuditLog{pool},
+		Customers:       Customers{pool},
+		Meters:          Meters{pool},
+		Prices:          Prices{pool},
+		Products:        Products{pool},
+		Backfills:       Backfills{pool},
+		Usage:           Usage{pool},
+		Events:          Events{pool},
+		Providers:       Providers{pool},
+		Ledger:          Ledger{pool},
+		Syncs:           Syncs{pool},
+		Links:           Links{pool},
+		Invoices:        Invoices{pool},
+		Reconciliations: Reconciliations{pool},
+		ProviderEvents:  ProviderEvents{pool},
+		Rotations:       Rotations{pool},
+		AutoSyncs:       AutoSyncs{pool},
+		Discrepancies:   Discrepancies{pool},
+		Maintenance:     Maintenance{pool},
+		Secrets:         Secrets{pool},
+		Webhooks:        Webhooks{pool},
+		Deliveries:      Deliveries{pool},
 	}, nil
 }
 

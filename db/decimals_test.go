@@ -56,13 +56,10 @@ func (b *biller) reportEach() (reported []string) {
 	}
 }
 
-// invoiced says that Stripe has billed the period for good.
-func (b *biller) invoiced(period metering.Range) {
+// invoiced says that Stripe has billed so many units of the period for good.
+func (b *biller) invoiced(period metering.Range, units string) {
 	b.Helper()
-	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Connection: b.connection, Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
-		Period: period, CreatedAt: period.End, FinalizedAt: b.now,
-	}, b.now))
+	b.save(b.final(b.bill("in_1", period, b.line(units, "0"))), b.now)
 }
 
 // closed is what a period was closed at: its usage, what was reported of it, with
@@ -149,15 +146,15 @@ func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.
 	b.use("1.2345")
 	require.Equal(t, []string{"meter_delta 1.234"}, b.reportEach())
 	b.now = month.End.Add(time.Hour)
-	b.invoiced(month)
+	b.invoiced(month, "1.234")
 	b.useAt("0.0016", month.Start.AddDate(0, 0, 20))
 	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
 	b.decimals(0)
-	b.invoiced(month)
+	b.invoiced(month, "1.234")
 	require.Empty(t, b.reportEach(), "the invoice is final, with the decimals that it has")
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.4", b.closed(month))
-	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 is 1.236, for 123.60
+	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.6", b.closed(month))
+	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 is 1.236, for 123.60; 123.40 are invoiced
 }
 
 // setDecimals changes nothing of what a webhook is reported.

@@ -46,6 +46,15 @@ func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.Tena
 	return n, s, err
 }
 
+// Alarm publishes a reconciliation as the plan does that writes it down.
+func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, r billing.Reconciliation, now time.Time) error {
+	return inTx(ctx, store.pool, func(tx pgx.Tx) error {
+		w := &planWriter{factReader: &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer}, tx: tx}
+		w.facts.Now = metering.Instant(now)
+		return w.alarm(r)
+	})
+}
+
 // counting counts the statements of a transaction.
 type counting struct {
 	pgx.Tx

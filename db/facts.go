@@ -24,6 +24,7 @@ func readFacts(ctx context.Context, q batcher, tenant metering.TenantID, custome
 	if err := r.catalogAndLedger(); err != nil {
 		return nil, err
 	}
+	r.facts.Reconcile()
 	return r, r.usageOf(billing.UsageRanges(r.facts))
 }
 
@@ -41,7 +42,8 @@ type factReader struct {
 	facts    billing.Facts
 	kind     metering.ProviderKind
 
-	lastNumber int64 // of the customer's reports
+	lastNumber   int64 // of the customer's reports
+	lastInvoiced int64 // the highest number in the ledger of the invoices
 }
 
 // catalogAndLedger reads meters and prices, the customer's periods, and what
@@ -62,6 +64,7 @@ func (r *factReader) catalogAndLedger() error {
 		f.Stored = append(f.Stored, p.Period)
 	})
 	read(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
+	read(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
@@ -81,7 +84,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 }
 
 var selectBillingPeriods = `
-	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end,
+	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end, p.trial,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -99,7 +102,7 @@ type storedPeriod struct {
 func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &s.ID, &start, &end, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &s.ID, &start, &end, &s.Trial, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}
@@ -108,7 +111,8 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 
 const selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
-	  t.billed, t.test, t.reported, t.reported_scale, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0)
+	  t.billed, t.test, t.reported, t.reported_scale, t.reported is not null and p.trial, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
+	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 	join meter_versions g on g.tenant_id = t.tenant_id and g.id = t.meter_version_id
@@ -121,6 +125,12 @@ const selectClosedLines = `
 	  where a.tenant_id = @tenant
 	    and a.customer_id = @customer
 	  group by 1, 2) b on b.period_id = t.period_id and b.meter_id = t.meter_id
+	left join (
+	  select distinct on (n.period_id, n.meter_id) *
+	  from billing_reconciliations n
+	  where n.tenant_id = @tenant
+	    and n.customer_id = @customer
+	  order by n.period_id, n.meter_id, n.id desc) n on n.period_id = t.period_id and n.meter_id = t.meter_id
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer`
 
@@ -133,11 +143,25 @@ type closedLine struct {
 
 func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	var units, charge *metering.Decimal
+	var reconciled struct {
+		units, reported, invoiced, unexplained, billed *metering.Decimal
+
+		state  *billing.ReconciliationState
+		reason *string
+	}
+	n := &reconciled
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
-		&l.Billed, &l.Test, &l.Reported, &l.ReportedScale, &l.LateUsage, &l.LateEvents,
-		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge)
+		&l.Billed, &l.Test, &l.Reported, &l.ReportedScale, &l.Trial, &l.LateUsage, &l.LateEvents,
+		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
+		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
 	if l.bookedEvents != nil {
 		l.booked.MeterID, l.booked.Events, l.booked.Units, l.booked.Charge = l.MeterID, *l.bookedEvents, *units, *charge
+	}
+	if n.state != nil {
+		l.Reconciled = &billing.Reconciliation{
+			Period: l.booked.Period, MeterID: l.MeterID, Units: *n.units, Reported: *n.reported, Invoiced: *n.invoiced, Unexplained: *n.unexplained,
+			Billed: *n.billed, State: *n.state, Reason: *n.reason,
+		}
 	}
 	return l, err
 }
@@ -158,9 +182,10 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 }
 
 // reportedOf reads of a customer, as SQL, by series and meter, what was reported
-// of open periods, of those that lie in the same one of the subscription's, and
-// of late usage. What statements to the present connection say of their own period is not
-// needed: the next one takes their place.
+// of open periods, of those that lie in the same one of the subscription's, of
+// those that an invoice bills which is read with them, and of late usage. What
+// statements to the present connection say of an open period is needed only to
+// reconcile it: the next one takes their place.
 func reportedOf(customer string) string {
 	return `
 	with said as (
@@ -178,18 +203,18 @@ func reportedOf(customer string) string {
 	      from billing_periods o
 	      where o.tenant_id = @tenant
 	        and o.customer_id = ` + customer + `
-	        and o.closed_at is null))
+	        and o.closed_at is null) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
-	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and t.closed_at is null
+	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and (
+	    t.closed_at is null and d.connection_id <> @connection or t.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
 	  where d.tenant_id = @tenant
 	    and d.customer_id = ` + customer + `
-	    and d.connection_id <> @connection
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
 	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
@@ -213,7 +238,7 @@ func reportedOf(customer string) string {
 	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
 	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
-	  coalesce(min(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
+	  coalesce(max(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
 	from said x
 	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
@@ -312,8 +337,9 @@ func (r *factReader) addSentLine(l sentLine) {
 }
 
 const selectOpen = `
-	select r.id, s.kind, d.connection_id, r.state, r.lease_until
+	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.lease_until
 	from billing_reports r
+	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	where r.tenant_id = @tenant
@@ -322,7 +348,7 @@ const selectOpen = `
 	order by r.number`
 
 func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
-	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.State, &o.LeaseUntil)
+	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.LeaseUntil)
 }
 
 // usageOf reads what the meters have counted in some periods, and how many

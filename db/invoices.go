@@ -2,7 +2,9 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,79 +13,137 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invoices are the providers', as they were last read there, beside what they
-// should have come to.
+// Invoices are the providers', as they were read there: each version of an
+// invoice that said something else has its lines.
 type Invoices struct{ pool *pgxpool.Pool }
 
-// finalInvoices are those that have billed a period p for good, in the mode of
-// the tenant's present connection, as SQL.
-const finalInvoices = `
-	from billing_invoices i
-	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id
-	where i.tenant_id = p.tenant_id
-	  and i.period_id = p.id
-	  and i.finalized_at is not null
-	  and (k.livemode is false) = exists (
-	    select
-	    from billing_connections present
-	    where present.tenant_id = p.tenant_id
-	      and present.retired_at is null
-	      and present.livemode is false)`
-
-// Save keeps an invoice of the customer's. Once it is final it is compared
-// with what the provider acknowledged, at our prices.
+// Save keeps an invoice of the customer's, as the provider said at readAt,
+// unless something later is kept. Where it says something else than it did it is
+// another version, and somebody looks at the customer once it is final.
 func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {
-	var finalized *time.Time
-	if !in.FinalizedAt.IsZero() {
-		finalized = &in.FinalizedAt
-	}
-	_, err := s.pool.Exec(ctx, `
-		with billed as (
-		  select p.id
-		  from billing_periods p
-		  where p.tenant_id = @tenant
-		    and p.customer_id = @customer
-		    and p.subscription = @subscription
-		    and p.subscription_start < @end
-		    and p.starts_at < @end
-		    and p.ends_at > @start
-		    and @renewal
-		  order by p.ends_at desc
-		  limit 1)
-		insert into billing_invoices as i
-		  (tenant_id, connection_id, invoice_id, customer_id, period_id, status, reason, currency, total, usage_amount, estimate, decimals,
-		   created_at, finalized_at, read_at)
-		select @tenant, @connection, @invoice, @customer, (select id from billed), @status, @reason, @currency, @total, @usage, case when @finalized::timestamptz is not null then (
-		  select coalesce(sum(last.amount), 0)
-		  from billing_series s
-		  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id and d.connection_id = @connection
-		  cross join lateral (
-		    select l.amount
-		    from billing_reports r
-		    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
-		    where r.tenant_id = s.tenant_id
-		      and r.series_id = s.id
-		      and r.state in ('accepted', 'counted')
-		    order by r.number desc
-		    limit 1) last
-		  where s.tenant_id = @tenant
-		    and s.period_id = (select id from billed)
-		    and s.kind = 'quantity') end, case when @finalized is not null then (
-		  select coalesce(jsonb_object_agg(m.id, m.usage_scale), '{}')
-		  from meters m
-		  where m.tenant_id = @tenant
-		    and m.usage_scale > 0) end, @created, @finalized, @read_at
-		on conflict (tenant_id, connection_id, invoice_id) do update
-		set period_id = coalesce(i.period_id, excluded.period_id), status = excluded.status, total = excluded.total,
-		  usage_amount = excluded.usage_amount, estimate = coalesce(i.estimate, excluded.estimate), decimals = coalesce(i.decimals, excluded.decimals),
-		  finalized_at = excluded.finalized_at, read_at = excluded.read_at
-		where i.read_at <= excluded.read_at`, pgx.NamedArgs{
-		"tenant": tenant, "customer": customer, "connection": in.Connection, "invoice": in.ID, "subscription": in.Subscription,
-		"start": in.Period.Start, "end": in.Period.End, "renewal": in.Renewal, "status": in.Status, "reason": in.Reason,
-		"currency": in.Currency, "total": in.Total, "usage": in.Usage, "created": in.CreatedAt, "finalized": finalized, "read_at": readAt,
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
+		w := invoiceWriter{ctx: ctx, tx: tx, tenant: tenant, customer: customer, Invoice: in, readAt: metering.Instant(readAt)}
+		return w.save()
 	})
 	if err != nil {
-		return fmt.Errorf("save invoice: %w", coded(err))
+		return fmt.Errorf("save invoice: %w", err)
 	}
 	return nil
+}
+
+// invoiceWriter writes one invoice down.
+type invoiceWriter struct {
+	ctx      context.Context
+	tx       pgx.Tx
+	tenant   metering.TenantID
+	customer metering.CustomerID
+	metering.Invoice
+	readAt time.Time
+
+	version int // 0: it is kept for the first time
+}
+
+func (w *invoiceWriter) save() error {
+	before, readAt, err := w.stored()
+	if err != nil || readAt.After(w.readAt) {
+		return err
+	}
+	w.keepMeters(before)
+	if w.version > 0 && w.Same(before) {
+		_, err := w.tx.Exec(w.ctx, `update billing_invoices set read_at = $4 where `+thisInvoice, w.tenant, w.Connection, w.ID, w.readAt)
+		return err
+	}
+	w.version++
+	if err := w.write(); err != nil {
+		return err
+	}
+	if w.FinalizedAt.IsZero() {
+		return nil
+	}
+	_, err = w.tx.Exec(w.ctx, `update customers set look_again_at = $3 where tenant_id = $1 and id = $2`, w.tenant, w.customer, w.readAt)
+	return err
+}
+
+const thisInvoice = `tenant_id = $1 and connection_id = $2 and invoice_id = $3`
+
+// stored is what the last version says, and when it was read.
+func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err error) {
+	var finalized *time.Time
+	err = w.tx.QueryRow(w.ctx, `select version, status, void, total, finalized_at, read_at from billing_invoices where `+thisInvoice,
+		w.tenant, w.Connection, w.ID).Scan(&w.version, &in.Status, &in.Void, &in.Total, &finalized, &readAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return in, readAt, nil
+	}
+	if err != nil {
+		return in, readAt, err
+	}
+	if finalized != nil {
+		in.FinalizedAt = *finalized
+	}
+	rows, err := w.tx.Query(w.ctx, `
+		select line_id, coalesce(meter_id, 0), item, price, report_id, proration, quantity, amount, period_start, period_end
+		from billing_invoice_lines
+		where `+thisInvoice+`
+		  and version = $4
+		order by line`, w.tenant, w.Connection, w.ID, w.version)
+	if err != nil {
+		return in, readAt, err
+	}
+	in.Lines, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l metering.InvoiceLine, err error) {
+		return l, row.Scan(&l.ID, &l.MeterID, &l.Item, &l.Price, &l.ReportID, &l.Proration, &l.Quantity, &l.Amount, &l.Period.Start, &l.Period.End)
+	})
+	return in, readAt, err
+}
+
+// keepMeters leaves the lines of a final invoice to the meters that they were
+// of when it was read first: a mapping that changes later moves no usage.
+func (w *invoiceWriter) keepMeters(before metering.Invoice) {
+	if before.FinalizedAt.IsZero() {
+		return
+	}
+	for i := range w.Lines {
+		was := slices.IndexFunc(before.Lines, func(l metering.InvoiceLine) bool { return l.ID == w.Lines[i].ID })
+		if was >= 0 && before.Lines[was].MeterID != 0 {
+			w.Lines[i].MeterID = before.Lines[was].MeterID
+		}
+	}
+}
+
+// write writes a version down with its lines.
+func (w *invoiceWriter) write() error {
+	var finalized *time.Time
+	if !w.FinalizedAt.IsZero() {
+		finalized = &w.FinalizedAt
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		insert into billing_invoices as i
+		  (tenant_id, connection_id, invoice_id, customer_id, provider_customer, subscription, period_start, period_end, renewal, status, void, reason, currency, total,
+		   version, decimals, created_at, finalized_at, read_at)
+		select @tenant, @connection, @invoice, @customer, @at_provider, @subscription, @start, @end, @renewal, @status, @void, @reason, @currency, @total,
+		  @version, case when @finalized::timestamptz is not null then (
+		    select coalesce(jsonb_object_agg(m.id, m.usage_scale), '{}')
+		    from meters m
+		    where m.tenant_id = @tenant
+		      and m.usage_scale > 0) end, @created, @finalized, @read_at
+		on conflict (tenant_id, connection_id, invoice_id) do update
+		set status = excluded.status, void = excluded.void, total = excluded.total, version = excluded.version, decimals = coalesce(i.decimals, excluded.decimals),
+		  finalized_at = excluded.finalized_at, read_at = excluded.read_at, sequence = excluded.sequence`, pgx.NamedArgs{
+		"tenant": w.tenant, "customer": w.customer, "connection": w.Connection, "invoice": w.ID, "at_provider": w.Invoice.Customer, "subscription": w.Subscription,
+		"start": w.Period.Start, "end": w.Period.End, "renewal": w.Renewal, "status": w.Status, "void": w.Void, "reason": w.Reason,
+		"currency": w.Currency, "total": w.Total, "version": w.version, "created": w.CreatedAt, "finalized": finalized, "read_at": w.readAt,
+	})
+	for i, l := range w.Lines {
+		batch.Queue(`
+			insert into billing_invoice_lines
+			  (tenant_id, connection_id, invoice_id, version, line, line_id, meter_id, item, price, report_id, proration, quantity, amount,
+			   period_start, period_end, recorded_at)
+			values ($1, $2, $3, $4, $5, $6, nullif($7::bigint, 0), $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+			w.tenant, w.Connection, w.ID, w.version, i+1, l.ID, l.MeterID, l.Item, l.Price, l.ReportID, l.Proration, l.Quantity, l.Amount,
+			l.Period.Start, l.Period.End, w.readAt)
+	}
+	return w.tx.SendBatch(w.ctx, &batch).Close()
 }

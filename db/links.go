@@ -65,8 +65,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	}
 	_, err := l.pool.Exec(ctx, `
 		with known as (
-		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.destinations)
-		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @destinations::jsonb) as same
+		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.currency, l.destinations)
+		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @currency, @destinations::jsonb) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -79,15 +79,16 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		    and p.watermark_configuration <> ''
 		    and not coalesce((select same from known), false))
 		insert into billing_links as l
-		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, destinations, read_at)
-		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @destinations, @read_at)
+		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, currency, destinations, read_at)
+		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @currency, @destinations, @read_at)
 		on conflict (tenant_id, customer_id) do update
 		set connection_id = excluded.connection_id, provider_customer = excluded.provider_customer,
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
-		  destinations = excluded.destinations, read_at = excluded.read_at
+		  trial = excluded.trial, currency = excluded.currency, destinations = excluded.destinations, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
-		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "destinations": side.Destinations, "read_at": readAt,
+		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "currency": side.Currency,
+		"destinations": side.Destinations, "read_at": readAt,
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))
@@ -95,12 +96,36 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	return nil
 }
 
-// Destinations are where the customer's meters go, as it was last read,
-// whoever the provider is now.
-func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (destinations []billing.Destination, err error) {
-	err = l.pool.QueryRow(ctx, `select destinations from billing_links where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&destinations)
+// Destinations are where the customer's meters go at a connection, as it was
+// last read there, and then where they were reported to, the newest first.
+func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID) ([]billing.Destination, error) {
+	var destinations []billing.Destination
+	err := l.pool.QueryRow(ctx, `
+		select destinations
+		from billing_links
+		where tenant_id = $1
+		  and customer_id = $2
+		  and connection_id = $3`, tenant, customer, connection).Scan(&destinations)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read link: %w", coded(err))
 	}
-	return destinations, nil
+	rows, err := l.pool.Query(ctx, `
+		select s.meter_id, s.target, s.method
+		from billing_destinations d
+		cross join lateral (`+seriesAt+` and s.kind = 'quantity' offset 0) s
+		where d.tenant_id = $1
+		  and d.customer_id = $2
+		  and d.connection_id = $3
+		group by 1, 2, 3
+		order by max(s.id) desc`, tenant, customer, connection)
+	if err != nil {
+		return nil, fmt.Errorf("read destinations: %w", coded(err))
+	}
+	former, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d billing.Destination, err error) {
+		return d, row.Scan(&d.MeterID, &d.Target, &d.Method)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read destinations: %w", coded(err))
+	}
+	return append(destinations, former...), nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -79,6 +80,7 @@ type State struct {
 	Discrepancies      int64 // that the last audits found
 	OpenSyncs          int64
 	OutstandingReports int64
+	Reconciliations    map[billing.ReconciliationState]int64 // that found a discrepancy
 	DuePeriods         int64
 	PendingMessages    int64      // to tenants' webhooks
 	KeptFrom           *time.Time // from when on events are kept; nil: all are
@@ -91,10 +93,11 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  (select count(*) from usage_discrepancies),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  (select count(*) from billing_reports where state in ('planned', 'sending', 'in_doubt')),
+		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
 		  (select count(*) from webhook_deliveries where status = 'pending'),
-		  (select kept_from from event_retention)`, now).Scan(
-		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+		  (select kept_from from event_retention)`, now, discrepant()).Scan(
+		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.Reconciliations, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
 	return s, coded(err)
 }

@@ -29,6 +29,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	w.bookings(plan.Bookings)
 	w.watermarks(plan.Reported)
 	w.leaveFormer(plan)
+	w.resolve(plan.Resolved)
 	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 	return w, plan, nil
 }
@@ -70,16 +71,19 @@ func (w *planWriter) periods(periods []billing.Period) {
 		if i >= 0 && !w.facts.Stored[i].End.Equal(p.End) {
 			w.batch.Queue(`update billing_periods set ends_at = $3 where tenant_id = $1 and id = $2`, w.tenant, p.ID, p.End)
 		}
-		s := p.Subscription
-		if s.ID == "" || i >= 0 && w.facts.Stored[i].Subscription.ID == s.ID && w.facts.Stored[i].Subscription.Range == s.Range {
+		s, former := p.Subscription, billing.Subscription{}
+		if i >= 0 {
+			former = w.facts.Stored[i].Subscription
+		}
+		if s.ID == "" || former.ID == s.ID && former.Range == s.Range && former.Trial == s.Trial {
 			continue
 		}
 		w.batch.Queue(`
 			update billing_periods
-			set subscription = $4, subscription_start = $5, subscription_end = $6
+			set subscription = $4, subscription_start = $5, subscription_end = $6, trial = $7
 			where tenant_id = $1
 			  and customer_id = $2
-			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End)
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End, s.Trial)
 	}
 }
 
@@ -110,6 +114,17 @@ func (w *planWriter) leaveFormer(plan billing.Plan) {
 	}
 	if len(plan.Doubt) > 0 {
 		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)
+	}
+}
+
+// resolve records what final invoices show of reports, and has somebody look again.
+func (w *planWriter) resolve(all []billing.Resolved) {
+	for _, r := range all {
+		response := "a final invoice bills what was reported without it"
+		if r.State == billing.Accepted {
+			response = "a final invoice bills what was reported with it"
+		}
+		w.batch.Queue(completeReports, w.tenant, []uuid.UUID{r.ID}, r.State, response, w.facts.Now)
 	}
 }
 
@@ -162,7 +177,7 @@ func (w *planWriter) write(plan billing.Plan, frame Frame) (planned Planned, err
 		}
 		planned.Send = append(planned.Send, report)
 	}
-	return planned, w.flush()
+	return planned, w.reconcile(plan)
 }
 
 // resumed are reports that were written down before.

@@ -88,20 +88,20 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 		mapping = map[string]string{}
 	}
 	args := pgx.NamedArgs{
-		"tenant": tenant, "id": provider.ID, "kind": provider.Kind, "statements": provider.Statements, "account": provider.Account,
+		"tenant": tenant, "id": provider.ID, "kind": provider.Kind, "statements": provider.Statements, "invoices": provider.Invoices, "account": provider.Account,
 		"livemode": provider.Livemode, "address": provider.Address, "secret": provider.SealedSecret, "last_four": provider.LastFour,
 		"webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour, "mapping": mapping,
 		"validated_at": provider.ValidatedAt, "actor": actor,
 	}
 	stored := `
 		insert into billing_connections
-		  (tenant_id, kind, statements, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
-		values (@tenant, @kind, @statements, @account, @livemode, @address, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
+		  (tenant_id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
+		values (@tenant, @kind, @statements, @invoices, @account, @livemode, @address, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
 		returning id, created_at`
 	if provider.ID != 0 {
 		stored = `
 			update billing_connections
-			set statements = @statements, address = @address, secret = @secret, secret_last_four = @last_four, webhook_secret = @webhook_secret,
+			set statements = @statements, invoices = @invoices, address = @address, secret = @secret, secret_last_four = @last_four, webhook_secret = @webhook_secret,
 			  webhook_secret_last_four = @webhook_last_four, mapping = @mapping, validated_at = @validated_at, created_by = @actor, retired_at = null
 			where tenant_id = @tenant
 			  and id = @id
@@ -144,11 +144,11 @@ func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind mete
 
 func providerWhere(ctx context.Context, q querier, which string, args ...any) (p metering.Provider, err error) {
 	err = q.QueryRow(ctx, `
-		select id, kind, statements, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
+		select id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
 		from billing_connections
 		where tenant_id = $1
 		  and `+which, args...,
-	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Account, &p.Livemode, &p.Address, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
+	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Invoices, &p.Account, &p.Livemode, &p.Address, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
 	return p, err
 }
 

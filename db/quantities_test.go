@@ -16,13 +16,13 @@ import (
 // useStripe makes an account of Stripe's the tenant's provider.
 func (b *biller) useStripe(account string) {
 	b.Helper()
-	b.connectTo(metering.Provider{Kind: metering.Stripe, Account: account})
+	b.connectTo(metering.Provider{Kind: metering.Stripe, Invoices: true, Account: account})
 }
 
 // useMode makes an account of Stripe's the tenant's provider, in one of its modes.
 func (b *biller) useMode(account string, live bool) {
 	b.Helper()
-	b.connectTo(metering.Provider{Kind: metering.Stripe, Account: account, Livemode: &live})
+	b.connectTo(metering.Provider{Kind: metering.Stripe, Invoices: true, Account: account, Livemode: &live})
 }
 
 // link gives the meter a place at Stripe: cus_1, subscribed for a period.
@@ -145,10 +145,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	b.link("sub_1", metering.Range{Start: renewed, End: renewed.AddDate(0, 1, 0)}, asDelta)
 	b.use("10")
 	b.reportAll()
-	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant, b.customer.ID, metering.Invoice{
-		ID: "in_1", Connection: b.connection, Subscription: "sub_1", Status: "open", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
-		Period: metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, CreatedAt: renewed, FinalizedAt: renewed.Add(time.Hour),
-	}, b.now))
+	b.invoiced(metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, "0")
 	require.Equal(t, db.Closing{}, b.closePeriods(), "%s has not even ended", month)
 	b.use("10")
 	require.Equal(t, "10", b.reportAll().String())
@@ -166,13 +163,16 @@ func TestAPeriodIsNotClosedWhileAQuantityIsOnItsWay(t *testing.T) {
 			b.lease(unheard)
 			b.now = month.End.Add(2 * time.Hour)
 			b.link("sub_1", metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}, item)
-			b.invoiced(month)
+			b.invoiced(month, map[billing.State]string{billing.Accepted: "150", billing.Rejected: "0"}[outcome])
+			require.True(t, b.lease(unheard).Invoiced)
 			require.Zero(t, b.closePeriods().Closed, item.Method)
-			sending, err := b.store.Ledger.Lease(t.Context(), b.tenant, unheard, b.now, lease)
-			require.NoError(t, err)
-			require.True(t, sending.Invoiced)
-			b.complete(unheard, outcome)
-			require.Equal(t, 1, b.closePeriods().Closed)
+			state, _ := b.state(unheard)
+			require.Equal(t, billing.Sending, state, "somebody is sending it")
+			b.now = b.now.Add(lease)
+			require.Equal(t, 1, b.closePeriods().Closed, item.Method)
+			b.plan(anew)
+			state, _ = b.state(unheard)
+			require.Equal(t, outcome, state, "as the invoice shows")
 			require.Equal(t, late, b.reportAll().String(), "150 of which 100 are included, at half a cent, where the invoice has none of it")
 		}
 	}

@@ -118,10 +118,8 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		  p.starts_at, coalesce(s.window_start, p.starts_at), coalesce(s.window_end, p.ends_at), s.kind = 'charge', exists (
 		    select
 		    from billing_invoices i
-		    where i.tenant_id = r.tenant_id
-		      and i.period_id = r.period_id
-		      and i.connection_id = d.connection_id
-		      and i.finalized_at is not null)
+		    where i.connection_id = d.connection_id
+		      and `+lastOfPeriod+`)
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id

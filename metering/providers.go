@@ -16,6 +16,7 @@ type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
 	Statements   bool   // it takes the bill of a period in one report
+	Invoices     bool   // its final invoices say what is billed
 	Account      string // whom the secret belongs to; "": nobody, it is whoever is at the address
 	Livemode     *bool  // whether what is reported is charged; nil: the provider does not tell
 	Address      string // the URL that is called, where the tenant sets it

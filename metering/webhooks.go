@@ -16,16 +16,17 @@ type MessageKind string
 // Kinds of messages. WebhookTest goes to the endpoint that asks for it; the
 // others go to those that have chosen them.
 const (
-	BillingSynced     MessageKind = "billing.synced"        // a customer's sync has succeeded
-	BillingSyncFailed MessageKind = "billing.sync_failed"   // somebody has to act before it can
-	PeriodClosed      MessageKind = "billing.period_closed" // the period's totals are final
-	UsageDiscrepancy  MessageKind = "usage.discrepancy"     // the daily audit has found totals and events to disagree
-	WebhookTest       MessageKind = "webhook.test"
+	BillingSynced      MessageKind = "billing.synced"        // a customer's sync has succeeded
+	BillingSyncFailed  MessageKind = "billing.sync_failed"   // somebody has to act before it can
+	PeriodClosed       MessageKind = "billing.period_closed" // the period's totals are final
+	BillingDiscrepancy MessageKind = "billing.discrepancy"   // a provider's invoices bill something that nobody has reported
+	UsageDiscrepancy   MessageKind = "usage.discrepancy"     // the daily audit has found totals and events to disagree
+	WebhookTest        MessageKind = "webhook.test"
 )
 
 // Values are the kinds that an endpoint may choose.
 func (MessageKind) Values() []MessageKind {
-	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, UsageDiscrepancy}
+	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, BillingDiscrepancy, UsageDiscrepancy}
 }
 
 // Message tells other systems that something happened. Data is JSON.

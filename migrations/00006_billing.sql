@@ -11,6 +11,7 @@ create table billing_connections (
   id                       bigint generated always as identity,
   kind                     text not null,
   statements               boolean not null, -- it takes the bill of a period in one report
+  invoices                 boolean not null, -- its final invoices say what is billed
   account                  text not null, -- whom the secret belongs to; '': nobody, it is whoever is at the address
   livemode                 boolean, -- whether what is reported is charged; null: the provider does not tell
   address                  text not null default '', -- the URL that is called, where the tenant sets it
@@ -37,6 +38,8 @@ create table billing_links (
   subscription      text not null, -- whose periods the customer's are; '': none
   period_start      timestamptz,
   period_end        timestamptz,
+  trial             boolean not null default false, -- that period is a trial
+  currency          text not null default '', -- ISO 4217; that the subscription is billed in; '': not known
   destinations      jsonb not null, -- of each meter
   read_at           timestamptz not null,
   primary key (tenant_id, customer_id),
@@ -57,12 +60,14 @@ create table billing_periods (
   subscription       text not null default '',
   subscription_start timestamptz,
   subscription_end   timestamptz,
+  trial              boolean not null default false, -- it is one: the provider charges nothing for it
   -- What the customer's reports take into account once all of them are accepted.
   watermark_events        bigint,
   watermark_configuration text not null default '', -- '': something is unreported
   closed_at          timestamptz,
   closed_epoch       bigint, -- the tenant's when it was closed: events from it on are late
   closed_sequence    bigint, -- of the ledger
+  reconciled_through bigint not null default 0, -- invoices up to this number of the ledger
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, stream, starts_at),
   unique (tenant_id, customer_id, stream, ends_at),
@@ -307,28 +312,83 @@ create table billing_invoices (
   connection_id    bigint not null, -- with which it was read
   invoice_id       text not null,
   customer_id      bigint not null,
-  period_id        bigint, -- that it bills; null: it bills none of ours
-  status           text not null,
-  reason           text not null,
+  provider_customer text not null, -- that it is to
+  subscription     text not null, -- '': none made it
+  period_start     timestamptz not null, -- that ended with it
+  period_end       timestamptz not null,
+  renewal          boolean not null, -- the period's end made it: it is the last one of the period
+  status           text not null, -- in the provider's words
+  void             boolean not null, -- nobody has to pay it: it was voided, or credited in full
+  reason           text not null, -- why the provider made it, in its own words
   currency         text not null,
   total            numeric not null,
-  usage_amount     numeric not null, -- of the lines that usage made
-  estimate         numeric, -- of the same, at our prices, when it was finalized
+  version          integer not null default 1, -- how often it was read with something else in it
   -- The decimals of the tenant's meters when it became final, by meter; of
   -- those that are missing none. null: it is a draft.
   decimals         jsonb,
   created_at       timestamptz not null, -- at the provider
   finalized_at     timestamptz, -- at the provider
   read_at          timestamptz not null,
+  sequence         bigint not null default nextval('ledger_sequence'), -- of the ledger: of its last version
   primary key (tenant_id, connection_id, invoice_id),
   foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id),
-  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
-  foreign key (tenant_id, period_id) references billing_periods (tenant_id, id)
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
-comment on table billing_invoices is 'Invoices of the provider''s, and what they should have come to.';
-create index on billing_invoices (tenant_id, period_id);
+comment on table billing_invoices is 'Invoices of the provider''s, as they were last read there.';
+create index on billing_invoices (tenant_id, customer_id);
+
+create table billing_invoice_lines (
+  tenant_id        bigint not null,
+  connection_id    bigint not null,
+  invoice_id       text not null,
+  version          integer not null, -- of the invoice
+  line             integer not null, -- in the order of the invoice
+  line_id          text not null, -- at the provider
+  meter_id         bigint, -- whose usage made it; null: none of ours
+  item             text not null default '', -- of the subscription
+  price            text not null default '', -- at the provider
+  report_id        uuid, -- that put it there; null: none did
+  proration        boolean not null,
+  quantity         numeric not null, -- units
+  amount           numeric not null, -- before discounts and tax, in the invoice's currency
+  period_start     timestamptz not null,
+  period_end       timestamptz not null,
+  recorded_at      timestamptz not null,
+  primary key (tenant_id, connection_id, invoice_id, version, line),
+  foreign key (tenant_id, connection_id, invoice_id) references billing_invoices (tenant_id, connection_id, invoice_id),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id)
+);
+comment on table billing_invoice_lines is 'The lines of each version of an invoice that was read.';
+
+create table billing_reconciliations (
+  tenant_id   bigint not null,
+  id          bigint generated always as identity,
+  customer_id bigint not null,
+  period_id   bigint not null, -- the closed one
+  meter_id    bigint not null,
+  units       numeric not null, -- that the period closed at, in the decimals that the provider takes
+  reported    numeric not null, -- of them, what the provider has accepted
+  invoiced    numeric not null, -- that final invoices bill
+  unexplained numeric not null, -- of these, what nobody has reported from here
+  elsewhere   numeric not null, -- that were billed where no such invoice is read
+  billed      numeric not null, -- that count as billed, elsewhere too: they are never charged again
+  state       text not null check (state in ('agreed', 'carried', 'waived', 'disputed', 'written_off')),
+  reason      text not null, -- why the invoices bill something else; '': they do not
+  actor       text not null default '', -- who decided it; '': the rules
+  note        text not null default '', -- why, in the actor's words
+  sequence    bigint not null default nextval('ledger_sequence'), -- of the ledger
+  recorded_at timestamptz not null,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, period_id, meter_id) references billing_period_totals (tenant_id, period_id, meter_id)
+);
+comment on table billing_reconciliations is 'What final invoices bill of a closed period''s meter, beside what it came to: the last one of each holds.';
+create index on billing_reconciliations (tenant_id, customer_id, period_id, meter_id, id);
+create index on billing_reconciliations (state, tenant_id, period_id, meter_id);
 
 -- +goose Down
+drop table billing_reconciliations;
+drop table billing_invoice_lines;
 drop table billing_invoices;
 drop table provider_events;
 drop table auto_syncs;

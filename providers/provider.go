@@ -63,8 +63,16 @@ type Notice struct {
 
 // Invoices are of a provider that makes invoices of what it is reported.
 type Invoices interface {
-	// Invoice reads an invoice, and what of it the destinations have made.
-	Invoice(ctx context.Context, c Credentials, id string, destinations []billing.Destination) (metering.Invoice, error)
+	// Invoice reads an invoice, and which meter's usage each of its lines bills.
+	Invoice(ctx context.Context, c Credentials, q InvoiceQuestion) (metering.Invoice, error)
+}
+
+// InvoiceQuestion asks for an invoice of a customer's.
+type InvoiceQuestion struct {
+	ID           string
+	Meters       []metering.Meter
+	Mapping      map[string]string     // meter slugs to the provider's prices, as the tenant has set them
+	Destinations []billing.Destination // where the customer's usage goes; then where it went, the newest first
 }
 
 // Description is what a provider is like.
@@ -73,10 +81,11 @@ type Description struct {
 	Name         string        // as people know it
 	Settings     []Setting     // what a tenant saves of it
 	Statements   bool          // it takes the bill of a period in one report; else each meter is reported by itself
+	Invoices     bool          // its final invoices say what is billed; else what it has counted is
 	AtOnce       int           // how many customers may be synced side by side
 	Timeout      time.Duration // how long one call may take: whoever leases a report leases it for longer
 	Remembers    time.Duration // how long it surely knows a report again; what adds up and may have arrived before that is looked for first
-	CountsWithin time.Duration // what it took and has not counted until then, it has dropped; 0: it is never asked
+	CountsWithin time.Duration // what it took and has not counted until then, it has dropped, unless it makes invoices; 0: it is never asked
 }
 
 // Credentials are what calls are made with. They are opened for one call and

@@ -25,13 +25,15 @@ var (
 	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	outstanding = prometheus.NewDesc("odometer_billing_reports_outstanding",
 		"Reports to providers whose outcome is not known yet.", nil, nil)
+	reconciliations = prometheus.NewDesc("odometer_billing_reconciliations",
+		"Closed periods and meters by how their reconciliation with the provider's final invoices stands, where it found a discrepancy.", []string{"state"}, nil)
 	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
 	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, reconciliations, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -45,12 +47,15 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 		s.log.Warn("the state of the database cannot be shown", "error", err)
 		return
 	}
-	gauge := func(d *prometheus.Desc, value int64) {
-		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
+	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
+		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
 	gauge(discrepancies, found.Discrepancies)
 	gauge(openSyncs, found.OpenSyncs)
 	gauge(outstanding, found.OutstandingReports)
+	for state, n := range found.Reconciliations {
+		gauge(reconciliations, n, string(state))
+	}
 	gauge(duePeriods, found.DuePeriods)
 	gauge(pending, found.PendingMessages)
 	if found.KeptFrom != nil {

@@ -43,7 +43,7 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 	}
 	for _, account := range []string{"acct_former", "acct_now"} { // a provider that was replaced keeps its key
 		_, err := store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
-			Kind: metering.Stripe, Account: account, SealedSecret: seal(db.ProviderSecret), LastFour: "abcd",
+			Kind: metering.Stripe, Invoices: true, Account: account, SealedSecret: seal(db.ProviderSecret), LastFour: "abcd",
 			SealedWebhookSecret: seal(db.ProviderWebhookSecret), ValidatedAt: time.Now(),
 		})
 		require.NoError(t, err)

@@ -77,55 +77,40 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 }
 
 // Stripe checks meter events after it has answered, and counts them late.
-func TestWhatStripeDropsLaterIsReportedAgainADayLater(t *testing.T) {
+func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta", "window")
 	s.work()
-	aDayPasses := func() {
-		_, err := s.connect().Exec(t.Context(), `
-			with reports as (
-			  update billing_reports set decided_at = decided_at - interval '1 day' where tenant_id = $1 and state = 'accepted')
-			update customers set look_again_at = look_again_at - interval '1 day' where tenant_id = $1`, s.tenant)
-		require.NoError(t, err)
-	}
-	dropped := func(value string, times int) {
-		s.useOf("delta", value)
-		s.useOf("window", value)
-		s.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: times, Path: "/v1/billing/meter_events"})
-		s.synced()
-		s.fake.Behave(stripetest.Behaviour{})
-	}
 	due := func() []metering.CustomerID {
 		page, err := s.store.Ledger.OutOfSync(t.Context(), s.tenant, 0, 10, time.Now())
 		require.NoError(t, err)
 		return page.Customers
 	}
-	dropped("5", 2)
+	s.useOf("delta", "5")
+	s.useOf("window", "5")
+	s.fake.Behave(stripetest.Behaviour{Mode: stripetest.RejectLater, Times: 2, Path: "/v1/billing/meter_events"})
+	s.synced()
+	s.fake.Behave(stripetest.Behaviour{})
 	sync := s.synced()
 	require.Equal(t, []string{"delta meter_delta 5/5 accepted", "window meter_window 5/5 accepted"}, linesOf(sync))
 	require.Equal(t, "Stripe has counted 0 of 5 so far", sync.Lines[0].Response)
 	require.Empty(t, due())
-	aDayPasses()
+	_, err := s.connect().Exec(t.Context(), `
+		with reports as (
+		  update billing_reports set decided_at = decided_at - interval '1 day' where tenant_id = $1 and state = 'accepted')
+		update customers set look_again_at = look_again_at - interval '1 day' where tenant_id = $1`, s.tenant)
+	require.NoError(t, err)
 	require.Len(t, due(), 1)
-	require.Equal(t, []string{"delta meter_delta 5/5 counted", "window meter_window 5/5 counted"}, linesOf(s.synced()))
-	require.Equal(t, "5", s.quantity("delta"))
-	require.Equal(t, "5", s.quantity("window"))
-
-	dropped("2", 1) // of the delta
-	aDayPasses()
-	s.useOf("delta", "7") // which has come since, and is counted
-	s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Stale, Times: 1})
-	s.synced()
-	s.synced()
-	require.Equal(t, "14", s.quantity("delta"))
-	require.Equal(t, "7", s.quantity("window"))
-	require.Empty(t, due())
+	require.Equal(t, []string{"delta meter_delta 5/5 accepted", "window meter_window 5/5 accepted"}, linesOf(s.synced()))
+	require.Equal(t, "0", s.quantity("delta"))
+	require.Equal(t, "0", s.quantity("window"))
 }
 
 // A response is lost, and the report is tried again only when Stripe has
-// forgotten its identifier.
-func TestWhatIsUncertainForADayIsLookedForBeforeItIsSentAgain(t *testing.T) {
+// forgotten its identifier: that Stripe has not counted it does not show that it
+// never arrived.
+func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		taken    bool
@@ -134,7 +119,7 @@ func TestWhatIsUncertainForADayIsLookedForBeforeItIsSentAgain(t *testing.T) {
 		line     string
 	}{
 		"taken":     {true, false, "5", "delta meter_delta 5/5 counted"},
-		"not taken": {false, false, "5", "delta meter_delta 5/5 counted"},
+		"not taken": {false, false, "0", "delta meter_delta 5/5 in_doubt"},
 		"unclear":   {true, true, "12", "delta meter_delta 5/5 in_doubt"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -58,7 +57,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	s.synced()
 	s.awaitEnd(end)
 	s.useAt("record", "1", end.Add(-time.Second))
-	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last will be late usage", excludedOf(s.synced())["record"])
+	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last is billed with the next period", excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
@@ -148,9 +147,9 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 	}
 }
 
-// What Stripe takes for a period whose invoice is final is on no invoice,
-// although its meter has counted it.
-func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
+// What is on its way when its period's invoice is final, and is not on it, is
+// carried.
+func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
 	s.meters("delta")
@@ -173,19 +172,13 @@ func TestWhatStripeTakesOnceTheInvoiceIsFinalIsLateUsage(t *testing.T) {
 	s.awaitEnd(end)
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	require.Equal(t, "the invoice was kept; its period is not closed yet", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(waiting).Status)
-	run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "test-close", TaskQueue: workflows.TaskQueue},
-		workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: s.tenant})
-	require.NoError(t, err)
-	var closed workflows.BulkSyncResult
-	require.NoError(t, run.Get(t.Context(), &closed))
-	require.Equal(t, 1, closed.Closed)
 	s.synced()
 	line := s.fake.State().Accounts[0].Invoices[0].Lines[0]
-	require.Equal(t, [2]string{"12", "3"}, [2]string{line.Quantity.String(), line.Late.String()}, "nobody pays what came late")
+	require.Equal(t, [2]string{"12", "0"}, [2]string{line.Quantity.String(), line.Late.String()}, "the invoice shows that it did not arrive: it is not sent again")
 	require.Equal(t, "15", s.pending("cus_soon"), "three more on the next invoice, once")
 }
 
@@ -196,5 +189,5 @@ func TestLateUsageThatIsOnlyReportedIsNotBilledAtStripe(t *testing.T) {
 	require.NoError(t, err)
 	s.useAt("delta", "3", end.Add(-time.Second))
 	s.synced()
-	require.Equal(t, "0", s.pending("cus_soon"))
+	require.Equal(t, "5", s.pending("cus_soon"), "what usage records could not take any more: that did not come late")
 }

@@ -259,10 +259,14 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	require.Equal(t, "6", s.fake.State().Accounts[0].Invoices[0].Total.String(), "cents, as soon as that is said")
 	s.fake.Advance(time.Hour)
 	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
-	var billed, estimate string
+	var billed string
 	require.NoError(t, s.connect().QueryRow(t.Context(), `
-		select usage_amount::text, estimate::text from billing_invoices where tenant_id = $1`, s.tenant).Scan(&billed, &estimate))
-	require.Equal(t, [2]string{"0.06", "0.06"}, [2]string{billed, estimate})
+		select string_agg(format('%s %s of %s', l.quantity, l.amount, m.slug), ', ')
+		from billing_invoices i
+		join billing_invoice_lines l using (tenant_id, connection_id, invoice_id, version)
+		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
+		where i.tenant_id = $1`, s.tenant).Scan(&billed))
+	require.Equal(t, "20 0.06 of delta", billed)
 	require.Equal(t, "the customer was synced with its items as they are now; meters left out: 1", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
 	require.Equal(t, "it is about no customer of ours", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
 }

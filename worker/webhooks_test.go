@@ -215,7 +215,7 @@ func (c *canary) messages() {
 	far := newFarEnd(c)
 	server := httptest.NewServer(nil)
 	server.Close() // nobody answers there
-	kinds := []string{"billing.synced", "billing.sync_failed", "billing.period_closed", "usage.discrepancy"}
+	kinds := []string{"billing.synced", "billing.sync_failed", "billing.period_closed", "billing.discrepancy", "usage.discrepancy"}
 	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "event_types": kinds, "description": "canary", "secret": webhookSecret})
 	path := "/v1/webhooks/" + made["id"].(string)
 	c.secret("the secret of a webhook for messages", made["secret"].(string))

@@ -98,7 +98,7 @@ func (s *system) useStripe(account, key string, mapping map[string]string) {
 	hook, err := s.keyring.Seal(s.tenant, db.ProviderWebhookSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
-		Kind: metering.Stripe, Account: account, SealedSecret: sealed, LastFour: "nary", SealedWebhookSecret: hook,
+		Kind: metering.Stripe, Invoices: true, Account: account, SealedSecret: sealed, LastFour: "nary", SealedWebhookSecret: hook,
 		WebhookLastFour: "ZWY=", Mapping: mapping, ValidatedAt: time.Now(),
 	})
 	require.NoError(s, err)

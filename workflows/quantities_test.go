@@ -113,7 +113,7 @@ func (l *ledger) sendReport(_ context.Context, in activities.SendReportInput) (a
 	return result, activities.Failure(err)
 }
 
-var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is late usage"}
+var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is carried"}
 
 func refusal(response string) activities.SendReportResult {
 	return activities.SendReportResult{State: billing.Rejected, Response: response, Refused: true}

@@ -100,8 +100,10 @@ type Action struct {
 	LatePolicy  metering.LatePolicy  `json:"late_policy,omitempty"`
 	Seconds     int64                `json:"seconds,omitempty"`
 	Connection  int                  `json:"connection,omitempty"`
-	Places      []Place              `json:"places,omitempty"` // of a counter
-	Time        *time.Time           `json:"time,omitempty"`   // of usage; when the first period of a counter's, or an invoice's, ends
+	Places      []Place              `json:"places,omitempty"`   // of a counter
+	Currency    string               `json:"currency,omitempty"` // of a subscription at a counter
+	Trial       bool                 `json:"trial,omitempty"`    // its first period is one
+	Time        *time.Time           `json:"time,omitempty"`     // of usage; when the first period of a counter's, or an invoice's, ends
 	Value       *metering.Decimal    `json:"value,omitempty"`
 	Pass        int                  `json:"pass,omitempty"`
 	Excluded    []metering.MeterID   `json:"excluded,omitempty"`

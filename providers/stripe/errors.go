@@ -143,7 +143,7 @@ func (a *answered) verdict(message string) error {
 		a.cause = ErrOutsidePeriod
 		return refuse("the subscription's current period at Stripe does not hold this usage, and usage records are taken only while their period runs")
 	case strings.Contains(message, currencyText):
-		return refuse("Stripe bills the customer in another currency; give the meter a price in that one")
+		return refuse("Stripe bills the customer in another currency, so that the late usage stays booked; give the meter a price in that one for periods to come")
 	case strings.Contains(message, noCycleText):
 		return refuse("the customer's subscription at Stripe has ended, so it has no next invoice; charge the amount there by hand")
 	case a.kind == string(stripego.ErrorTypeIdempotency):

@@ -105,7 +105,7 @@ func TestExpandedObjectsAreTheirIDs(t *testing.T) {
 	require.Equal(t, "cus_1", event.Invoice.CustomerID)
 	require.Equal(t, "sub_1", event.Invoice.SubscriptionID)
 	requireDecimal(t, "100", event.Invoice.Total)
-	require.Equal(t, []stripe.InvoiceLine{{PriceID: "price_1", Amount: event.Invoice.Lines[0].Amount, Proration: true}}, event.Invoice.Lines)
+	require.Equal(t, []stripe.InvoiceLine{{ID: "il_1", PriceID: "price_1", Amount: event.Invoice.Lines[0].Amount, Proration: true}}, event.Invoice.Lines)
 }
 
 func FuzzAnEventIsReadOrRefused(f *testing.F) {

@@ -50,7 +50,7 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 		requireDecimal(t, "320", b.fake.Total(final.ID))
 		late := final.Lines[len(final.Lines)-2:]
 		require.Equal(t, stripe.InvoiceLine{
-			Identifier: "late-1", Quantity: whole(1), Amount: late[0].Amount, PeriodStart: february.Start, PeriodEnd: march,
+			ID: late[0].ID, Identifier: "late-1", Quantity: whole(1), Amount: late[0].Amount, PeriodStart: february.Start, PeriodEnd: march,
 		}, late[0], version)
 		requireDecimal(t, "2.5", late[0].Amount)
 		requireDecimal(t, "-0.3", late[1].Amount)

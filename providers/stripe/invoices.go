@@ -17,6 +17,7 @@ type Invoice struct {
 	CustomerID     string
 	SubscriptionID string // "" where none made it
 	Status         string // draft, open, paid, uncollectible or void
+	Void           bool   // nobody has to pay it: it was voided, or credited in full
 	BillingReason  string // subscription_cycle: a period's end made it
 	Currency       string // ISO 4217
 	Total          metering.Decimal
@@ -29,6 +30,7 @@ type Invoice struct {
 
 // InvoiceLine is one line of an invoice, before tax and discounts.
 type InvoiceLine struct {
+	ID          string
 	ItemID      string // of the subscription; "" where no item made it
 	Identifier  string // of the Report that put it there as an invoice item; "" where none did
 	PriceID     string
@@ -41,18 +43,24 @@ type InvoiceLine struct {
 
 // Invoice returns an invoice with all of its lines.
 func (c *Client) Invoice(ctx context.Context, key, id string) (Invoice, error) {
-	var in invoice
-	if err := c.read(ctx, key, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
-		return Invoice{}, fmt.Errorf("get invoice: %w", err)
-	}
-	if in.Lines.HasMore {
-		lines, err := list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
-		if err != nil {
-			return Invoice{}, fmt.Errorf("list invoice lines: %w", err)
-		}
-		in.Lines.Data = lines
+	in, err := c.invoice(ctx, key, id)
+	if err != nil {
+		return Invoice{}, err
 	}
 	return in.invoice(), nil
+}
+
+func (c *Client) invoice(ctx context.Context, key, id string) (in invoice, err error) {
+	if err := c.read(ctx, key, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
+		return in, fmt.Errorf("get invoice: %w", err)
+	}
+	if in.Lines.HasMore {
+		in.Lines.Data, err = list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
+		if err != nil {
+			return in, fmt.Errorf("list invoice lines: %w", err)
+		}
+	}
+	return in, nil
 }
 
 // Since 2025-03-31 what made an invoice or a line is its parent:
@@ -64,6 +72,8 @@ type invoice struct {
 	BillingReason string           `json:"billing_reason"`
 	Currency      string           `json:"currency"`
 	Total         metering.Decimal `json:"total"`
+	CreditedOpen  metering.Decimal `json:"pre_payment_credit_notes_amount"`
+	CreditedPaid  metering.Decimal `json:"post_payment_credit_notes_amount"`
 	PeriodStart   int64            `json:"period_start"`
 	PeriodEnd     int64            `json:"period_end"`
 	Created       int64            `json:"created"`
@@ -89,7 +99,7 @@ type invoiceLine struct {
 	Proration bool              `json:"proration"`
 	Metadata  map[string]string `json:"metadata"`
 	Item      reference         `json:"subscription_item"`
-	Price     reference         `json:"price"`
+	Price     price             `json:"price"`
 	Pricing   struct {
 		Details struct {
 			Price reference `json:"price"`
@@ -112,7 +122,7 @@ func (l invoiceLine) id() string { return l.ID }
 func (in invoice) invoice() Invoice {
 	currency := strings.ToUpper(in.Currency)
 	out := Invoice{
-		ID: in.ID, CustomerID: string(in.Customer), Status: in.Status, BillingReason: in.BillingReason,
+		ID: in.ID, CustomerID: string(in.Customer), Status: in.Status, Void: in.void(), BillingReason: in.BillingReason,
 		SubscriptionID: first(in.Subscription, in.Parent.Details.Subscription),
 		Currency:       currency, Total: Amount(in.Total, currency),
 		PeriodStart: instant(in.PeriodStart), PeriodEnd: instant(in.PeriodEnd),
@@ -120,7 +130,7 @@ func (in invoice) invoice() Invoice {
 	}
 	for _, l := range in.Lines.Data {
 		line := InvoiceLine{
-			ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(l.Price, l.Pricing.Details.Price),
+			ID: l.ID, ItemID: first(l.Item, l.Parent.Details.Item), PriceID: first(reference(l.Price.ID), l.Pricing.Details.Price),
 			Identifier: l.Metadata[reportKey], Amount: Amount(l.Amount, currency),
 			PeriodStart: instant(l.Period.Start), PeriodEnd: instant(l.Period.End),
 			Proration: l.Proration || l.Parent.Details.Proration,
@@ -131,6 +141,12 @@ func (in invoice) invoice() Invoice {
 		out.Lines = append(out.Lines, line)
 	}
 	return out
+}
+
+// void says whether nobody has to pay it. Credit notes leave the total as it was.
+func (in invoice) void() bool {
+	credited := in.CreditedOpen.Add(in.CreditedPaid)
+	return in.Status == "void" || !credited.IsZero() && credited.Cmp(in.Total) >= 0
 }
 
 func first(a, b reference) string {

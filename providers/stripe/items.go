@@ -3,6 +3,7 @@ package stripe
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type Item struct {
 	EventTimeWindow   string // hour, day or "": the UTC window of which only the newest event counts
 	PeriodStart       time.Time
 	PeriodEnd         time.Time
+	Trial             bool // that period is one: its usage is not charged
 	BillingThresholds bool
 }
 
@@ -97,6 +99,7 @@ type subscription struct {
 	Status            string     `json:"status"`
 	Customer          reference  `json:"customer"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
+	TrialEnd          int64      `json:"trial_end"` // 0: it had no trial
 	period
 	Items struct {
 		Data    []subscriptionItem `json:"data"`
@@ -117,19 +120,38 @@ type subscriptionItem struct {
 	ID                string     `json:"id"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
 	period
-	Price struct {
-		ID        string            `json:"id"`
-		Currency  string            `json:"currency"`
-		LookupKey string            `json:"lookup_key"`
-		Metadata  map[string]string `json:"metadata"`
-		Recurring struct {
-			UsageType string    `json:"usage_type"`
-			Meter     reference `json:"meter"`
-		} `json:"recurring"`
-	} `json:"price"`
+	Price price `json:"price"`
 }
 
 func (i subscriptionItem) id() string { return i.ID }
+
+// price has only its id where Stripe shows no more of it.
+type price struct {
+	ID        string            `json:"id"`
+	Currency  string            `json:"currency"`
+	LookupKey string            `json:"lookup_key"`
+	Metadata  map[string]string `json:"metadata"`
+	Recurring struct {
+		UsageType string    `json:"usage_type"`
+		Meter     reference `json:"meter"`
+	} `json:"recurring"`
+}
+
+func (p *price) UnmarshalJSON(text []byte) error {
+	if len(text) == 0 || text[0] != '{' {
+		return json.Unmarshal(text, &p.ID)
+	}
+	type shown price
+	return json.Unmarshal(text, (*shown)(p))
+}
+
+// item is what a price says of the items that have it.
+func (p price) item() Item {
+	return Item{
+		PriceID: p.ID, LookupKey: p.LookupKey, PriceMetadata: p.Metadata, Currency: strings.ToUpper(p.Currency),
+		UsageType: p.Recurring.UsageType, MeterID: string(p.Recurring.Meter),
+	}
+}
 
 // thresholds says whether there are any.
 type thresholds bool
@@ -146,13 +168,12 @@ func (s subscription) items() []Item {
 		if at.End == 0 {
 			at = s.period
 		}
-		items = append(items, Item{
-			SubscriptionID: s.ID, ItemID: i.ID, PriceID: i.Price.ID, LookupKey: i.Price.LookupKey,
-			PriceMetadata: i.Price.Metadata, Currency: strings.ToUpper(i.Price.Currency),
-			UsageType: i.Price.Recurring.UsageType, MeterID: string(i.Price.Recurring.Meter),
-			PeriodStart: instant(at.Start), PeriodEnd: instant(at.End),
-			BillingThresholds: bool(s.BillingThresholds || i.BillingThresholds),
-		})
+		item := i.Price.item()
+		item.SubscriptionID, item.ItemID = s.ID, i.ID
+		item.PeriodStart, item.PeriodEnd = instant(at.Start), instant(at.End)
+		item.BillingThresholds = bool(s.BillingThresholds || i.BillingThresholds)
+		item.Trial = s.TrialEnd != 0 && at.End <= s.TrialEnd
+		items = append(items, item)
 	}
 	return items
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -169,4 +170,41 @@ func TestAnItemsOwnPeriodIsItsPeriod(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, time.Unix(60, 0).UTC(), items[0].PeriodStart)
 	require.Equal(t, time.Unix(2, 0).UTC(), items[1].PeriodEnd)
+}
+
+// The side says what the subscription is billed in, and whether its period is a
+// trial: that ends with the period, at the fake as at Stripe.
+func TestReadSaysTheCurrencyAndTheTrial(t *testing.T) {
+	t.Parallel()
+	meters := []metering.Meter{{ID: 1, Slug: "storage"}}
+	for _, version := range []string{"2023-10-16", "2025-03-31.basil"} {
+		b := setupVersion(t, version)
+		side := func(customer string) billing.Side {
+			read, err := stripe.NewProvider(b.client).Read(t.Context(), providers.Credentials{Secret: key}, providers.Question{Customer: customer, Meters: meters})
+			require.NoError(t, err)
+			require.Len(t, read.Destinations, 1)
+			require.Empty(t, read.Destinations[0].Excluded)
+			return read
+		}
+		require.NoError(t, b.fake.Seed(&stripetest.Seed{
+			Account:   stripetest.Account{ID: "acct_1", Key: key},
+			Customers: []stripetest.Customer{{ID: "cus_trial"}, {ID: "cus_later"}},
+			Prices:    []stripetest.Price{{ID: "price_francs", LookupKey: "storage", Currency: "chf"}},
+			Subscriptions: []stripetest.Subscription{
+				{ID: "sub_trial", Customer: "cus_trial", Start: march.Unix(), End: april.Unix(), TrialEnd: april.Unix(), Items: []stripetest.Item{{Price: "price_francs"}}},
+				{ID: "sub_later", Customer: "cus_later", Start: march.Unix(), End: april.Unix(), TrialEnd: march.Unix(), Items: []stripetest.Item{{Price: "price_francs"}}},
+			},
+		}))
+		of := metering.Range{Start: march, End: april}
+		for customer, want := range map[string]billing.Side{
+			"cus_1":     {Subscription: "sub_cus_1", Currency: "USD"},
+			"cus_trial": {Subscription: "sub_trial", Currency: "CHF", Trial: true},
+			"cus_later": {Subscription: "sub_later", Currency: "CHF"},
+		} {
+			want.Customer, want.Period = customer, of
+			got := side(customer)
+			got.Destinations = nil
+			require.Equal(t, want, got, version)
+		}
+	}
 }

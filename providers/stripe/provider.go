@@ -25,7 +25,7 @@ const certain = 23 * time.Hour
 // Describe says what Stripe is like. It bounds an account's calls, and takes
 // many for each customer.
 func (Provider) Describe() providers.Description {
-	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
+	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, Invoices: true, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
 }
 
 // Read reads what the customer is subscribed to. The customer's periods are
@@ -68,7 +68,7 @@ func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Q
 	switch {
 	case reason != "":
 	case side.Subscription == "":
-		side.Subscription, side.Period = item.SubscriptionID, at
+		side.Subscription, side.Period, side.Trial, side.Currency = item.SubscriptionID, at, item.Trial, item.Currency
 	case side.Period != at:
 		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
 	}
@@ -175,7 +175,7 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	case err == nil && answer.Duplicate:
 		return providers.Outcome{State: billing.Accepted, Answer: "Stripe had it already"}
 	case err == nil && overdue:
-		return providers.Outcome{State: billing.Rejected, Answer: "Stripe took it once the invoice was final, so that it is on none: it is late usage"}
+		return providers.Outcome{State: billing.Rejected, Answer: "Stripe took it once the invoice was final, so that it is on none: it is carried"}
 	case err == nil:
 		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
 	}
@@ -201,8 +201,8 @@ func reportOf(s providers.Sending) (Report, error) {
 }
 
 // Find asks Stripe what it has taken. An invoice item is there or it is not. Of
-// usage it has counted the quantity with what came before it, or only that;
-// where it is neither, somebody else writes to the same meter.
+// usage it is seen that it was counted, never that it was not: Stripe names no
+// bound for how far its summaries may be behind.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
 	r, err := reportOf(s)
 	if err != nil {
@@ -223,7 +223,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 	case counted.Equal(with):
 		return providers.Found{State: billing.Accepted, Answer: "seen in what Stripe has counted"}, nil
 	case counted.Equal(before):
-		return providers.Found{}, nil
+		return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf("it may have arrived: Stripe has counted %s, and its summaries may be behind", counted)}, nil
 	}
 	return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf(
 		"it may have arrived: Stripe has counted %s, where %s or %s were expected; see whether something else reports to the same meter",
@@ -238,29 +238,4 @@ func (p Provider) Count(ctx context.Context, c providers.Credentials, at provide
 		counted, err = p.client.Summary(ctx, c.Secret, at.Target, at.Customer, at.Range.Start, at.Range.End)
 	}
 	return counted, advised(err)
-}
-
-// renewal is the reason of an invoice that a period's end made.
-const renewal = "subscription_cycle"
-
-// Invoice reads an invoice, and what of it the items of the destinations have made.
-func (p Provider) Invoice(ctx context.Context, c providers.Credentials, id string, destinations []billing.Destination) (metering.Invoice, error) {
-	in, err := p.client.Invoice(ctx, c.Secret, id)
-	if err != nil {
-		return metering.Invoice{}, advised(err)
-	}
-	ours := make(map[string]bool)
-	for _, d := range destinations {
-		ours[d.Address[itemKey]] = d.Address[itemKey] != ""
-	}
-	out := metering.Invoice{
-		ID: in.ID, Subscription: in.SubscriptionID, Status: in.Status, Reason: in.BillingReason, Renewal: in.BillingReason == renewal, Currency: in.Currency, Total: in.Total,
-		Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
-	}
-	for _, line := range in.Lines {
-		if ours[line.ItemID] && !line.Proration {
-			out.Usage = out.Usage.Add(line.Amount)
-		}
-	}
-	return out, nil
 }

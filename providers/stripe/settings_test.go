@@ -49,7 +49,7 @@ func TestOnlyAPeriodsEndMakesARenewal(t *testing.T) {
 		p := stripe.NewProvider(serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, fmt.Sprintf(`{"id":"in_1","billing_reason":%q,"currency":"usd","total":1,"lines":{"data":[]}}`, reason))
 		}))
-		got, err := p.Invoice(t.Context(), providers.Credentials{Account: "acct_1", Secret: key}, "in_1", nil)
+		got, err := p.Invoice(t.Context(), providers.Credentials{Account: "acct_1", Secret: key}, providers.InvoiceQuestion{ID: "in_1"})
 		require.NoError(t, err)
 		require.Equal(t, renewal, got.Renewal, reason)
 		require.Equal(t, reason, got.Reason)

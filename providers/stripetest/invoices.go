@@ -66,7 +66,7 @@ func (l line) currency() string {
 func (f *Fake) draft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
 	paused := in.paused()
-	in.autoAdvance = paused == "" && (in.autoAdvance || in.subscription != nil)
+	in.autoAdvance = paused == "" && !a.KeepDrafts && (in.autoAdvance || in.subscription != nil)
 	if in.autoAdvance {
 		in.finalizesAt = in.created.Add(grace)
 	}

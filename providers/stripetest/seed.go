@@ -35,6 +35,9 @@ type Account struct {
 	// FinalAtOnce finalizes the last invoice of a subscription as soon as it is
 	// made. No document says whether it is a draft for an hour, as it is else.
 	FinalAtOnce bool `json:"final_at_once,omitempty"`
+
+	// KeepDrafts leaves every draft until somebody finalizes it: auto_advance is off.
+	KeepDrafts bool `json:"keep_drafts,omitempty"`
 }
 
 // Customer is one of Stripe's.

@@ -1,0 +1,115 @@
+package billing
+
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Invoice is a final invoice of a provider's, with the lines that meters of ours
+// have made. Only it says what is billed of quantities: that a provider has
+// accepted or counted one does not.
+type Invoice struct {
+	ID           string
+	Connection   metering.ConnectionID // with which it was read
+	Customer     string                // at the provider
+	Subscription string
+	Period       metering.Range // of the subscription's, whose usage it bills
+	Renewal      bool           // it is the last one of the period
+	Void         bool           // nobody has to pay it
+	Lines        []InvoiceLine
+}
+
+// InvoiceLine is what an invoice bills of one meter, before discounts and tax.
+type InvoiceLine struct {
+	MeterID  metering.MeterID
+	Quantity metering.Decimal // units
+	Amount   metering.Decimal // in the invoice's currency, at the provider's price
+	Currency string           // ISO 4217
+}
+
+// invoiced is what the final invoices of one of a subscription's periods bill,
+// once the last of them is final.
+type invoiced struct {
+	Invoice
+	units map[metering.MeterID]metering.Decimal
+	more  map[metering.MeterID]metering.Decimal // of them, beyond what was, or may have been, taken
+}
+
+// invoicedPeriods are those of which the last invoice is final.
+func (f Facts) invoicedPeriods() (all []invoiced) {
+	for _, last := range f.Invoices {
+		if !last.Renewal || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
+			continue
+		}
+		i := invoiced{last, make(map[metering.MeterID]metering.Decimal), make(map[metering.MeterID]metering.Decimal)}
+		for _, invoice := range f.Invoices {
+			if !invoice.samePeriod(last) {
+				continue
+			}
+			i.Void = i.Void || invoice.Void
+			for _, l := range invoice.Lines {
+				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
+			}
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// samePeriod says whether two invoices bill one of a subscription's periods.
+func (i Invoice) samePeriod(o Invoice) bool {
+	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)
+}
+
+// bills says whether what the series was reported is on the invoice.
+func (i Invoice) bills(s Series) bool {
+	return s.Kind == QuantityReport && s.Connection == i.Connection && s.Customer == i.Customer && i.Period.Contains(s.Window.Start)
+}
+
+// share notes in each series what of the invoiced units is its own: what was
+// taken, less, from the newest on, what the invoices lack. What they have more
+// was in doubt, or comes from somebody else. A void invoice bills what was taken,
+// from nobody.
+func (f *Facts) share(of invoiced, meter metering.MeterID) {
+	var series []*Reported
+	var taken metering.Decimal
+	for n := range f.Reported {
+		r := &f.Reported[n]
+		if r.MeterID != meter || !of.bills(r.Series) {
+			continue
+		}
+		value := r.Taken.counted(r.Counting)
+		r.Invoiced, taken = &value, taken.Add(value)
+		series = append(series, r)
+	}
+	if of.Void {
+		return
+	}
+	slices.SortFunc(series, func(a, b *Reported) int { return a.Window.Start.Compare(b.Window.Start) })
+	lacking := taken.Sub(of.units[meter])
+	if n := len(series); taken.IsNegative() && !of.units[meter].IsNegative() { // less than nothing is billed as nothing
+		*series[n-1].Invoiced, lacking = series[n-1].Invoiced.Sub(taken), negative(of.units[meter])
+	}
+	for _, r := range slices.Backward(series) {
+		cut := smaller(notNegative(lacking), notNegative(*r.Invoiced))
+		*r.Invoiced, lacking = r.Invoiced.Sub(cut), lacking.Sub(cut)
+	}
+	for _, r := range series {
+		inDoubt := notNegative(r.Standing.counted(r.Counting).Sub(*r.Invoiced))
+		arrived := smaller(inDoubt, notNegative(negative(lacking)))
+		*r.Invoiced, lacking = r.Invoiced.Add(arrived), lacking.Add(arrived)
+	}
+	of.more[meter] = negative(lacking)
+}
+
+func negative(d metering.Decimal) metering.Decimal { return metering.Decimal{}.Sub(d) }
+
+func notNegative(d metering.Decimal) metering.Decimal { return larger(d, metering.Decimal{}) }
+
+func smaller(a, b metering.Decimal) metering.Decimal {
+	if a.Cmp(b) > 0 {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,199 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ReconciliationState is where the comparison of a closed period's meter with
+// the provider's invoices stands.
+type ReconciliationState string
+
+const (
+	ReconciliationOpen       ReconciliationState = "open"        // the last invoice of the period is not final
+	ReconciliationAgreed     ReconciliationState = "agreed"      // the invoices bill what was reported, which is all
+	ReconciliationCarried    ReconciliationState = "carried"     // what they lack is billed in a target period
+	ReconciliationWaived     ReconciliationState = "waived"      // what they lack is not billed, because of what happened at the provider, unless an operator says so
+	ReconciliationDisputed   ReconciliationState = "disputed"    // they bill more than was reported: somebody has to look
+	ReconciliationWrittenOff ReconciliationState = "written_off" // an operator has given up what they lack
+)
+
+// Values are all states of a reconciliation.
+func (ReconciliationState) Values() []ReconciliationState {
+	return []ReconciliationState{
+		ReconciliationOpen, ReconciliationAgreed, ReconciliationCarried, ReconciliationWaived, ReconciliationDisputed, ReconciliationWrittenOff,
+	}
+}
+
+// Why the invoices bill something else than the period came to.
+const (
+	ReasonAgreed     = ""                          // they do not
+	ReasonUnreported = "not reported"              // nobody reported it before the last invoice was final
+	ReasonNotBilled  = "accepted, not billed"      // the provider accepted it, and it is on no final invoice
+	ReasonTakenBack  = "taken back since"          // usage went down once it was reported
+	ReasonVoid       = "the invoice was voided"    // nobody has to pay what it bills
+	ReasonMore       = "billed more than reported" // something else reports there, or the line was edited
+)
+
+// Reconciliation is what the final invoices bill of a closed period's meter,
+// beside what it came to. It is written down when an invoice says something else
+// than the one before it did, and never changes.
+type Reconciliation struct {
+	Period  time.Time // start of the closed one
+	MeterID metering.MeterID
+
+	Units       metering.Decimal // that the period closed at, in the decimals that the provider takes
+	Reported    metering.Decimal // of them, what providers have accepted
+	Invoiced    metering.Decimal // that final invoices bill
+	Unexplained metering.Decimal // of these, what nobody has reported from here
+	Elsewhere   metering.Decimal // that were billed where no such invoice is read
+	Billed      metering.Decimal // that count as billed, elsewhere too: they are never charged again
+
+	State  ReconciliationState
+	Reason string // one of the Reason constants
+}
+
+// Reconcile compares what was reported with what final invoices bill. It notes
+// in each series what of it is on them, what that shows of reports that are on
+// their way, and what the closed lines come to that they are about. Whoever reads
+// facts calls it once, before it is asked which usage a plan depends on.
+func (f *Facts) Reconcile() {
+	invoices := f.invoicedPeriods()
+	for _, i := range invoices {
+		for _, m := range f.Meters {
+			f.share(i, m.ID)
+		}
+	}
+	f.resolve()
+	f.Stored = slices.Clone(f.Stored)
+	for n := range f.Stored {
+		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
+	}
+}
+
+// resolve notes what invoices show of reports that are on their way, and that
+// nobody is sending at this moment.
+func (f *Facts) resolve() {
+	f.Open = slices.DeleteFunc(slices.Clone(f.Open), func(o Open) bool {
+		shown := State("")
+		if o.LeaseUntil == nil || !o.LeaseUntil.After(f.Now) {
+			shown = f.outcome(o)
+		}
+		if shown != "" {
+			f.Resolved = append(f.Resolved, Resolved{o.ID, shown})
+		}
+		return shown != ""
+	})
+}
+
+// outcome is what final invoices show of a report: they bill what was taken with
+// it, or without it. What was never sent is on none. "": nothing.
+func (f *Facts) outcome(o Open) State {
+	for i := range f.Reported {
+		switch r := &f.Reported[i]; {
+		case r.Last != o.ID || r.Invoiced == nil:
+		case o.State == Planned, r.Invoiced.Equal(r.Taken.counted(r.Counting)):
+			r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
+			return Rejected
+		case r.Invoiced.Equal(r.Standing.counted(r.Counting)):
+			r.Outstanding, r.State, r.Taken = false, Accepted, r.Standing
+			return Accepted
+		}
+	}
+	return ""
+}
+
+// reconcileClosing compares the periods that close with the invoices.
+func (p *planner) reconcileClosing() []Reconciliation {
+	if len(p.plan.Closings) == 0 || len(p.Invoices) == 0 {
+		return nil
+	}
+	f := p.Facts
+	f.Stored, f.Reported, f.Reconciled, f.Resolved = p.periods, slices.Clone(f.Reported), nil, nil
+	f.Reconcile()
+	return f.Reconciled
+}
+
+// reconcile compares the lines of a period, if it is closed, with the invoices
+// that bill it. What they say as before is not written down again.
+func (f Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
+	p.Closed = slices.Clone(p.Closed)
+	for n := range p.Closed {
+		l := &p.Closed[n]
+		r, known := f.reconciliation(*p, *l, invoices)
+		if known && !r.says(l.Reconciled) {
+			l.Reconciled, changed = &r, append(changed, r)
+		}
+	}
+	return changed
+}
+
+// says says whether the invoices say the same as at a reconciliation before.
+func (r Reconciliation) says(before *Reconciliation) bool {
+	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid)
+}
+
+// reconciliation is what the invoices bill of a closed period's meter; it is
+// known once all that the present connection was reported of it is invoiced.
+func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
+	if !f.bills(l) {
+		return r, false
+	}
+	void := false
+	for _, s := range f.Reported {
+		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
+			continue
+		}
+		if s.Invoiced == nil && s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any {
+			return r, false
+		}
+		r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
+		r.Billed = r.Billed.Add(s.units())
+		if s.Invoiced == nil {
+			r.Elsewhere = r.Elsewhere.Add(s.units())
+		} else {
+			r.Invoiced = r.Invoiced.Add(*s.Invoiced)
+		}
+	}
+	for _, i := range invoices {
+		if i.Period.Within(p.Range).Empty() {
+			continue
+		}
+		known, void = true, void || i.Void
+		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
+		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
+		if f.isLastIn(p, i.Period) {
+			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
+		}
+	}
+	if r.Invoiced = r.Invoiced.Add(r.Unexplained); void {
+		r.Invoiced = metering.Decimal{}
+	}
+	r.State, r.Reason = r.judged(void)
+	return r, known
+}
+
+// isLastIn says whether no later period of the customer's touches the range.
+func (f Facts) isLastIn(p Period, r metering.Range) bool {
+	return !slices.ContainsFunc(f.Stored, func(o Period) bool { return o.Start.After(p.Start) && !o.Within(r).Empty() })
+}
+
+// judged is what is done about a difference.
+func (r Reconciliation) judged(void bool) (ReconciliationState, string) {
+	switch {
+	case void:
+		return ReconciliationWaived, ReasonVoid
+	case !r.Unexplained.IsZero():
+		return ReconciliationDisputed, ReasonMore
+	case r.Billed.Equal(r.Units):
+		return ReconciliationAgreed, ReasonAgreed
+	case r.Billed.Cmp(r.Units) > 0:
+		return ReconciliationCarried, ReasonTakenBack
+	case r.Billed.Cmp(r.Reported) < 0:
+		return ReconciliationCarried, ReasonNotBilled
+	}
+	return ReconciliationCarried, ReasonUnreported
+}

@@ -1,0 +1,129 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// closedWith is January as it closed at 10 units, of which the subscription's
+// meter was reported some.
+func closedWith(reported string) billing.Facts {
+	closed := closedAt(january, "10", "1000")
+	closed.Subscription = invoiced(january).Subscription
+	q := metering.MustDecimal(reported)
+	closed.Closed[0].Reported = &q
+	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)))
+	f.Reported = []billing.Reported{counted(january, reported)}
+	return f
+}
+
+// A closed period's meter is compared with the final invoices: what they bill is
+// billed, and nothing else is.
+func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reported string
+		invoices []billing.Invoice
+		want     string
+	}{
+		"AllOfIt":            {"10", []billing.Invoice{renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"SomeWasDropped":     {"10", []billing.Invoice{renewal("7")}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
+		"NoneIsOnIt":         {"10", []billing.Invoice{{ID: "in_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: january, Renewal: true}}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
+		"SomeWasNotReported": {"4", []billing.Invoice{renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: not reported; carried 600"},
+		"AnAnswerWasLost":    {"4", []billing.Invoice{renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"SomeWasTakenBack":   {"12", []billing.Invoice{renewal("12")}, "carried 12 invoiced, 0 unexplained, 12 billed: taken back since; carried -200"},
+		"SomebodyElse":       {"10", []billing.Invoice{renewal("41")}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
+		"LessThanNothing":    {"-3", []billing.Invoice{renewal("0")}, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000"},
+		"InTwoInvoices":      {"10", []billing.Invoice{threshold("6"), renewal("4")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"TheLastIsNotFinal":  {"10", []billing.Invoice{threshold("6")}, "open; carried 0"},
+		"Void":               {"10", []billing.Invoice{void(renewal("10"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := closedWith(c.reported)
+			f.Invoices = c.invoices
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f))
+			f.Reconciled = nil
+			f.Reconcile()
+			require.Empty(t, f.Reconciled, "it says the same again")
+		})
+	}
+}
+
+func threshold(units string) billing.Invoice {
+	i := renewal(units)
+	i.ID, i.Renewal = "in_0", false
+	return i
+}
+
+func void(i billing.Invoice) billing.Invoice {
+	i.Void = true
+	return i
+}
+
+// reconciledAs is what January's invoices are found to say, and what is charged
+// for what they lack.
+func reconciledAs(f billing.Facts) string {
+	text := string(billing.ReconciliationOpen)
+	for _, r := range f.Plan().Reconciled {
+		text = string(r.State) + " " + r.Invoiced.String() + " invoiced, " + r.Unexplained.String() + " unexplained, " + r.Billed.String() + " billed"
+		if r.Reason != billing.ReasonAgreed {
+			text += ": " + r.Reason
+		}
+	}
+	carried := metering.Decimal{}
+	for _, l := range billing.Adjustments(f) {
+		carried = carried.Add(l.Amount)
+	}
+	return text + "; carried " + carried.String()
+}
+
+// What nobody has accounted for on an invoice of two periods is the later one's,
+// whichever closes first.
+func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
+	t.Parallel()
+	both := metering.Range{Start: january.Start, End: february.End}
+	for name, c := range map[string]struct{ units, first, second string }{
+		"LessThanReported": {"14", "agreed 10", "carried 4"},
+		"Less":             {"8", "carried 8", "carried 0"},
+		"More":             {"21", "agreed 10", "disputed 11"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := closedWith("10")
+			later := closedAt(february, "5", "500")
+			five := metering.Whole(5)
+			later.Closed[0].Reported = &five
+			f.Now, f.Stored = february.End.Add(time.Hour), []billing.Period{f.Stored[0], later}
+			f.Reported = append(f.Reported, counted(february, "5"))
+			invoice := renewal(c.units)
+			invoice.Period = both
+			f.Invoices = []billing.Invoice{invoice}
+			f.Reconcile()
+			require.Len(t, f.Reconciled, 2)
+			require.Equal(t, c.first, string(f.Reconciled[0].State)+" "+f.Reconciled[0].Invoiced.String())
+			require.Equal(t, c.second, string(f.Reconciled[1].State)+" "+f.Reconciled[1].Invoiced.String())
+		})
+	}
+}
+
+// What an operator has decided holds until an invoice says something else.
+func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	f.Stored[0].Closed[0].Reconciled = &billing.Reconciliation{
+		Period: january.Start, MeterID: 1, Invoiced: metering.Whole(7), Billed: metering.Whole(10), State: billing.ReconciliationWaived, Reason: billing.ReasonNotBilled,
+	}
+	f.Invoices = []billing.Invoice{renewal("7")}
+	f.Reconcile()
+	require.Equal(t, "open; carried 0", reconciledAs(f))
+	f.Invoices = []billing.Invoice{renewal("6")}
+	f.Reconcile()
+	require.Equal(t, "carried 6 invoiced, 0 unexplained, 6 billed: accepted, not billed; carried 400", reconciledAs(f))
+}

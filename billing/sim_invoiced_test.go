@@ -1,0 +1,113 @@
+package billing_test
+
+import (
+	"math/big"
+	"slices"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// billedUnits are what of a closed line counts as billed with its period.
+func billedUnits(line billing.ClosedLine) metering.Decimal {
+	switch {
+	case line.Reconciled != nil:
+		return line.Reconciled.Billed
+	case line.Reported != nil:
+		return *line.Reported
+	}
+	return line.Usage
+}
+
+// lacking is what a closed line's charge is more than that for the units that
+// are billed with its period.
+func (l *life) lacking(p billing.Period, line billing.ClosedLine, units metering.Decimal) *big.Rat {
+	if line.Reported == nil {
+		return new(big.Rat)
+	}
+	all := l.costs(p, line, rounded(rational(line.Usage), int(line.ReportedScale)))
+	return all.Sub(all, l.costs(p, line, rational(units)))
+}
+
+// checkInvoiced holds, for periods whose usage is on invoices of their own, that
+// what counts as billed with them is what receivers and invoices bill, and that
+// what these bill beyond that is disputed.
+func (l *life) checkInvoiced() {
+	for _, m := range l.meters {
+		for _, test := range []bool{false, true} {
+			for first := 0; first < len(l.periods); {
+				n := l.together(m.ID, first, test)
+				l.checkTogether(m.ID, l.periods[first:n], test)
+				first = n
+			}
+		}
+	}
+}
+
+// together is the end of the shortest run of periods from the first on of which
+// no invoice bills another period too.
+func (l *life) together(meter metering.MeterID, first int, test bool) (end int) {
+	end = first + 1
+	for n := end; n < len(l.periods); n++ {
+		for _, f := range l.inMode(test) {
+			if slices.ContainsFunc(f.invoices(), func(in *invoice) bool {
+				return f.bills(in, meter, l.periods[first:end]) && f.bills(in, meter, l.periods[n:n+1])
+			}) {
+				end = n + 1
+			}
+		}
+	}
+	return end
+}
+
+func (f *farSide) invoices() (all []*invoice) {
+	for _, contracts := range f.contracts {
+		for _, c := range contracts {
+			all = append(all, c.invoices...)
+		}
+	}
+	return all
+}
+
+// bills says whether an invoice bills usage of one of the periods, or touches it.
+func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.Period) bool {
+	return slices.ContainsFunc(periods, func(p billing.Period) bool {
+		return !in.Within(p.Range).Empty() || slices.ContainsFunc(f.calls, func(c *call) bool {
+			return c.invoice == in && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start)
+		})
+	})
+}
+
+func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, test bool) {
+	var counts, billed, disputed metering.Decimal
+	for _, p := range periods {
+		line, known := p.Line(meter)
+		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test {
+			return
+		}
+		if counts = counts.Add(billedUnits(line)); line.Reconciled != nil {
+			disputed = disputed.Add(line.Reconciled.Unexplained)
+		}
+	}
+	for _, f := range l.inMode(test) {
+		if f.receiver {
+			for _, p := range periods {
+				billed = billed.Add(f.billed(l.name, meter, p.Start, false))
+			}
+			continue
+		}
+		for _, in := range f.invoices() {
+			if !f.bills(in, meter, periods) {
+				continue
+			}
+			if l.tape != nil && in.final && !in.heard {
+				return // on a tape nobody hears of a subscription's last invoice
+			}
+			billed = billed.Add(f.onInvoice(in, meter, in.heard))
+		}
+	}
+	if !billed.Equal(counts.Add(disputed)) {
+		l.failf("%s units of meter %d are billed of the periods from %s to %s; %s count as billed, %s are disputed; in test mode: %t",
+			billed, meter, periods[0].Start, periods[len(periods)-1].End, counts, disputed, test)
+	}
+}

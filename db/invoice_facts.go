@@ -1,0 +1,169 @@
+package db
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+)
+
+// What is said of an invoice i, whose connection is k, and a period p, as SQL.
+const (
+	inPresentMode = `(k.livemode is false) = exists (
+	    select
+	    from billing_connections present
+	    where present.tenant_id = k.tenant_id
+	      and present.retired_at is null
+	      and present.livemode is false)`
+	overlapsPeriod = `p.starts_at < i.period_end and p.ends_at > i.period_start`
+
+	// lastOfPeriod says that the invoice is final, and the last one of the
+	// subscription's period that p lies in.
+	lastOfPeriod = `i.tenant_id = p.tenant_id
+	  and i.customer_id = p.customer_id
+	  and i.subscription = p.subscription
+	  and i.renewal
+	  and i.finalized_at is not null
+	  and p.subscription_start < i.period_end
+	  and ` + overlapsPeriod
+
+	// finalInvoices are those that have billed a period p for good, in the mode of
+	// the tenant's present connection.
+	finalInvoices = `
+	from billing_invoices i
+	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id
+	where ` + lastOfPeriod + `
+	  and ` + inPresentMode
+)
+
+// invoicesWithPeriods are the final invoices of a customer's subscriptions, in
+// the mode of the present connection, that bill usage of a period which is open,
+// or closed and not reconciled with all of its invoices; and those periods of the
+// customer's that they touch. As SQL that is to be completed.
+func invoicesWithPeriods(customer string) string {
+	return `
+	with final as (
+	  select i.*
+	  from (
+	    select *
+	    from billing_invoices i
+	    where i.tenant_id = @tenant
+	      and i.customer_id = ` + customer + `
+	      and i.finalized_at is not null
+	      and i.subscription <> ''
+	    offset 0) i
+	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `),
+	touched as (
+	  select i.connection_id, i.invoice_id, p.id as period_id, p.closed_at is null or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
+	  from final i
+	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and ` + overlapsPeriod + `),
+	wanted as (
+	  select distinct connection_id, invoice_id
+	  from touched
+	  where wanted)`
+}
+
+// periodsOfInvoices are the periods of a customer that the invoices of its facts
+// touch, as SQL.
+func periodsOfInvoices(customer string) string {
+	return invoicesWithPeriods(customer) + `
+	select t.period_id
+	from touched t
+	join wanted using (connection_id, invoice_id)`
+}
+
+var selectInvoiceLines = invoicesWithPeriods("@customer") + `
+	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
+	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0)
+	from final i
+	join wanted using (connection_id, invoice_id)
+	left join lateral (
+	  select l.meter_id, sum(l.quantity) as quantity, sum(l.amount) as amount
+	  from billing_invoice_lines l
+	  where l.tenant_id = i.tenant_id
+	    and l.connection_id = i.connection_id
+	    and l.invoice_id = i.invoice_id
+	    and l.version = i.version
+	    and l.meter_id is not null
+	    and not l.proration
+	  group by 1) l on true
+	order by i.finalized_at, i.connection_id, i.invoice_id, l.meter_id`
+
+// invoiceLine is what an invoice bills of one meter; of none, where that is 0.
+type invoiceLine struct {
+	sequence int64
+	invoice  billing.Invoice
+	billing.InvoiceLine
+}
+
+func scanInvoiceLine(row pgx.CollectableRow) (l invoiceLine, err error) {
+	in := &l.invoice
+	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Void, &l.Currency,
+		&l.MeterID, &l.Quantity, &l.Amount)
+	return l, err
+}
+
+func (r *factReader) addInvoiceLine(l invoiceLine) {
+	r.lastInvoiced = max(r.lastInvoiced, l.sequence)
+	all := &r.facts.Invoices
+	if n := len(*all); n == 0 || (*all)[n-1].ID != l.invoice.ID || (*all)[n-1].Connection != l.invoice.Connection {
+		*all = append(*all, l.invoice)
+	}
+	if last := &(*all)[len(*all)-1]; l.MeterID != 0 {
+		last.Lines = append(last.Lines, l.InvoiceLine)
+	}
+}
+
+// reconcile writes down what was found out about closed periods, and that all
+// invoices that are known by now were looked at. The periods that the plan closes
+// are closed before. It sends all that the plan has had written down, and raises
+// an alarm where somebody has to look.
+func (w *planWriter) reconcile(plan billing.Plan) error {
+	for _, n := range plan.Reconciled {
+		w.batch.Queue(`
+			insert into billing_reconciliations (tenant_id, customer_id, period_id, meter_id, units, reported, invoiced, unexplained, elsewhere, billed, state, reason, recorded_at)
+			select @tenant, @customer, p.id, @meter, @units, @reported, @invoiced, @unexplained, @elsewhere, @billed, @state, @reason, @now
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.starts_at = @period`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "period": n.Period, "meter": n.MeterID, "units": n.Units, "reported": n.Reported,
+			"invoiced": n.Invoiced, "unexplained": n.Unexplained, "elsewhere": n.Elsewhere, "billed": n.Billed, "state": n.State, "reason": n.Reason, "now": w.facts.Now,
+		})
+	}
+	done := w.reconciledPeriods(plan.Reconciled)
+	if len(done) > 0 && len(w.facts.Invoices) > 0 {
+		w.batch.Queue(`
+			update billing_periods
+			set reconciled_through = $4
+			where tenant_id = $1
+			  and customer_id = $2
+			  and starts_at = any($3)
+			  and reconciled_through < $4`, w.tenant, w.customer, done, w.lastInvoiced)
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	for _, n := range plan.Reconciled {
+		if err := w.alarm(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconciledPeriods are the starts of those that have been compared with the invoices.
+func (w *planWriter) reconciledPeriods(rows []billing.Reconciliation) (starts []time.Time) {
+	for _, n := range rows {
+		starts = append(starts, n.Period)
+	}
+	for _, p := range w.facts.Stored {
+		billed := func(in billing.Invoice) bool { return p.Start.Before(in.Period.End) && p.End.After(in.Period.Start) }
+		if p.ClosedAt != nil && slices.ContainsFunc(w.facts.Invoices, billed) {
+			starts = append(starts, p.Start)
+		}
+	}
+	return starts
+}

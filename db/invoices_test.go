@@ -1,0 +1,240 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// bill is a draft of Stripe's for a period of the subscription's.
+func (b *biller) bill(id string, period metering.Range, lines ...metering.InvoiceLine) metering.Invoice {
+	in := metering.Invoice{
+		ID: id, Connection: b.connection, Customer: "cus_1", Subscription: "sub_1", Status: "draft", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
+		Period: period, CreatedAt: period.End, Lines: lines,
+	}
+	for i := range in.Lines {
+		in.Lines[i].ID, in.Lines[i].Period = fmt.Sprintf("il_%s_%d", id, i), period
+		in.Total = in.Total.Add(in.Lines[i].Amount)
+	}
+	return in
+}
+
+// line bills some units of the meter.
+func (b *biller) line(units, amount string) metering.InvoiceLine {
+	return metering.InvoiceLine{MeterID: b.meter.ID, Item: "si_1", Price: "price_1", Quantity: metering.MustDecimal(units), Amount: metering.MustDecimal(amount)}
+}
+
+func (b *biller) save(in metering.Invoice, readAt time.Time) {
+	b.Helper()
+	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, in, readAt))
+}
+
+// final is the invoice, once nothing changes its lines any more.
+func (b *biller) final(in metering.Invoice) metering.Invoice {
+	in.Status, in.FinalizedAt = "open", metering.Instant(b.now)
+	return in
+}
+
+// facts are the customer's.
+func (b *biller) facts() billing.Facts {
+	b.Helper()
+	_, facts, err := db.StatementsOfAPlan(b.Context(), b.store, b.tenant, b.customer.ID, b.now)
+	require.NoError(b, err)
+	return facts
+}
+
+// invoices are the facts' as "id units amount", with what is special about them.
+func (b *biller) invoices() (all []string) {
+	b.Helper()
+	for _, in := range b.facts().Invoices {
+		text := in.ID
+		for _, l := range in.Lines {
+			require.Equal(b, [2]any{b.meter.ID, "USD"}, [2]any{l.MeterID, l.Currency})
+			text += fmt.Sprintf(" %s %s", l.Quantity, l.Amount)
+		}
+		if !in.Renewal {
+			text += " before the renewal"
+		}
+		if in.Void {
+			text += " void"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// kept is which version of an invoice there is, with which status, how many
+// lines all of them have, and its number in the ledger.
+func (b *biller) kept(id string) (is string, sequence int64) {
+	b.Helper()
+	b.scan(`
+		select format('version %s, %s, %s lines', i.version, i.status, (select count(*) from billing_invoice_lines l where l.tenant_id = i.tenant_id and l.invoice_id = i.invoice_id)), i.sequence
+		from billing_invoices i
+		where i.tenant_id = $1
+		  and i.invoice_id = $2`, []any{b.tenant, id}, &is, &sequence)
+	return is, sequence
+}
+
+func TestEachVersionOfAnInvoiceKeepsItsLines(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.plan(anew)
+	first := b.now
+	report := uuid.New()
+	charge := metering.InvoiceLine{ReportID: &report, Amount: metering.Whole(2)}
+	draft := b.bill("in_1", month, b.line("3", "300"), charge)
+	b.save(draft, first)
+	is, began := b.kept("in_1")
+	require.Equal(t, "version 1, draft, 2 lines", is)
+	b.save(draft, first.Add(time.Minute))
+	is, sequence := b.kept("in_1")
+	require.Equal(t, "version 1, draft, 2 lines", is, "it says the same")
+	require.Equal(t, began, sequence)
+
+	b.save(b.bill("in_1", month, b.line("5", "500")), first)
+	is, _ = b.kept("in_1")
+	require.Equal(t, "version 1, draft, 2 lines", is, "it was read before that")
+	final := b.final(b.bill("in_1", month, b.line("4", "400"), charge))
+	b.save(final, first.Add(2*time.Minute))
+	is, sequence = b.kept("in_1")
+	require.Equal(t, "version 2, open, 4 lines", is)
+	require.Greater(t, sequence, began)
+
+	paid := final
+	paid.Status = "paid"
+	paid.Lines = []metering.InvoiceLine{final.Lines[0], final.Lines[1]}
+	paid.Lines[0].MeterID = 0
+	b.save(paid, first.Add(3*time.Minute))
+	is, _ = b.kept("in_1")
+	require.Equal(t, "version 3, paid, 6 lines", is)
+	require.Equal(t, []string{"in_1 4 400"}, b.invoices(), "a line of a final invoice stays the meter's, whatever is mapped now")
+}
+
+func TestAFinalInvoiceHasSomebodyLookAgain(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("5")
+	b.reportEach()
+	synced := func(why string) {
+		t.Helper()
+		require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), why)
+		b.reportEach()
+		require.Empty(t, b.outOfSync(), why)
+	}
+	require.Empty(t, b.outOfSync())
+	in := b.bill("in_1", month, b.line("5", "500"))
+	b.save(in, b.now)
+	require.Empty(t, b.outOfSync(), "a draft")
+	b.save(b.final(in), b.now)
+	synced("it is final")
+	b.save(b.final(in), b.now.Add(time.Second))
+	require.Empty(t, b.outOfSync(), "it says the same")
+
+	b.now = over(month)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.reportEach()
+	require.Empty(t, b.outOfSync())
+	void := b.final(in)
+	void.Status, void.Void = "void", true
+	b.save(void, b.now)
+	synced("its period is closed")
+}
+
+func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	proration, others := b.line("9", "9"), b.line("8", "8")
+	proration.Proration, others.MeterID = true, 0
+	threshold := b.bill("in_threshold", metering.Range{Start: month.Start, End: b.now.Add(time.Hour)}, b.line("4", "40"))
+	threshold.Reason, threshold.Renewal = "subscription_threshold", false
+	renewal := b.bill("in_renewal", month, b.line("10", "1"), b.line("5", "0.25"), proration, others)
+	b.save(threshold, b.now)
+	b.save(renewal, b.now)
+	require.Empty(t, b.invoices(), "drafts")
+	b.now = b.now.Add(time.Hour)
+	b.save(b.final(threshold), b.now)
+	require.Equal(t, []string{"in_threshold 4 40 before the renewal"}, b.invoices())
+	b.now = month.End.Add(time.Hour)
+	b.save(b.final(renewal), b.now)
+	byHand := b.bill("in_by_hand", month, b.line("7", "7"))
+	byHand.Subscription = ""
+	b.save(b.final(byHand), b.now)
+	both := []string{"in_threshold 4 40 before the renewal", "in_renewal 15 1.25"}
+	require.Equal(t, both, b.invoices())
+
+	b.now = over(month)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	reported := func() (units []string) {
+		for _, r := range b.facts().Reported {
+			units = append(units, r.Taken.Value.String())
+		}
+		return units
+	}
+	reconciled := func() billing.Reconciliation {
+		line, known := b.facts().Stored[0].Line(b.meter.ID)
+		require.True(t, known)
+		r := *line.Reconciled
+		r.Period = r.Period.UTC()
+		return r
+	}
+	require.Empty(t, b.invoices(), "they were compared when it closed")
+	require.Empty(t, reported())
+	row := billing.Reconciliation{
+		Period: month.Start, MeterID: b.meter.ID, Units: metering.Whole(20), Reported: metering.Whole(20), Invoiced: metering.Whole(19), Billed: metering.Whole(19),
+		State: billing.ReconciliationCarried, Reason: billing.ReasonNotBilled,
+	}
+	require.Equal(t, fmt.Sprint(row), fmt.Sprint(reconciled()))
+
+	void := b.final(renewal)
+	void.Status, void.Void = "void", true
+	b.save(void, b.now)
+	require.Equal(t, []string{both[0], both[1] + " void"}, b.invoices(), "all of the period, because one says something else")
+	require.Equal(t, []string{"20"}, reported())
+	b.plan(anew)
+	require.Empty(t, b.invoices())
+	last := reconciled()
+	require.Equal(t, billing.ReconciliationWaived, last.State)
+	require.Equal(t, billing.ReasonVoid, last.Reason)
+	var rows int
+	b.scan(`select count(*) from billing_reconciliations where tenant_id = $1`, []any{b.tenant}, &rows)
+	require.Equal(t, 2, rows, "the former one is kept")
+
+	b.useMode("acct_1", false)
+	void.Total = metering.Whole(1)
+	b.save(void, b.now.Add(time.Second))
+	require.Empty(t, b.invoices(), "of another mode")
+}
+
+// Two of our periods lie in one of the subscription's, where the customer was reported elsewhere before.
+func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("10")
+	b.accept()
+	b.useStripe("acct_1")
+	subscribed := metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}
+	b.link("sub_1", subscribed, asDelta)
+	b.now = month.End.Add(time.Hour)
+	b.use("5")
+	b.reportAll()
+	b.now = subscribed.End.Add(time.Hour)
+	b.invoiced(subscribed, "5")
+	b.link("sub_1", metering.Range{Start: subscribed.End, End: subscribed.End.AddDate(0, 1, 0)}, asDelta)
+	b.reportAll()
+	var invoiced []bool
+	for _, p := range b.facts().Stored {
+		invoiced = append(invoiced, p.Subscription.Invoiced)
+	}
+	require.Equal(t, []bool{true, true, false}, invoiced)
+}

@@ -1,0 +1,73 @@
+package db_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// linkTo is what a pass reads at Stripe of cus_1, whose meter adds up there.
+func (b *biller) linkTo(side billing.Side) {
+	b.Helper()
+	side.Customer, side.Destinations = "cus_1", []billing.Destination{asDelta}
+	side.Destinations[0].MeterID = b.meter.ID
+	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, b.connection, side, b.now))
+}
+
+// nextMonth is the one after it.
+func nextMonth(month metering.Range) metering.Range {
+	return metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
+}
+
+func TestATrialIsKeptWithItsPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Currency: "USD", Trial: true})
+	b.use("3")
+	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
+	b.now = over(month)
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: nextMonth(month), Currency: "USD"})
+	b.reportEach()
+	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, "3 as 3 to 0 decimals for 0", b.closed(month))
+
+	b.useAt("2", month.Start.AddDate(0, 0, 20))
+	require.Empty(t, b.reportEach(), "what came late costs nothing either")
+	var units, charge metering.Decimal
+	b.scan(`select units - units_before, charge from billing_adjustments where tenant_id = $1`, []any{b.tenant}, &units, &charge)
+	require.Equal(t, []string{"2", "0"}, []string{units.String(), charge.String()})
+	require.Empty(t, b.outOfSync())
+}
+
+func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.linkTo(billing.Side{Subscription: "sub_1", Period: month, Currency: "EUR"})
+	b.use("3")
+	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
+	b.now = over(month)
+	euros := billing.Side{Subscription: "sub_1", Period: nextMonth(month), Currency: "EUR"}
+	b.linkTo(euros)
+	b.reportEach()
+	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	b.linkTo(euros)
+	require.Empty(t, b.outOfSync(), "nothing was read that was not known")
+	require.Equal(t, "3 as 3 to 0 decimals for 300", b.closed(month))
+
+	b.useAt("2", month.Start.AddDate(0, 0, 20))
+	planned := b.plan(anew)
+	require.Empty(t, planned.Send)
+	require.Len(t, planned.Excluded, 1)
+	require.Equal(t, billing.ExcludedCurrency, planned.Excluded[0].Reason)
+	require.Empty(t, b.outOfSync(), "it is booked, and there is nothing to do")
+
+	euros.Currency = "USD"
+	b.linkTo(euros)
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "it is billed in another currency")
+	require.Equal(t, []string{"charge 200"}, b.reportEach())
+	require.Empty(t, b.outOfSync())
+}

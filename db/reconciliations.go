@@ -1,0 +1,294 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Reconciliations are what closed periods came to for each meter beside what
+// the provider's final invoices bill of it.
+type Reconciliations struct{ pool *pgxpool.Pool }
+
+// Reconciled is a closed period's meter, and what the provider has of it.
+type Reconciled struct {
+	CustomerID metering.CustomerID
+	ExternalID string
+	PeriodID   metering.PeriodID
+	Period     metering.Range
+	MeterSlug  string
+
+	Usage    metering.Decimal // that the period closed at
+	Charge   metering.Decimal // for usage
+	Currency string           // of the charge
+
+	Accepted metering.Decimal // units, by the provider's answers
+	Counted  metering.Decimal // units, in what it was seen to have counted
+
+	billing.Reconciliation                   // as it stands; where it is open, only what is invoiced so far is known
+	InvoicedAmount         *metering.Decimal // by invoices that stand; nil: by none, or in more than one currency
+	InvoicedCurrency       string            // of the amount
+	Invoices               []ReconciledInvoice
+
+	Actor     metering.Actor // who decided it; "": the rules
+	Note      string         // why, in the actor's words
+	DecidedAt *time.Time     // nil: it is open
+}
+
+// ReconciledInvoice is an invoice of the subscription's period in which the
+// billing period lies, or one that has the meter's usage of that time.
+type ReconciledInvoice struct {
+	ID          string                `json:"id"`
+	Connection  metering.ConnectionID `json:"connection"`
+	Status      string                `json:"status"`
+	Void        bool                  `json:"void"`
+	Renewal     bool                  `json:"renewal"`
+	Quantity    metering.Decimal      `json:"quantity"`
+	Amount      metering.Decimal      `json:"amount"`
+	Currency    string                `json:"currency"`
+	FinalizedAt *time.Time            `json:"finalized_at"`
+}
+
+// ReconciliationKey says whose reconciliation it is.
+type ReconciliationKey struct {
+	Period metering.PeriodID `json:"period"`
+	Meter  metering.MeterID  `json:"meter"`
+}
+
+// Key is that of the reconciliation.
+func (r Reconciled) Key() ReconciliationKey { return ReconciliationKey{r.PeriodID, r.MeterID} }
+
+// ReconciliationFilter picks reconciliations. Zero fields do not restrict.
+type ReconciliationFilter struct {
+	Customer metering.CustomerID
+	Period   metering.PeriodID
+	State    billing.ReconciliationState
+	Before   ReconciliationKey // the last one of the page before
+}
+
+// List returns up to limit reconciliations, those of the newest periods first.
+func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) ([]Reconciled, error) {
+	if f.Before == (ReconciliationKey{}) {
+		f.Before = ReconciliationKey{math.MaxInt64, math.MaxInt64}
+	}
+	list, err := readReconciled(ctx, s.pool, selectReconciled(f), pgx.NamedArgs{
+		"tenant": tenant, "customer": f.Customer, "period": f.Period, "state": f.State,
+		"before_period": f.Before.Period, "before_meter": f.Before.Meter, "limit": limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list reconciliations: %w", coded(err))
+	}
+	return list, nil
+}
+
+func readReconciled(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]Reconciled, error) {
+	rows, err := q.Query(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanReconciled)
+}
+
+// sameMode says whether a connection k is of the mode in which a total t was closed, as SQL.
+const sameMode = `(k.livemode is false) = t.test`
+
+// reportedUnits are what the provider's quantities of a total t come to, as SQL.
+const reportedUnits = `
+	  select sum(x.accepted) as accepted, sum(x.counted) as counted
+	  from billing_series s
+	  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	  join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id and ` + sameMode + `
+	  cross join lateral (
+	    select (array_agg(l.quantity order by r.number desc))[1] as accepted,
+	      (array_agg(l.quantity order by r.number desc) filter (where r.state = 'counted'))[1] as counted
+	    from billing_reports r
+	    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.meter_id = t.meter_id
+	    where r.tenant_id = s.tenant_id
+	      and r.series_id = s.id
+	      and r.period_id = s.period_id
+	      and r.state in ('accepted', 'counted')) x
+	  where s.tenant_id = @tenant
+	    and s.period_id = t.period_id
+	    and s.meter_id = t.meter_id
+	    and s.kind = 'quantity'`
+
+// invoicedUnits are what the invoices of a total t bill, as they were last
+// read, and the invoices, as SQL. Those that stand are final and not void.
+const invoicedUnits = `
+	  select sum(i.quantity) filter (where i.stands) as quantity, min(i.currency) filter (where i.stands and i.billed) as currency,
+	    case count(distinct i.currency) filter (where i.stands and i.billed) when 1 then sum(i.amount) filter (where i.stands) end as amount,
+	    jsonb_agg(jsonb_build_object('id', i.invoice_id, 'connection', i.connection_id, 'status', i.status, 'void', i.void, 'renewal', i.renewal,
+	      'quantity', i.quantity, 'amount', i.amount, 'currency', i.currency, 'finalized_at', i.finalized_at) order by i.created_at, i.invoice_id) as invoices
+	  from (
+	    select i.*, i.finalized_at is not null and not i.void as stands, l.lines > 0 as billed,
+	      coalesce(l.quantity, 0) as quantity, coalesce(l.amount, 0) as amount
+	    from billing_invoices i
+	    join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + sameMode + `
+	    cross join lateral (
+	      select sum(l.quantity) as quantity, sum(l.amount) as amount, count(*) as lines
+	      from billing_invoice_lines l
+	      where l.tenant_id = i.tenant_id
+	        and l.connection_id = i.connection_id
+	        and l.invoice_id = i.invoice_id
+	        and l.version = i.version
+	        and l.meter_id = t.meter_id
+	        and not l.proration) l
+	    where i.tenant_id = @tenant
+	      and i.customer_id = t.customer_id
+	      and i.period_start < t.ends_at
+	      and i.period_end > t.starts_at
+	      and (i.subscription = t.subscription or l.lines > 0)) i`
+
+// selectReconciled reads a page from an index: of the totals, of the customer's
+// periods, or, where a state is asked for that is written down, of the
+// reconciliations. A tenant that no provider with invoices bills has none.
+func selectReconciled(f ReconciliationFilter) string {
+	where := []string{`(k.period_id, k.meter_id) < (@before_period, @before_meter)`, `exists (select from billing_connections where tenant_id = @tenant and invoices)`}
+	if f.Customer != 0 {
+		where = append(where, `p.customer_id = @customer`)
+	}
+	if f.Period != 0 {
+		where = append(where, `k.period_id = @period`)
+	}
+	switch f.State {
+	case "":
+		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, oneThatIsOrMayBe)...)
+	case billing.ReconciliationOpen:
+		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, `r.id is null`, reconcilable)...)
+	}
+	return reconciledOf(`billing_reconciliations`, `join billing_reconciliations r on r.tenant_id = k.tenant_id and r.id = k.id`, append(where, `k.state = @state`, `k.id = (
+	      select max(r.id)
+	      from billing_reconciliations r
+	      where r.tenant_id = k.tenant_id
+	        and r.customer_id = k.customer_id
+	        and r.period_id = k.period_id
+	        and r.meter_id = k.meter_id)`)...)
+}
+
+// selectOneReconciled reads the one of a period and a meter.
+var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_id = @meter`, oneThatIsOrMayBe)
+
+// lastReconciliation joins the reconciliation r that holds of a period p and
+// its total t; reconcilable says of a total that a provider with invoices bills
+// it; oneThatIsOrMayBe is both, as SQL.
+const (
+	lastReconciliation = `left join lateral (
+	    select *
+	    from billing_reconciliations r
+	    where r.tenant_id = p.tenant_id
+	      and r.customer_id = p.customer_id
+	      and r.period_id = p.id
+	      and r.meter_id = t.meter_id
+	    order by r.id desc
+	    limit 1) r on true`
+
+	reconcilable = `t.billed and exists (
+	      select
+	      from billing_series s
+	      join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	      join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id and k.invoices
+	      where s.tenant_id = t.tenant_id
+	        and s.period_id = t.period_id
+	        and s.meter_id = t.meter_id
+	        and s.kind = 'quantity')`
+
+	oneThatIsOrMayBe = `(r.id is not null or ` + reconcilable + `)`
+)
+
+// reconciledOf walks through a table k that has the keys, newest first, and
+// shows those of which all of where holds, as SQL.
+func reconciledOf(keys, last string, where ...string) string {
+	return `
+	with t as (
+	  select k.period_id, k.meter_id, p.customer_id, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test,
+	    coalesce(r.units, 0) as units, coalesce(r.reported, 0) as reported, r.invoiced,
+	    coalesce(r.unexplained, 0) as unexplained, coalesce(r.elsewhere, 0) as elsewhere, coalesce(r.billed, 0) as billed,
+	    coalesce(r.state, 'open') as state, coalesce(r.reason, '') as reason,
+	    coalesce(r.actor, '') as actor, coalesce(r.note, '') as note, r.recorded_at
+	  from ` + keys + ` k
+	  join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id and p.closed_at is not null
+	  join billing_period_totals t on t.tenant_id = k.tenant_id and t.period_id = k.period_id and t.meter_id = k.meter_id
+	  ` + last + `
+	  where k.tenant_id = @tenant
+	    and ` + strings.Join(where, `
+	    and `) + `
+	  order by k.period_id desc, k.meter_id desc
+	  limit @limit)
+	select t.customer_id, c.external_id, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency,
+	  coalesce(s.accepted, 0), coalesce(s.counted, 0), t.units, t.reported, coalesce(t.invoiced, i.quantity, 0), t.unexplained, t.elsewhere, t.billed, t.state, t.reason,
+	  i.amount, case when i.amount is null then '' else i.currency end, coalesce(i.invoices, '[]'), t.actor, t.note, t.recorded_at
+	from t
+	join customers c on c.tenant_id = @tenant and c.id = t.customer_id
+	join meters m on m.tenant_id = @tenant and m.id = t.meter_id
+	left join lateral (` + reportedUnits + `) s on true
+	left join lateral (` + invoicedUnits + `) i on true
+	order by t.period_id desc, t.meter_id desc`
+}
+
+func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
+	err = row.Scan(&r.CustomerID, &r.ExternalID, &r.PeriodID, &r.Period.Start, &r.Period.End, &r.MeterID, &r.MeterSlug, &r.Usage, &r.Charge, &r.Currency,
+		&r.Accepted, &r.Counted, &r.Units, &r.Reported, &r.Invoiced, &r.Unexplained, &r.Elsewhere, &r.Billed, &r.State, &r.Reason,
+		&r.InvoicedAmount, &r.InvoicedCurrency, &r.Invoices, &r.Actor, &r.Note, &r.DecidedAt)
+	r.Reconciliation.Period = r.Period.Start
+	return r, err
+}
+
+// alarm publishes a reconciliation that is disputed, in the transaction that
+// writes it down, once its period is stored.
+func (w *planWriter) alarm(r billing.Reconciliation) error {
+	if r.State != billing.ReconciliationDisputed {
+		return nil
+	}
+	var (
+		period metering.PeriodID
+		of     metering.Range
+		meter  string
+	)
+	err := w.tx.QueryRow(w.ctx, `
+		select p.id, p.starts_at, p.ends_at, m.slug
+		from billing_periods p
+		join meters m on m.tenant_id = p.tenant_id and m.id = $4
+		where p.tenant_id = $1
+		  and p.customer_id = $2
+		  and p.starts_at = $3`, w.tenant, w.customer, r.Period, r.MeterID).Scan(&period, &of.Start, &of.End, &meter)
+	if err != nil {
+		return err
+	}
+	return publish(w.ctx, w.tx, w.tenant, w.customer, metering.BillingDiscrepancy, map[string]any{
+		"period":   map[string]any{"id": period.String(), "start": of.Start.UTC(), "end": of.End.UTC()},
+		"meter_id": r.MeterID.String(), "meter_slug": meter,
+		"units": r.Units, "reported": r.Reported, "invoiced": r.Invoiced, "unexplained": r.Unexplained, "reason": r.Reason,
+	}, w.facts.Now)
+}
+
+// standingIn counts the reconciliations that stand in a state, over all tenants, as SQL.
+func standingIn(state string) string {
+	return `(
+		    select count(*)
+		    from billing_reconciliations r
+		    where r.state = ` + state + `
+		      and not exists (
+		        select
+		        from billing_reconciliations later
+		        where later.tenant_id = r.tenant_id
+		          and later.customer_id = r.customer_id
+		          and later.period_id = r.period_id
+		          and later.meter_id = r.meter_id
+		          and later.id > r.id))`
+}
+
+// discrepant are the states of reconciliations that found a discrepancy.
+func discrepant() []billing.ReconciliationState {
+	return slices.DeleteFunc(billing.ReconciliationState("").Values(), func(s billing.ReconciliationState) bool {
+		return s == billing.ReconciliationOpen || s == billing.ReconciliationAgreed
+	})
+}

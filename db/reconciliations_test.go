@@ -1,0 +1,393 @@
+package db_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// books is a tenant whose closed periods a provider with invoices bills.
+type books struct {
+	*dbtest.Books
+	store    *db.DB
+	conn     *pgx.Conn
+	tenant   metering.TenantID
+	customer metering.Customer
+	meter    metering.Meter
+	month    metering.Range
+}
+
+func newBooks(t *testing.T) *books { return newBooksAt(t, dbtest.Open(t), dbtest.Conn(t)) }
+
+func newBooksAt(t *testing.T, store *db.DB, conn *pgx.Conn) *books {
+	t.Helper()
+	b := &books{store: store, conn: conn, tenant: dbtest.Tenant(t, store).ID}
+	b.Books = dbtest.NewBooks(t, store, conn, b.tenant)
+	b.customer = dbtest.Customer(t, store, b.tenant, "acme")
+	b.meter = dbtest.Meter(t, store, b.tenant, "calls", "call")
+	b.month = b.before(5)
+	return b
+}
+
+func (b *books) before(months int) metering.Range {
+	return billing.CalendarPeriod(clock.Now().AddDate(0, -months, 0), time.UTC)
+}
+
+// closed is a period that came to 10 units, of which the provider has counted 9.
+func (b *books) closed(month metering.Range) metering.PeriodID {
+	b.Helper()
+	id := b.Period(b.customer.ID, month, true)
+	b.Total(id, b.meter, "10")
+	b.Report(id, b.meter.ID, "si_1", "9", billing.Counted)
+	return id
+}
+
+// stands writes down how the reconciliation of such a period stands: 7 units
+// are on invoices.
+func (b *books) stands(period metering.PeriodID, state billing.ReconciliationState) {
+	b.Helper()
+	billed := metering.Whole(10)
+	if state == billing.ReconciliationCarried {
+		billed = metering.Whole(6)
+	}
+	b.Reconcile(period, billing.Reconciliation{
+		MeterID: b.meter.ID, Units: metering.Whole(10), Reported: metering.Whole(9), Invoiced: metering.Whole(7), Unexplained: metering.Whole(1), Billed: billed,
+		State: state, Reason: billing.ReasonNotBilled,
+	})
+}
+
+func (b *books) list(f db.ReconciliationFilter) []db.Reconciled {
+	b.Helper()
+	list, err := b.store.Reconciliations.List(b.Context(), b.tenant, f, 100)
+	require.NoError(b, err)
+	return list
+}
+
+func (b *books) decide(period metering.PeriodID, d billing.Decision, note string) (db.Reconciled, error) {
+	return b.store.Reconciliations.Decide(b.Context(), b.tenant, db.ReconciliationKey{Period: period, Meter: b.meter.ID},
+		db.Verdict{Decision: d, Actor: "key_1", Note: note}, clock.Now())
+}
+
+// rows is how many reconciliations were written down.
+func (b *books) rows() (n int) {
+	b.Helper()
+	require.NoError(b, b.conn.QueryRow(b.Context(), `select count(*) from billing_reconciliations where tenant_id = $1`, b.tenant).Scan(&n))
+	return n
+}
+
+func (b *books) audited() (all []string) {
+	b.Helper()
+	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, 0, 100)
+	require.NoError(b, err)
+	for _, e := range entries {
+		if e.Actor == "key_1" {
+			all = append(all, e.Action+" "+e.Resource)
+		}
+	}
+	return all
+}
+
+func TestAReconciliationShowsBothSides(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	period := b.closed(b.month)
+	b.Report(period, b.meter.ID, "si_2", "1.5", billing.Counted)
+	b.Report(period, b.meter.ID, "si_2", "2.5", billing.Accepted)
+	b.Report(period, b.meter.ID, "si_2", "4", billing.Rejected)
+	other := dbtest.Meter(t, b.store, b.tenant, "mails", "mail")
+	b.Total(period, other, "3")
+	threshold := dbtest.Invoice{ID: "in_1", Period: b.month, Status: "paid"}
+	b.Save(b.customer.ID, threshold, map[metering.MeterID]string{b.meter.ID: "100"})
+	threshold.Version = 2
+	b.Save(b.customer.ID, threshold, map[metering.MeterID]string{b.meter.ID: "4.5", other.ID: "3"})
+	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_2", Period: b.month, Status: "void"}, map[metering.MeterID]string{b.meter.ID: "50"})
+	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_3", Period: b.month, Status: "draft", Renewal: true}, map[metering.MeterID]string{b.meter.ID: "2"})
+	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_4", Period: b.before(4), Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "60"})
+	stranger := dbtest.Customer(t, b.store, b.tenant, "stranger")
+	b.Save(stranger.ID, dbtest.Invoice{ID: "in_5", Period: b.month, Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "70"})
+
+	list := b.list(db.ReconciliationFilter{})
+	require.Len(t, list, 1, "nobody reported mails")
+	r := list[0]
+	require.Equal(t, billing.ReconciliationOpen, r.State)
+	require.Equal(t, []string{"acme", "calls", "USD", "USD"}, []string{r.ExternalID, r.MeterSlug, r.Currency, r.InvoicedCurrency})
+	require.Equal(t, []any{b.customer.ID, period, b.month, b.meter.ID}, []any{r.CustomerID, r.PeriodID, r.Period, r.MeterID})
+	require.Equal(t, []string{"10", "20", "11.5", "10.5", "4.5", "13.5"}, []string{
+		r.Usage.String(), r.Charge.String(), r.Accepted.String(), r.Counted.String(), r.Invoiced.String(), r.InvoicedAmount.String(),
+	})
+	require.Nil(t, r.DecidedAt)
+	require.Len(t, r.Invoices, 3)
+	for i, want := range []string{"in_1 paid 4.5", "in_2 void 50", "in_3 draft 2"} {
+		invoice := r.Invoices[i]
+		require.Equal(t, want, invoice.ID+" "+invoice.Status+" "+invoice.Quantity.String())
+		require.Equal(t, b.Connection, invoice.Connection)
+		require.Equal(t, i == 1, invoice.Void)
+		require.Equal(t, i == 2, invoice.Renewal)
+		require.Equal(t, i == 2, invoice.FinalizedAt == nil)
+	}
+
+	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_6", Period: b.month, Status: "open", Currency: "EUR"}, map[metering.MeterID]string{b.meter.ID: "0.5"})
+	r = b.list(db.ReconciliationFilter{})[0]
+	require.Equal(t, "5", r.Invoiced.String())
+	require.Nil(t, r.InvoicedAmount, "in two currencies")
+	require.Empty(t, r.InvoicedCurrency)
+
+	b.stands(period, billing.ReconciliationCarried)
+	r = b.list(db.ReconciliationFilter{})[0]
+	require.Equal(t, []string{"10", "9", "7", "6"}, []string{r.Units.String(), r.Reported.String(), r.Invoiced.String(), r.Billed.String()}, "as it was decided on")
+	require.Equal(t, billing.ReasonNotBilled, r.Reason)
+	require.NotNil(t, r.DecidedAt)
+}
+
+func TestInvoicesOfTestModeAreOfPeriodsThatClosedInIt(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.closed(b.month)
+	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_1", Period: b.month, Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "9"})
+	_, err := b.conn.Exec(t.Context(), `update billing_period_totals set test = true where tenant_id = $1`, b.tenant)
+	require.NoError(t, err)
+	r := b.list(db.ReconciliationFilter{})[0]
+	require.Equal(t, []string{"0", "0", "0"}, []string{r.Accepted.String(), r.Counted.String(), r.Invoiced.String()})
+	require.Empty(t, r.Invoices)
+	_, err = b.conn.Exec(t.Context(), `update billing_connections set livemode = false where tenant_id = $1`, b.tenant)
+	require.NoError(t, err)
+	r = b.list(db.ReconciliationFilter{})[0]
+	require.Equal(t, []string{"9", "9", "9"}, []string{r.Accepted.String(), r.Counted.String(), r.Invoiced.String()})
+	require.Len(t, r.Invoices, 1)
+}
+
+// everyState has, of each of two customers, an open period, one of which nothing
+// was reported, and a closed one in each state: the newest in that which comes last.
+func (b *books) everyState() (all []db.ReconciliationKey) {
+	b.Helper()
+	acme := b.customer
+	for _, customer := range []metering.Customer{acme, dbtest.Customer(b, b.store, b.tenant, "other")} {
+		b.customer = customer
+		for i, state := range billing.ReconciliationState("").Values() {
+			period := b.closed(b.before(20 - i))
+			if state != billing.ReconciliationOpen {
+				b.stands(period, billing.ReconciliationDisputed) // the last one holds
+				b.stands(period, state)
+			}
+			all = append([]db.ReconciliationKey{{Period: period, Meter: b.meter.ID}}, all...)
+		}
+		unreported := b.Period(customer.ID, b.before(2), true)
+		b.Total(unreported, b.meter, "10")
+		running := b.Period(customer.ID, b.before(0), false)
+		b.Report(running, b.meter.ID, "si_1", "9", billing.Counted)
+	}
+	b.customer = acme
+	return all
+}
+
+func keysOf(list []db.Reconciled) (keys []db.ReconciliationKey) {
+	for _, r := range list {
+		keys = append(keys, r.Key())
+	}
+	return keys
+}
+
+func TestReconciliationsAreFilteredAndPaged(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	all := b.everyState()
+	states := billing.ReconciliationState("").Values()
+	require.Equal(t, all, keysOf(b.list(db.ReconciliationFilter{})), "the newest first")
+	require.Equal(t, all[len(states):], keysOf(b.list(db.ReconciliationFilter{Customer: b.customer.ID})))
+	for i, state := range states {
+		found := b.list(db.ReconciliationFilter{State: state})
+		others, acmes := len(states)-1-i, 2*len(states)-1-i
+		require.Equal(t, []db.ReconciliationKey{all[others], all[acmes]}, keysOf(found), state)
+		require.Equal(t, state, found[0].State)
+		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(db.ReconciliationFilter{State: state, Customer: b.customer.ID})))
+		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(db.ReconciliationFilter{State: state, Period: all[acmes].Period})))
+		require.Empty(t, b.list(db.ReconciliationFilter{State: state, Customer: b.customer.ID, Period: all[others].Period}))
+	}
+	for _, filter := range []db.ReconciliationFilter{{}, {State: billing.ReconciliationWaived}, {State: billing.ReconciliationOpen}, {Customer: b.customer.ID}} {
+		whole := keysOf(b.list(filter))
+		for size := 1; size <= len(whole); size++ {
+			var paged []db.ReconciliationKey
+			for {
+				page, err := b.store.Reconciliations.List(t.Context(), b.tenant, filter, size)
+				require.NoError(t, err)
+				if len(page) == 0 {
+					break
+				}
+				paged = append(paged, keysOf(page)...)
+				filter.Before = paged[len(paged)-1]
+			}
+			require.Equal(t, whole, paged)
+			filter.Before = db.ReconciliationKey{}
+		}
+	}
+	require.Empty(t, b.list(db.ReconciliationFilter{Period: math.MaxInt64}))
+}
+
+func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	period := b.closed(b.month)
+	require.Len(t, b.list(db.ReconciliationFilter{}), 1)
+	_, err := b.conn.Exec(t.Context(), `update billing_connections set invoices = false where tenant_id = $1`, b.tenant)
+	require.NoError(t, err)
+	require.Empty(t, b.list(db.ReconciliationFilter{}))
+	dbtest.Provider(t, b.store, b.tenant, metering.Provider{Kind: metering.Stripe, Invoices: true, Account: "acct_2", SealedSecret: []byte("sealed"), ValidatedAt: clock.Now()})
+	require.Empty(t, b.list(db.ReconciliationFilter{}), "another one does not bill it")
+	_, err = b.decide(period, billing.Waive, "why")
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+}
+
+func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
+	t.Parallel()
+	for _, state := range billing.ReconciliationState("").Values() {
+		for _, decision := range billing.Decision("").Values() {
+			t.Run(string(state)+" "+string(decision), func(t *testing.T) {
+				t.Parallel()
+				b := newBooks(t)
+				period := b.closed(b.month)
+				b.Period(b.customer.ID, b.before(0), false)
+				_, err := b.conn.Exec(t.Context(), `update customers set look_again_at = 'infinity' where tenant_id = $1`, b.tenant)
+				require.NoError(t, err)
+				if state != billing.ReconciliationOpen {
+					b.stands(period, state)
+				}
+				before, rows := b.list(db.ReconciliationFilter{})[0], b.rows()
+				after, err := b.decide(period, decision, "voided by mistake")
+				if state == billing.ReconciliationOpen || state == billing.ReconciliationAgreed {
+					require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+					require.ErrorContains(t, err, "nothing to decide")
+					require.Equal(t, before, b.list(db.ReconciliationFilter{})[0])
+					require.Empty(t, b.audited())
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, before.Decide(decision), after.Reconciliation)
+				require.Equal(t, after, b.list(db.ReconciliationFilter{})[0])
+				var reported string
+				var lookAgain bool
+				require.NoError(t, b.conn.QueryRow(t.Context(), `
+					select p.watermark_configuration, c.look_again_at <= $2
+					from billing_periods p
+					join customers c on c.tenant_id = p.tenant_id and c.id = p.customer_id
+					where p.tenant_id = $1 and p.closed_at is null`, b.tenant, clock.Now()).Scan(&reported, &lookAgain))
+				require.Equal(t, state != after.State, lookAgain)
+				if state == after.State {
+					require.Equal(t, rows, b.rows())
+					require.Empty(t, b.audited())
+					require.Equal(t, "reported", reported)
+					return
+				}
+				require.Equal(t, rows+1, b.rows())
+				require.Equal(t, []any{metering.Actor("key_1"), "voided by mistake"}, []any{after.Actor, after.Note})
+				require.Empty(t, reported, "the next sync looks")
+				said := []string{"reconciliation." + string(decision) + " " + period.String() + " " + b.meter.ID.String() + " voided by mistake"}
+				require.Equal(t, said, b.audited())
+
+				again, err := b.decide(period, decision, "once more")
+				require.NoError(t, err)
+				require.Equal(t, after, again)
+				require.Equal(t, rows+1, b.rows())
+				require.Equal(t, said, b.audited())
+			})
+		}
+	}
+}
+
+func TestOperatorsWhoDecideAtOnceDecideOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	period := b.closed(b.month)
+	b.stands(period, billing.ReconciliationDisputed)
+	var all sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		all.Go(func() {
+			_, errs[i] = b.decide(period, []billing.Decision{billing.Waive, billing.Rebill}[i%2], "at once")
+		})
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, b.audited(), b.rows()-1)
+	var repeated int
+	require.NoError(t, b.conn.QueryRow(t.Context(), `
+		select count(*)
+		from (select state = lag(state) over (order by id) as repeated from billing_reconciliations where tenant_id = $1) x
+		where repeated`, b.tenant).Scan(&repeated))
+	require.Zero(t, repeated)
+}
+
+func TestOnlyATenantsOwnReconciliationIsDecidedOn(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newBooks(t), newBooks(t)
+	period := theirs.closed(theirs.month)
+	theirs.stands(period, billing.ReconciliationDisputed)
+	before := theirs.list(db.ReconciliationFilter{})
+	require.Empty(t, ours.list(db.ReconciliationFilter{}))
+	require.Empty(t, ours.list(db.ReconciliationFilter{State: billing.ReconciliationDisputed}))
+	for _, f := range []db.ReconciliationFilter{{Customer: theirs.customer.ID}, {Period: period}} {
+		require.Empty(t, ours.list(f))
+	}
+	ours.stands(ours.closed(ours.month), billing.ReconciliationDisputed)
+	for _, key := range []db.ReconciliationKey{before[0].Key(), {Period: period, Meter: ours.meter.ID}, {Meter: ours.meter.ID}, {}} {
+		_, err := ours.store.Reconciliations.Decide(t.Context(), ours.tenant, key,
+			db.Verdict{Decision: billing.Waive, Actor: "key_1", Note: "not mine"}, clock.Now())
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+	}
+	require.Equal(t, before, theirs.list(db.ReconciliationFilter{}))
+	require.Equal(t, []int{1, 1}, []int{ours.rows(), theirs.rows()})
+}
+
+func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingDiscrepancy}, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, clock.Now())
+	require.NoError(t, err)
+	period := b.closed(b.month)
+	for _, state := range billing.ReconciliationState("").Values() {
+		require.NoError(t, db.Alarm(t.Context(), b.store, b.tenant, b.customer.ID, billing.Reconciliation{
+			Period: b.month.Start, MeterID: b.meter.ID, Units: metering.Whole(10), Reported: metering.Whole(9), Invoiced: metering.MustDecimal("12.5"), Unexplained: metering.MustDecimal("3.5"),
+			State: state, Reason: billing.ReasonMore,
+		}, clock.Now()))
+	}
+	claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant, hook.ID, clock.Now(), time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, metering.BillingDiscrepancy, claimed.Message.Kind)
+	require.JSONEq(t, `{
+		"tenant_id": "`+b.tenant.String()+`", "customer_id": "`+b.customer.ID.String()+`", "customer_external_id": "acme",
+		"period": {"id": "`+period.String()+`", "start": "`+b.month.Start.Format(time.RFC3339)+`", "end": "`+b.month.End.Format(time.RFC3339)+`"},
+		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "calls", "units": 10, "reported": 9, "invoiced": 12.5, "unexplained": 3.5, "reason": "billed more than reported"
+	}`, string(claimed.Message.Data))
+	deliveries, err := b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10)
+	require.NoError(t, err)
+	require.Len(t, deliveries, 1)
+}
+
+func TestReconciliationsThatFoundADiscrepancyAreCounted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	counted := func() map[billing.ReconciliationState]int64 {
+		state, err := store.Maintenance.State(t.Context(), clock.Now())
+		require.NoError(t, err)
+		return state.Reconciliations
+	}
+	require.Equal(t, map[billing.ReconciliationState]int64{"carried": 0, "waived": 0, "disputed": 0, "written_off": 0}, counted())
+	newBooksAt(t, store, conn).everyState()
+	require.Equal(t, map[billing.ReconciliationState]int64{"carried": 2, "waived": 2, "disputed": 2, "written_off": 2}, counted())
+}

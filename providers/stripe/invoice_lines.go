@@ -1,0 +1,124 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// renewal is the reason of an invoice that a period's end made.
+const renewal = "subscription_cycle"
+
+// Invoice reads an invoice, and which meter's usage each of its lines bills.
+func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion) (metering.Invoice, error) {
+	read, err := p.client.invoice(ctx, c.Secret, q.ID)
+	if err != nil {
+		return metering.Invoice{}, advised(err)
+	}
+	in := read.invoice()
+	out := metering.Invoice{
+		ID: in.ID, Customer: in.CustomerID, Subscription: in.SubscriptionID, Status: in.Status, Void: in.Void, Reason: in.BillingReason, Renewal: in.BillingReason == renewal,
+		Currency: in.Currency, Total: in.Total, Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
+	}
+	billed := usageLines{question: q, client: p.client, key: c.Secret}
+	for i, l := range in.Lines {
+		out.Lines = append(out.Lines, l.line())
+		item := read.Lines.Data[i].Price.item()
+		item.ItemID = l.ItemID
+		billed.items = append(billed.items, item)
+	}
+	return out, advised(billed.addMeters(ctx, out.Lines))
+}
+
+func (l InvoiceLine) line() metering.InvoiceLine {
+	line := metering.InvoiceLine{
+		ID: l.ID, Item: l.ItemID, Price: l.PriceID, Proration: l.Proration, Quantity: l.Quantity, Amount: l.Amount,
+		Period: metering.Range{Start: l.PeriodStart, End: l.PeriodEnd},
+	}
+	if id, err := uuid.Parse(l.Identifier); err == nil {
+		line.ReportID = &id
+	}
+	return line
+}
+
+// usageLines finds out whose usage the lines of an invoice bill.
+type usageLines struct {
+	question providers.InvoiceQuestion
+	items    []Item // of each line
+	client   *Client
+	key      string
+}
+
+// addMeters goes by the item that made a line; where no usage goes to that any
+// more, by what its price says, as for items; else by Stripe's meter, which some
+// usage was reported to. Where a line is surer, another one of the same usage and
+// period bills it once more, at a price that is none of ours.
+func (u *usageLines) addMeters(ctx context.Context, lines []metering.InvoiceLine) error {
+	for _, find := range []func(context.Context, Item) (metering.MeterID, error){u.byItem, u.byPrice, u.byMeter} {
+		found := make(map[int]metering.MeterID)
+		for i, line := range lines {
+			if line.MeterID != 0 || line.ReportID != nil {
+				continue
+			}
+			meter, err := find(ctx, u.items[i])
+			if err != nil {
+				return err
+			}
+			surer := func(l metering.InvoiceLine) bool { return l.MeterID == meter && l.Period == line.Period }
+			if !slices.ContainsFunc(lines, surer) {
+				found[i] = meter
+			}
+		}
+		for i, meter := range found {
+			lines[i].MeterID = meter
+		}
+	}
+	return nil
+}
+
+func (u *usageLines) byItem(_ context.Context, of Item) (metering.MeterID, error) {
+	for _, d := range u.question.Destinations {
+		item := d.Address[itemKey]
+		if d.Method == UsageRecord {
+			item = d.Target
+		}
+		if item != "" && item == of.ItemID {
+			return d.MeterID, nil
+		}
+	}
+	return 0, nil
+}
+
+func (u *usageLines) byPrice(ctx context.Context, of Item) (found metering.MeterID, err error) {
+	if of.UsageType != "metered" {
+		return 0, nil
+	}
+	if err := u.client.addMeter(ctx, u.key, &of); err != nil {
+		return 0, fmt.Errorf("get meter: %w", err)
+	}
+	for _, meter := range u.question.Meters {
+		_, reason := Match([]Item{of}, meter.Slug, u.question.Mapping)
+		if reason != "" {
+			continue
+		}
+		if found != 0 {
+			return 0, nil // the usage of neither goes there
+		}
+		found = meter.ID
+	}
+	return found, nil
+}
+
+func (u *usageLines) byMeter(_ context.Context, of Item) (metering.MeterID, error) {
+	for _, d := range u.question.Destinations {
+		if of.MeterID != "" && d.Target == of.MeterID {
+			return d.MeterID, nil
+		}
+	}
+	return 0, nil
+}

@@ -238,7 +238,7 @@ func isGiven(setting providers.Setting, body map[string]any) bool {
 func (s *server) keepProvider(ctx context.Context, about providers.Description, identity providers.Identity, in given) (*providerOutput, error) {
 	who := principalOf(ctx)
 	p := metering.Provider{
-		Kind: about.Kind, Statements: about.Statements, Account: identity.Account, Livemode: livemode(identity.Mode), Address: in.Address,
+		Kind: about.Kind, Statements: about.Statements, Invoices: about.Invoices, Account: identity.Account, Livemode: livemode(identity.Mode), Address: in.Address,
 		Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now), LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
 	}
 	var err error

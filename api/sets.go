@@ -34,8 +34,10 @@ func describe[T set[T]](schemas huma.Registry) {
 // which is also what requests are checked against.
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
+	describe[billing.Decision](schemas)
 	describe[billing.Kind](schemas)
 	describe[billing.PeriodState](schemas)
+	describe[billing.ReconciliationState](schemas)
 	describe[billing.State](schemas)
 	describe[metering.Aggregation](schemas)
 	describe[metering.DeliveryStatus](schemas)

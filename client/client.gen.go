@@ -158,6 +158,7 @@ func (e CreateMeterAggregation) Valid() bool {
 
 // Defines values for CreateWebhookEventTypes.
 const (
+	CreateWebhookEventTypesBillingDiscrepancy  CreateWebhookEventTypes = "billing.discrepancy"
 	CreateWebhookEventTypesBillingPeriodClosed CreateWebhookEventTypes = "billing.period_closed"
 	CreateWebhookEventTypesBillingSyncFailed   CreateWebhookEventTypes = "billing.sync_failed"
 	CreateWebhookEventTypesBillingSynced       CreateWebhookEventTypes = "billing.synced"
@@ -167,6 +168,8 @@ const (
 // Valid indicates whether the value is a known member of the CreateWebhookEventTypes enum.
 func (e CreateWebhookEventTypes) Valid() bool {
 	switch e {
+	case CreateWebhookEventTypesBillingDiscrepancy:
+		return true
 	case CreateWebhookEventTypesBillingPeriodClosed:
 		return true
 	case CreateWebhookEventTypesBillingSyncFailed:
@@ -251,6 +254,7 @@ func (e CreatedWebhookDisabledBecause) Valid() bool {
 
 // Defines values for CreatedWebhookEventTypes.
 const (
+	CreatedWebhookEventTypesBillingDiscrepancy  CreatedWebhookEventTypes = "billing.discrepancy"
 	CreatedWebhookEventTypesBillingPeriodClosed CreatedWebhookEventTypes = "billing.period_closed"
 	CreatedWebhookEventTypesBillingSyncFailed   CreatedWebhookEventTypes = "billing.sync_failed"
 	CreatedWebhookEventTypesBillingSynced       CreatedWebhookEventTypes = "billing.synced"
@@ -260,6 +264,8 @@ const (
 // Valid indicates whether the value is a known member of the CreatedWebhookEventTypes enum.
 func (e CreatedWebhookEventTypes) Valid() bool {
 	switch e {
+	case CreatedWebhookEventTypesBillingDiscrepancy:
+		return true
 	case CreatedWebhookEventTypesBillingPeriodClosed:
 		return true
 	case CreatedWebhookEventTypesBillingSyncFailed:
@@ -275,6 +281,7 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 
 // Defines values for DeliveryEventType.
 const (
+	DeliveryEventTypeBillingDiscrepancy  DeliveryEventType = "billing.discrepancy"
 	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
 	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
 	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
@@ -285,6 +292,8 @@ const (
 // Valid indicates whether the value is a known member of the DeliveryEventType enum.
 func (e DeliveryEventType) Valid() bool {
 	switch e {
+	case DeliveryEventTypeBillingDiscrepancy:
+		return true
 	case DeliveryEventTypeBillingPeriodClosed:
 		return true
 	case DeliveryEventTypeBillingSyncFailed:
@@ -323,6 +332,7 @@ func (e DeliveryStatus) Valid() bool {
 
 // Defines values for DeliveryDetailsEventType.
 const (
+	DeliveryDetailsEventTypeBillingDiscrepancy  DeliveryDetailsEventType = "billing.discrepancy"
 	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
 	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
 	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
@@ -333,6 +343,8 @@ const (
 // Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
 func (e DeliveryDetailsEventType) Valid() bool {
 	switch e {
+	case DeliveryDetailsEventTypeBillingDiscrepancy:
+		return true
 	case DeliveryDetailsEventTypeBillingPeriodClosed:
 		return true
 	case DeliveryDetailsEventTypeBillingSyncFailed:
@@ -588,6 +600,57 @@ func (e ReadinessTemporal) Valid() bool {
 	}
 }
 
+// Defines values for ReconciliationActions.
+const (
+	Rebill   ReconciliationActions = "rebill"
+	Waive    ReconciliationActions = "waive"
+	WriteOff ReconciliationActions = "write_off"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationActions enum.
+func (e ReconciliationActions) Valid() bool {
+	switch e {
+	case Rebill:
+		return true
+	case Waive:
+		return true
+	case WriteOff:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReconciliationState.
+const (
+	ReconciliationStateAgreed     ReconciliationState = "agreed"
+	ReconciliationStateCarried    ReconciliationState = "carried"
+	ReconciliationStateDisputed   ReconciliationState = "disputed"
+	ReconciliationStateOpen       ReconciliationState = "open"
+	ReconciliationStateWaived     ReconciliationState = "waived"
+	ReconciliationStateWrittenOff ReconciliationState = "written_off"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationState enum.
+func (e ReconciliationState) Valid() bool {
+	switch e {
+	case ReconciliationStateAgreed:
+		return true
+	case ReconciliationStateCarried:
+		return true
+	case ReconciliationStateDisputed:
+		return true
+	case ReconciliationStateOpen:
+		return true
+	case ReconciliationStateWaived:
+		return true
+	case ReconciliationStateWrittenOff:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ResolveReportState.
 const (
 	ResolveReportStateAccepted ResolveReportState = "accepted"
@@ -740,6 +803,9 @@ const (
 	StepNameQuantity              StepName = "quantity"
 	StepNameReportedUnits         StepName = "reported_units"
 	StepNameTotalUsage            StepName = "total_usage"
+	StepNameTrial                 StepName = "trial"
+	StepNameUnbilledCharge        StepName = "unbilled_charge"
+	StepNameUnbilledUnits         StepName = "unbilled_units"
 	StepNameUsage                 StepName = "usage"
 )
 
@@ -787,6 +853,12 @@ func (e StepName) Valid() bool {
 	case StepNameReportedUnits:
 		return true
 	case StepNameTotalUsage:
+		return true
+	case StepNameTrial:
+		return true
+	case StepNameUnbilledCharge:
+		return true
+	case StepNameUnbilledUnits:
 		return true
 	case StepNameUsage:
 		return true
@@ -1010,6 +1082,7 @@ func (e UpdateTenantLatePolicy) Valid() bool {
 
 // Defines values for UpdateWebhookEventTypes.
 const (
+	UpdateWebhookEventTypesBillingDiscrepancy  UpdateWebhookEventTypes = "billing.discrepancy"
 	UpdateWebhookEventTypesBillingPeriodClosed UpdateWebhookEventTypes = "billing.period_closed"
 	UpdateWebhookEventTypesBillingSyncFailed   UpdateWebhookEventTypes = "billing.sync_failed"
 	UpdateWebhookEventTypesBillingSynced       UpdateWebhookEventTypes = "billing.synced"
@@ -1019,6 +1092,8 @@ const (
 // Valid indicates whether the value is a known member of the UpdateWebhookEventTypes enum.
 func (e UpdateWebhookEventTypes) Valid() bool {
 	switch e {
+	case UpdateWebhookEventTypesBillingDiscrepancy:
+		return true
 	case UpdateWebhookEventTypesBillingPeriodClosed:
 		return true
 	case UpdateWebhookEventTypesBillingSyncFailed:
@@ -1076,6 +1151,7 @@ func (e WebhookDisabledBecause) Valid() bool {
 
 // Defines values for WebhookEventTypes.
 const (
+	WebhookEventTypesBillingDiscrepancy  WebhookEventTypes = "billing.discrepancy"
 	WebhookEventTypesBillingPeriodClosed WebhookEventTypes = "billing.period_closed"
 	WebhookEventTypesBillingSyncFailed   WebhookEventTypes = "billing.sync_failed"
 	WebhookEventTypesBillingSynced       WebhookEventTypes = "billing.synced"
@@ -1085,6 +1161,8 @@ const (
 // Valid indicates whether the value is a known member of the WebhookEventTypes enum.
 func (e WebhookEventTypes) Valid() bool {
 	switch e {
+	case WebhookEventTypesBillingDiscrepancy:
+		return true
 	case WebhookEventTypesBillingPeriodClosed:
 		return true
 	case WebhookEventTypesBillingSyncFailed:
@@ -1092,6 +1170,36 @@ func (e WebhookEventTypes) Valid() bool {
 	case WebhookEventTypesBillingSynced:
 		return true
 	case WebhookEventTypesUsageDiscrepancy:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListReconciliationsParamsState.
+const (
+	ListReconciliationsParamsStateAgreed     ListReconciliationsParamsState = "agreed"
+	ListReconciliationsParamsStateCarried    ListReconciliationsParamsState = "carried"
+	ListReconciliationsParamsStateDisputed   ListReconciliationsParamsState = "disputed"
+	ListReconciliationsParamsStateOpen       ListReconciliationsParamsState = "open"
+	ListReconciliationsParamsStateWaived     ListReconciliationsParamsState = "waived"
+	ListReconciliationsParamsStateWrittenOff ListReconciliationsParamsState = "written_off"
+)
+
+// Valid indicates whether the value is a known member of the ListReconciliationsParamsState enum.
+func (e ListReconciliationsParamsState) Valid() bool {
+	switch e {
+	case ListReconciliationsParamsStateAgreed:
+		return true
+	case ListReconciliationsParamsStateCarried:
+		return true
+	case ListReconciliationsParamsStateDisputed:
+		return true
+	case ListReconciliationsParamsStateOpen:
+		return true
+	case ListReconciliationsParamsStateWaived:
+		return true
+	case ListReconciliationsParamsStateWrittenOff:
 		return true
 	default:
 		return false
@@ -1560,6 +1668,14 @@ type CustomerProduct struct {
 	Versions []Assignment `json:"versions"`
 }
 
+// Decide defines model for Decide.
+type Decide struct {
+	// Reason Why, in your words
+	//
+	// Examples: voided by mistake
+	Reason string `json:"reason"`
+}
+
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
 	Deleted bool `json:"deleted"`
@@ -1885,6 +2001,17 @@ type ListMeter struct {
 // ListProduct defines model for ListProduct.
 type ListProduct struct {
 	Data []Product `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListReconciliation defines model for ListReconciliation.
+type ListReconciliation struct {
+	Data []Reconciliation `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -2276,6 +2403,130 @@ type ReadinessStatus string
 
 // ReadinessTemporal Ingest and queries go on without it
 type ReadinessTemporal string
+
+// ReconciledInvoice defines model for ReconciledInvoice.
+type ReconciledInvoice struct {
+	// Amount For the meter, before discounts and tax
+	Amount json.Number `json:"amount"`
+
+	// ConnectionId Examples: con_1
+	ConnectionId string `json:"connection_id"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+
+	// FinalizedAt At the provider; null: it may still change
+	FinalizedAt *time.Time `json:"finalized_at"`
+
+	// Id At the provider
+	//
+	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
+	Id string `json:"id"`
+
+	// Quantity Units of the meter
+	Quantity json.Number `json:"quantity"`
+
+	// Renewal Whether the period's end made it: it is the last one of the period
+	Renewal bool `json:"renewal"`
+
+	// Status At the provider
+	//
+	// Examples: paid
+	Status string `json:"status"`
+
+	// Void Whether nobody has to pay it: it was voided, or credited in full
+	Void bool `json:"void"`
+}
+
+// ReconciledOurs defines model for ReconciledOurs.
+type ReconciledOurs struct {
+	// Charge For the usage, at our price
+	Charge json.Number `json:"charge"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+
+	// Usage What the period closed at
+	Usage json.Number `json:"usage"`
+}
+
+// ReconciledPeriod defines model for ReconciledPeriod.
+type ReconciledPeriod struct {
+	End time.Time `json:"end"`
+
+	// Id Examples: per_42
+	Id    string    `json:"id"`
+	Start time.Time `json:"start"`
+}
+
+// ReconciledTheirs defines model for ReconciledTheirs.
+type ReconciledTheirs struct {
+	// Amount What they bill for the meter, before discounts and tax; absent: nothing, or in more than one currency
+	Amount *json.Number `json:"amount,omitempty"`
+
+	// Currency Of the amount
+	//
+	// Examples: USD
+	Currency *string `json:"currency,omitempty"`
+
+	// Quantity Units that final invoices bill which are not void; once the state is decided, those that it was decided on
+	Quantity json.Number `json:"quantity"`
+
+	// Unexplained Of the quantity, what nobody has reported from here; 0 while the state is open
+	Unexplained json.Number `json:"unexplained"`
+}
+
+// Reconciliation defines model for Reconciliation.
+type Reconciliation struct {
+	// AcceptedQuantity Units that the provider has accepted
+	AcceptedQuantity json.Number `json:"accepted_quantity"`
+
+	// Actions What an operator can decide: each is a path of its own, write_off is write-off there
+	Actions []ReconciliationActions `json:"actions"`
+
+	// BilledQuantity Units that count as billed: they are never charged again; absent while the state is open
+	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
+
+	// CountedQuantity Of them, those that it was seen to have counted
+	CountedQuantity json.Number `json:"counted_quantity"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// DecidedAt When; null while the state is open
+	DecidedAt *time.Time `json:"decided_at"`
+
+	// DecidedBy Who decided on the state; empty: the rules, or nobody yet
+	//
+	// Examples: key_12
+	DecidedBy string `json:"decided_by"`
+
+	// ExternalId The customer's
+	ExternalId string           `json:"external_id"`
+	Invoiced   ReconciledTheirs `json:"invoiced"`
+
+	// Invoices Of the provider's period that this one lies in, as they were last read
+	Invoices  []ReconciledInvoice `json:"invoices"`
+	MeterId   string              `json:"meter_id"`
+	MeterSlug string              `json:"meter_slug"`
+
+	// Note The reason that the operator gave
+	Note   string           `json:"note"`
+	Ours   ReconciledOurs   `json:"ours"`
+	Period ReconciledPeriod `json:"period"`
+
+	// Reason Why the invoices bill something else; empty where they do not
+	//
+	// Examples: accepted, not billed
+	Reason string              `json:"reason"`
+	State  ReconciliationState `json:"state"`
+}
+
+// ReconciliationActions defines model for Reconciliation.Actions.
+type ReconciliationActions string
+
+// ReconciliationState defines model for Reconciliation.State.
+type ReconciliationState string
 
 // RemoveMember defines model for RemoveMember.
 type RemoveMember struct {
@@ -3055,6 +3306,25 @@ type PreviewBillingParams struct {
 	Customer string `form:"customer" json:"customer"`
 }
 
+// ListReconciliationsParams defines parameters for ListReconciliations.
+type ListReconciliationsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer The customer's external ID
+	Customer *string                         `form:"customer,omitempty" json:"customer,omitempty"`
+	State    *ListReconciliationsParamsState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Period The id of a billing period
+	Period *string `form:"period,omitempty" json:"period,omitempty"`
+}
+
+// ListReconciliationsParamsState defines parameters for ListReconciliations.
+type ListReconciliationsParamsState string
+
 // GetRevenueParams defines parameters for GetRevenue.
 type GetRevenueParams struct {
 	// Months How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one
@@ -3299,6 +3569,15 @@ type SaveAutoSyncJSONRequestBody = SaveAutoSync
 
 // SaveBillingProviderJSONRequestBody defines body for SaveBillingProvider for application/json ContentType.
 type SaveBillingProviderJSONRequestBody = SaveProvider
+
+// RebillReconciliationJSONRequestBody defines body for RebillReconciliation for application/json ContentType.
+type RebillReconciliationJSONRequestBody = Decide
+
+// WaiveReconciliationJSONRequestBody defines body for WaiveReconciliation for application/json ContentType.
+type WaiveReconciliationJSONRequestBody = Decide
+
+// WriteOffReconciliationJSONRequestBody defines body for WriteOffReconciliation for application/json ContentType.
+type WriteOffReconciliationJSONRequestBody = Decide
 
 // ResolveReportJSONRequestBody defines body for ResolveReport for application/json ContentType.
 type ResolveReportJSONRequestBody = ResolveReport
@@ -3829,6 +4108,67 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReconciliations List what invoices bill of closed periods
+	//
+	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+	//
+	// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
+	ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RebillReconciliationWithBody Rebill what invoices lack of a closed period
+	//
+	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+	RebillReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RebillReconciliation Rebill what invoices lack of a closed period
+	//
+	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+	RebillReconciliation(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaiveReconciliationWithBody Waive what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+	WaiveReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WaiveReconciliation Waive what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+	WaiveReconciliation(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WriteOffReconciliationWithBody Write off what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+	WriteOffReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WriteOffReconciliation Write off what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+	WriteOffReconciliation(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResolveReportWithBody Resolve a report in doubt
 	//
@@ -4816,6 +5156,137 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 // Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSaveBillingProviderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReconciliations List what invoices bill of closed periods
+//
+// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+//
+// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
+func (c *Client) ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReconciliationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RebillReconciliationWithBody Rebill what invoices lack of a closed period
+//
+// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+func (c *Client) RebillReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRebillReconciliationRequestWithBody(c.Server, period, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RebillReconciliation Rebill what invoices lack of a closed period
+//
+// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+func (c *Client) RebillReconciliation(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRebillReconciliationRequest(c.Server, period, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaiveReconciliationWithBody Waive what invoices lack of a closed period
+//
+// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+func (c *Client) WaiveReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaiveReconciliationRequestWithBody(c.Server, period, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WaiveReconciliation Waive what invoices lack of a closed period
+//
+// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+func (c *Client) WaiveReconciliation(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaiveReconciliationRequest(c.Server, period, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WriteOffReconciliationWithBody Write off what invoices lack of a closed period
+//
+// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+func (c *Client) WriteOffReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWriteOffReconciliationRequestWithBody(c.Server, period, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WriteOffReconciliation Write off what invoices lack of a closed period
+//
+// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+func (c *Client) WriteOffReconciliation(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWriteOffReconciliationRequest(c.Server, period, meter, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7136,6 +7607,270 @@ func NewSaveBillingProviderRequestWithBody(server string, contentType string, bo
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListReconciliationsRequest constructs an http.Request for the ListReconciliations method
+func NewListReconciliationsRequest(server string, params *ListReconciliationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reconciliation")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Period != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "period", *params.Period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRebillReconciliationRequest calls the generic RebillReconciliation builder with application/json body
+func NewRebillReconciliationRequest(server string, period string, meter string, body RebillReconciliationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRebillReconciliationRequestWithBody(server, period, meter, "application/json", bodyReader)
+}
+
+// NewRebillReconciliationRequestWithBody constructs an http.Request for the RebillReconciliation method, with any body, and a specified content type
+func NewRebillReconciliationRequestWithBody(server string, period string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reconciliation/%s/%s/rebill", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWaiveReconciliationRequest calls the generic WaiveReconciliation builder with application/json body
+func NewWaiveReconciliationRequest(server string, period string, meter string, body WaiveReconciliationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWaiveReconciliationRequestWithBody(server, period, meter, "application/json", bodyReader)
+}
+
+// NewWaiveReconciliationRequestWithBody constructs an http.Request for the WaiveReconciliation method, with any body, and a specified content type
+func NewWaiveReconciliationRequestWithBody(server string, period string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reconciliation/%s/%s/waive", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWriteOffReconciliationRequest calls the generic WriteOffReconciliation builder with application/json body
+func NewWriteOffReconciliationRequest(server string, period string, meter string, body WriteOffReconciliationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewWriteOffReconciliationRequestWithBody(server, period, meter, "application/json", bodyReader)
+}
+
+// NewWriteOffReconciliationRequestWithBody constructs an http.Request for the WriteOffReconciliation method, with any body, and a specified content type
+func NewWriteOffReconciliationRequestWithBody(server string, period string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/reconciliation/%s/%s/write-off", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -10376,6 +11111,69 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
+	// ListReconciliationsWithResponse List what invoices bill of closed periods
+	//
+	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
+	ListReconciliationsWithResponse(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*ListReconciliationsResponse, error)
+
+	// RebillReconciliationWithBodyWithResponse Rebill what invoices lack of a closed period
+	//
+	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+	RebillReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error)
+
+	// RebillReconciliationWithResponse Rebill what invoices lack of a closed period
+	//
+	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+	RebillReconciliationWithResponse(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error)
+
+	// WaiveReconciliationWithBodyWithResponse Waive what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+	WaiveReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error)
+
+	// WaiveReconciliationWithResponse Waive what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+	WaiveReconciliationWithResponse(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error)
+
+	// WriteOffReconciliationWithBodyWithResponse Write off what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+	WriteOffReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error)
+
+	// WriteOffReconciliationWithResponse Write off what invoices lack of a closed period
+	//
+	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+	WriteOffReconciliationWithResponse(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error)
+
 	// ResolveReportWithBodyWithResponse Resolve a report in doubt
 	//
 	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
@@ -12089,6 +12887,198 @@ func (r SaveBillingProviderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SaveBillingProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListReconciliationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListReconciliation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReconciliationsResponse) GetJSON200() *ListReconciliation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListReconciliationsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReconciliationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReconciliationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReconciliationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReconciliationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RebillReconciliationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reconciliation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RebillReconciliationResponse) GetJSON200() *Reconciliation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RebillReconciliationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RebillReconciliationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RebillReconciliationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RebillReconciliationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RebillReconciliationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaiveReconciliationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reconciliation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WaiveReconciliationResponse) GetJSON200() *Reconciliation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WaiveReconciliationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WaiveReconciliationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaiveReconciliationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaiveReconciliationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaiveReconciliationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WriteOffReconciliationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reconciliation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WriteOffReconciliationResponse) GetJSON200() *Reconciliation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WriteOffReconciliationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WriteOffReconciliationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WriteOffReconciliationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WriteOffReconciliationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WriteOffReconciliationResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15466,6 +16456,111 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
+// ListReconciliationsWithResponse List what invoices bill of closed periods
+//
+// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
+func (c *ClientWithResponses) ListReconciliationsWithResponse(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*ListReconciliationsResponse, error) {
+	rsp, err := c.ListReconciliations(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReconciliationsResponse(rsp)
+}
+
+// RebillReconciliationWithBodyWithResponse Rebill what invoices lack of a closed period
+//
+// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+func (c *ClientWithResponses) RebillReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error) {
+	rsp, err := c.RebillReconciliationWithBody(ctx, period, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRebillReconciliationResponse(rsp)
+}
+
+// RebillReconciliationWithResponse Rebill what invoices lack of a closed period
+//
+// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
+func (c *ClientWithResponses) RebillReconciliationWithResponse(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error) {
+	rsp, err := c.RebillReconciliation(ctx, period, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRebillReconciliationResponse(rsp)
+}
+
+// WaiveReconciliationWithBodyWithResponse Waive what invoices lack of a closed period
+//
+// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+func (c *ClientWithResponses) WaiveReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error) {
+	rsp, err := c.WaiveReconciliationWithBody(ctx, period, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaiveReconciliationResponse(rsp)
+}
+
+// WaiveReconciliationWithResponse Waive what invoices lack of a closed period
+//
+// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
+func (c *ClientWithResponses) WaiveReconciliationWithResponse(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error) {
+	rsp, err := c.WaiveReconciliation(ctx, period, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaiveReconciliationResponse(rsp)
+}
+
+// WriteOffReconciliationWithBodyWithResponse Write off what invoices lack of a closed period
+//
+// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+func (c *ClientWithResponses) WriteOffReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error) {
+	rsp, err := c.WriteOffReconciliationWithBody(ctx, period, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWriteOffReconciliationResponse(rsp)
+}
+
+// WriteOffReconciliationWithResponse Write off what invoices lack of a closed period
+//
+// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
+func (c *ClientWithResponses) WriteOffReconciliationWithResponse(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error) {
+	rsp, err := c.WriteOffReconciliation(ctx, period, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWriteOffReconciliationResponse(rsp)
+}
+
 // ResolveReportWithBodyWithResponse Resolve a report in doubt
 //
 // It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
@@ -17365,6 +18460,138 @@ func ParseSaveBillingProviderResponse(rsp *http.Response) (*SaveBillingProviderR
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Provider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListReconciliationsResponse parses an HTTP response from a ListReconciliationsWithResponse call
+func ParseListReconciliationsResponse(rsp *http.Response) (*ListReconciliationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReconciliationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListReconciliation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRebillReconciliationResponse parses an HTTP response from a RebillReconciliationWithResponse call
+func ParseRebillReconciliationResponse(rsp *http.Response) (*RebillReconciliationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RebillReconciliationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reconciliation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWaiveReconciliationResponse parses an HTTP response from a WaiveReconciliationWithResponse call
+func ParseWaiveReconciliationResponse(rsp *http.Response) (*WaiveReconciliationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaiveReconciliationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reconciliation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWriteOffReconciliationResponse parses an HTTP response from a WriteOffReconciliationWithResponse call
+func ParseWriteOffReconciliationResponse(rsp *http.Response) (*WriteOffReconciliationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WriteOffReconciliationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reconciliation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

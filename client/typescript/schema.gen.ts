@@ -362,6 +362,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what invoices bill of closed periods
+         * @description For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+         */
+        get: operations["list-reconciliations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/reconciliation/{period}/{meter}/rebill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rebill what invoices lack of a closed period
+         * @description What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         */
+        post: operations["rebill-reconciliation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/reconciliation/{period}/{meter}/waive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Waive what invoices lack of a closed period
+         * @description What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         */
+        post: operations["waive-reconciliation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/reconciliation/{period}/{meter}/write-off": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Write off what invoices lack of a closed period
+         * @description What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         */
+        post: operations["write-off-reconciliation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/reports/{id}/resolve": {
         parameters: {
             query?: never;
@@ -1395,7 +1475,7 @@ export interface components {
         CreateWebhook: {
             description?: string;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
             url: string;
@@ -1468,7 +1548,7 @@ export interface components {
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -1515,6 +1595,13 @@ export interface components {
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];
         };
+        Decide: {
+            /**
+             * @description Why, in your words
+             * @example voided by mistake
+             */
+            reason: string;
+        };
         DeleteOIDC: {
             deleted: boolean;
         };
@@ -1531,7 +1618,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
             /** Format: date-time */
@@ -1557,7 +1644,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy" | "webhook.test";
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
             /** Format: date-time */
@@ -1806,6 +1893,13 @@ export interface components {
         };
         ListProduct: {
             data: components["schemas"]["Product"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListReconciliation: {
+            data: components["schemas"]["Reconciliation"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -2173,6 +2267,134 @@ export interface components {
              */
             temporal: "ok" | "unavailable";
         };
+        ReconciledInvoice: {
+            /**
+             * Format: decimal
+             * @description For the meter, before discounts and tax
+             */
+            amount: string;
+            /** @example con_1 */
+            connection_id: string;
+            /** @example USD */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description At the provider; null: it may still change
+             */
+            finalized_at: string | null;
+            /**
+             * @description At the provider
+             * @example in_1MtHbELkdIwHu7ixl4OzzPMv
+             */
+            id: string;
+            /**
+             * Format: decimal
+             * @description Units of the meter
+             */
+            quantity: string;
+            /** @description Whether the period's end made it: it is the last one of the period */
+            renewal: boolean;
+            /**
+             * @description At the provider
+             * @example paid
+             */
+            status: string;
+            /** @description Whether nobody has to pay it: it was voided, or credited in full */
+            void: boolean;
+        };
+        ReconciledOurs: {
+            /**
+             * Format: decimal
+             * @description For the usage, at our price
+             */
+            charge: string;
+            /** @example USD */
+            currency: string;
+            /**
+             * Format: decimal
+             * @description What the period closed at
+             */
+            usage: string;
+        };
+        ReconciledPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** @example per_42 */
+            id: string;
+            /** Format: date-time */
+            start: string;
+        };
+        ReconciledTheirs: {
+            /**
+             * Format: decimal
+             * @description What they bill for the meter, before discounts and tax; absent: nothing, or in more than one currency
+             */
+            amount?: string;
+            /**
+             * @description Of the amount
+             * @example USD
+             */
+            currency?: string;
+            /**
+             * Format: decimal
+             * @description Units that final invoices bill which are not void; once the state is decided, those that it was decided on
+             */
+            quantity: string;
+            /**
+             * Format: decimal
+             * @description Of the quantity, what nobody has reported from here; 0 while the state is open
+             */
+            unexplained: string;
+        };
+        Reconciliation: {
+            /**
+             * Format: decimal
+             * @description Units that the provider has accepted
+             */
+            accepted_quantity: string;
+            /** @description What an operator can decide: each is a path of its own, write_off is write-off there */
+            actions: ("waive" | "rebill" | "write_off")[];
+            /**
+             * Format: decimal
+             * @description Units that count as billed: they are never charged again; absent while the state is open
+             */
+            billed_quantity?: string;
+            /**
+             * Format: decimal
+             * @description Of them, those that it was seen to have counted
+             */
+            counted_quantity: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /**
+             * Format: date-time
+             * @description When; null while the state is open
+             */
+            decided_at: string | null;
+            /**
+             * @description Who decided on the state; empty: the rules, or nobody yet
+             * @example key_12
+             */
+            decided_by: string;
+            /** @description The customer's */
+            external_id: string;
+            invoiced: components["schemas"]["ReconciledTheirs"];
+            /** @description Of the provider's period that this one lies in, as they were last read */
+            invoices: components["schemas"]["ReconciledInvoice"][];
+            meter_id: string;
+            meter_slug: string;
+            /** @description The reason that the operator gave */
+            note: string;
+            ours: components["schemas"]["ReconciledOurs"];
+            period: components["schemas"]["ReconciledPeriod"];
+            /**
+             * @description Why the invoices bill something else; empty where they do not
+             * @example accepted, not billed
+             */
+            reason: string;
+            /** @enum {string} */
+            state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
+        };
         RemoveMember: {
             id: string;
             removed: boolean;
@@ -2516,7 +2738,7 @@ export interface components {
              */
             meter_version?: number;
             /** @enum {string} */
-            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
             /**
              * Format: int64
              * @description The version of the price that it stands in; absent: it stands in none
@@ -2746,7 +2968,7 @@ export interface components {
             description?: string;
             /** @description false gives up what waits for it; true begins anew */
             enabled?: boolean;
-            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
+            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
             url?: string;
         };
         UsageDiscrepancy: {
@@ -2852,7 +3074,7 @@ export interface components {
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -3598,6 +3820,159 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Provider"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-reconciliations": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description The customer's external ID */
+                customer?: string;
+                state?: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
+                /** @description The id of a billing period */
+                period?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListReconciliation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "rebill-reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The period's id */
+                period: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Decide"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reconciliation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "waive-reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The period's id */
+                period: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Decide"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reconciliation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "write-off-reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The period's id */
+                period: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Decide"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reconciliation"];
                 };
             };
             /** @description Error */
@@ -5732,11 +6107,14 @@ export interface operations {
 
 /** The fields that are decimals. */
 export const decimals: ReadonlySet<string> = new Set([
+  "accepted_quantity",
   "adjustments",
   "amount",
   "base_price",
   "billed",
+  "billed_quantity",
   "charge",
+  "counted_quantity",
   "current_total",
   "delta",
   "estimated",
@@ -5754,6 +6132,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "total",
   "total_usage",
   "unbilled",
+  "unexplained",
   "unit_price",
   "usage",
   "value"

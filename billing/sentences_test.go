@@ -12,7 +12,7 @@ func TestEachStepHasASentenceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	first := map[string]string{}
 	for _, name := range billing.StepNames() {
-		sentence := billing.Step{Name: name, Unit: "USD", Reason: billing.ReasonLate}.Sentence()
+		sentence := billing.Step{Name: name, Unit: "USD", Digits: new(int32), Reason: billing.ReasonLate}.Sentence()
 		require.Regexp(t, `^[A-Z].+\.$`, sentence)
 		require.Empty(t, first[sentence], "%s is said of it too", name)
 		first[sentence] = name

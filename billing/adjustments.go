@@ -113,10 +113,8 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 		return *then.LateUsage, *then.LateEvents
 	}
 	u := f.usage(then.MeterID, closed)
-	for _, b := range f.Booked {
-		if b.MeterID == then.MeterID && b.Period.Equal(closed.Start) && then.Events+u.LateEvents < b.Events {
-			return b.Units.Sub(then.ownUnits()), b.Events - then.Events
-		}
+	if b, known := f.bookedOf(then.MeterID, closed.Start); known && then.Events+u.LateEvents < b.Events {
+		return b.Units.Sub(then.ownUnits()), b.Events - then.Events
 	}
 	return u.Late, u.LateEvents
 }

@@ -61,11 +61,19 @@ func (f Facts) booking(c *calculation) Booking {
 
 // booked is what is booked of the late calculation.
 func (f Facts) booked(c *calculation) Booked {
-	i := slices.IndexFunc(f.Booked, func(b Booked) bool { return b.MeterID == c.meter.ID && b.Period.Equal(c.late.closed.Start) })
-	if i >= 0 {
-		return f.Booked[i]
+	if b, known := f.bookedOf(c.meter.ID, c.late.closed.Start); known {
+		return b
 	}
 	return Booked{Units: c.closed.ownUnits(), Charge: c.closed.Charge}
+}
+
+// bookedOf is what is booked of the meter in the closed period that began then.
+func (f Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, known bool) {
+	i := slices.IndexFunc(f.Booked, func(b Booked) bool { return b.MeterID == meter && b.Period.Equal(start) })
+	if i < 0 {
+		return Booked{}, false
+	}
+	return f.Booked[i], true
 }
 
 // leaveOnlyReported has the late calculation leave out what is only reported:

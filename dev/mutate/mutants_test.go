@@ -55,3 +55,11 @@ func TestTheTable(t *testing.T) {
 	table.add(mutant{kind: ofSign}, survived, "")
 	require.ErrorContains(t, table.print(), ofSign)
 }
+
+func TestEveryAcceptedFaultIsStillOneOfTheRules(t *testing.T) {
+	t.Parallel()
+	mutants, _, err := mutantsOf(t.Context(), "../../billing")
+	require.NoError(t, err)
+	_, err = readReasons(mutants)
+	require.NoError(t, err)
+}

@@ -9,6 +9,7 @@ import (
 	"go/types"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -74,8 +75,9 @@ var operators = map[token.Token][]swap{
 // mutator makes the faults of a folder.
 type mutator struct {
 	loaded
-	source   []byte // of the file that is looked at
-	sites    []site // in it
+	source   []byte   // of the file that is looked at
+	imports  []string // of it, and those that types of its faults need
+	sites    []site   // in it
 	function string // that is looked at
 	mutants  []mutant
 }
@@ -91,7 +93,10 @@ func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[
 	m := mutator{loaded: l}
 	files = map[string]string{filepath.Join(folder, "mutant.go"): choice(l.trees[0].Name.Name)}
 	for i, tree := range l.trees {
-		m.source, m.sites = l.sources[i], nil
+		m.source, m.sites, m.imports = l.sources[i], nil, nil
+		for _, spec := range tree.Imports {
+			m.imports = append(m.imports, spec.Path.Value)
+		}
 		for _, declaration := range tree.Decls {
 			m.function = ""
 			if f, ok := declaration.(*ast.FuncDecl); ok {
@@ -102,6 +107,9 @@ func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[
 			if g, ok := declaration.(*ast.GenDecl); ok && g.Tok == token.CONST && len(m.sites) > before {
 				m.sites = append(m.sites, site{from: m.at(g.TokPos), until: m.at(g.TokPos) + len("const"), instead: "var"})
 			}
+		}
+		for _, path := range m.imports[len(tree.Imports):] {
+			m.sites = append(m.sites, site{from: m.at(tree.Name.End()), until: m.at(tree.Name.End()), instead: "\nimport " + path})
 		}
 		files[m.set.Position(tree.Package).Filename] = rewritten(m.source, m.sites)
 	}
@@ -203,6 +211,9 @@ func (m *mutator) typeOf(n ast.Node) string {
 	return types.TypeString(types.Default(m.info.TypeOf(x)), func(p *types.Package) string {
 		if p == m.types {
 			return ""
+		}
+		if path := strconv.Quote(p.Path()); !slices.Contains(m.imports, path) {
+			m.imports = append(m.imports, path)
 		}
 		return p.Name()
 	})

@@ -5,6 +5,12 @@ import "time"
 
 type amount int
 
+// span is of another package's types, which a file may name without importing it.
+type span struct {
+	since time.Time
+	grace time.Duration
+}
+
 func (a amount) Add(b amount) amount  { return a + b }
 func (a amount) Sub(b amount) amount  { return a - b }
 func (a amount) IsZero() bool         { return a == 0 }

@@ -1,0 +1,3 @@
+package rules
+
+func (s span) later() span { return span{s.since.Add(s.grace), s.grace} }

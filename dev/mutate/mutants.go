@@ -78,7 +78,7 @@ type mutator struct {
 	source   []byte   // of the file that is looked at
 	imports  []string // of it, and those that types of its faults need
 	sites    []site   // in it
-	function string // that is looked at
+	function string   // that is looked at
 	mutants  []mutant
 }
 

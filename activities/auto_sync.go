@@ -125,7 +125,7 @@ func (b *batch) syncAll(ctx context.Context, customers []metering.CustomerID) er
 // provider or the database.
 func (b *batch) judge(ctx context.Context, customer metering.CustomerID, err error) error {
 	switch metering.CodeOf(err) {
-	case "":
+	case "", metering.CodePaused:
 		return b.done(ctx)
 	case metering.CodeOverloaded:
 		var busy db.Busy

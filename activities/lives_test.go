@@ -213,7 +213,7 @@ func (l *life) work(a lives.Action) {
 		l.run(do, do.FindOutOfSync, activities.CustomerPageInput{TenantID: l.tenant, Limit: 10}, &page)
 		require.Equal(l, a.OutOfSync, slices.Contains(page.Customers, l.customer), "at %s", l.now)
 	case lives.Resolve:
-		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, metering.Operator, l.report(a.Report), a.State, l.now))
+		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, db.Resolution{Report: l.report(a.Report), State: a.State, Actor: metering.Operator}, l.now))
 	case lives.Again:
 		l.again(l.report(a.Report))
 	default:

@@ -19,9 +19,10 @@ type CustomerInput struct {
 
 // BeginSyncResult is what the pass answers.
 type BeginSyncResult struct {
-	Syncs []uuid.UUID `json:"syncs"`
-	After int64       `json:"after"` // the number of the customer's last report before the pass
-	Reads bool        `json:"reads"` // what the customer is at the provider has to be read
+	Syncs  []uuid.UUID `json:"syncs"`
+	After  int64       `json:"after"`            // the number of the customer's last report before the pass
+	Reads  bool        `json:"reads"`            // what the customer is at the provider has to be read
+	Paused bool        `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
 }
 
 // BeginSync takes all open requests of the customer.

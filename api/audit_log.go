@@ -13,10 +13,11 @@ type auditEntry struct {
 	Actor    metering.Actor `json:"actor" example:"key_12" doc:"Who: a credential or a member, or operator for the command line"`
 	Action   string         `json:"action" example:"meter.create"`
 	Resource string         `json:"resource" example:"mtr_7" doc:"The id of what changed"`
+	Reason   string         `json:"reason" example:"the receiver is being moved" doc:"Why, in the actor's words; empty where they were not asked"`
 }
 
 func showAuditEntry(e metering.AuditEntry) auditEntry {
-	return auditEntry{e.ID.String(), e.At.UTC(), e.Actor, e.Action, e.Resource}
+	return auditEntry{e.ID.String(), e.At.UTC(), e.Actor, e.Action, e.Resource, e.Reason}
 }
 
 type auditLogOutput struct{ Body List[auditEntry] }

@@ -43,6 +43,7 @@ var kinds = map[metering.Code]kind{
 	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
 	codeTimeout:                 {408, "The request took too long to arrive", "Send the whole body within the time limit.", 0},
 	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
+	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
 	metering.CodeTooLarge:       {413, "The request is too large", "Send less at once. Nothing was stored.", 0},
 	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json.", 0},

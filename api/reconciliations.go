@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -169,9 +168,7 @@ func (s *server) listReconciliations(ctx context.Context, in *listReconciliation
 type decideInput struct {
 	Period string `path:"period" maxLength:"64" doc:"The period's id" example:"per_42"`
 	Meter  string `path:"meter" maxLength:"64" doc:"The meter's slug"`
-	Body   struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why, in your words" example:"voided by mistake"`
-	}
+	Body   Because
 }
 
 type decideOutput struct{ Body reconciliation }
@@ -179,9 +176,9 @@ type decideOutput struct{ Body reconciliation }
 // decide lets an operator decide about a discrepancy.
 func (s *server) decide(decision billing.Decision) func(context.Context, *decideInput) (*decideOutput, error) {
 	return func(ctx context.Context, in *decideInput) (*decideOutput, error) {
-		reason := strings.TrimSpace(in.Body.Reason)
-		if reason == "" || !storable(reason) {
-			return nil, metering.Invalid("body.reason", "must say something, in UTF-8 without NUL")
+		reason, err := in.Body.reason()
+		if err != nil {
+			return nil, err
 		}
 		m, err := s.meter(ctx, in.Meter)
 		if err != nil {

@@ -134,7 +134,7 @@ func TestOperatorsWaiveRebillAndWriteOff(t *testing.T) {
 	}
 	log := b.send(t, "GET", "/v1/audit-log", "").body
 	for _, verb := range []string{"waive", "rebill", "write_off"} {
-		said := fmt.Sprintf(`"action":"reconciliation.%s","resource":"%s %s because of %s"`, verb, period, before.MeterId, strings.ReplaceAll(verb, "_", "-"))
+		said := fmt.Sprintf(`"action":"reconciliation.%s","resource":"%s %s","reason":"because of %s"`, verb, period, before.MeterId, strings.ReplaceAll(verb, "_", "-"))
 		require.Equal(t, 1, strings.Count(log, said), log)
 	}
 	require.Equal(t, 3, strings.Count(log, `"action":"reconciliation.`))

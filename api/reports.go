@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -13,6 +14,7 @@ type resolveReportInput struct {
 	ID   string `path:"id" doc:"As in the lines of a sync"`
 	Body struct {
 		State resolvedState `json:"state" doc:"What you have found out at the provider: accepted where it has the report, else rejected"`
+		Because
 	}
 }
 
@@ -23,6 +25,10 @@ func (s *server) resolveReport(ctx context.Context, in *resolveReportInput) (*st
 	if err != nil {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such report")
 	}
+	reason, err := in.Body.reason()
+	if err != nil {
+		return nil, err
+	}
 	who := principalOf(ctx)
-	return nil, s.Store.Ledger.Resolve(ctx, who.Tenant.ID, who.Actor, id, billing.State(in.Body.State), s.Now())
+	return nil, s.Store.Ledger.Resolve(ctx, who.Tenant.ID, db.Resolution{Report: id, State: billing.State(in.Body.State), Actor: who.Actor, Reason: reason}, s.Now())
 }

@@ -74,6 +74,10 @@ func resolvePath(report uuid.UUID) string {
 	return "/v1/billing/reports/" + report.String() + "/resolve"
 }
 
+func resolved(state string) string {
+	return `{"state":"` + state + `","reason":"as its log says"}`
+}
+
 func TestAnOperatorResolvesAReportInDoubt(t *testing.T) {
 	t.Parallel()
 	for state, again := range map[string]bool{"accepted": false, "rejected": true} {
@@ -84,13 +88,13 @@ func TestAnOperatorResolvesAReportInDoubt(t *testing.T) {
 			require.EqualValues(t, "in_doubt", b.line(t, sync).State)
 			require.Equal(t, report.String(), b.line(t, sync).ReportId)
 
-			a := b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`)
+			a := b.send(t, "POST", resolvePath(report), resolved(state))
 			require.Equal(t, 200, a.status, a.body)
 			require.Empty(t, a.body)
 			require.EqualValues(t, state, b.line(t, sync).State)
 			require.Equal(t, "resolved by an operator", b.line(t, sync).Response)
 			log := b.send(t, "GET", "/v1/audit-log", "").body
-			require.Contains(t, log, `"action":"report.resolve","resource":"`+report.String()+" "+state+`"`)
+			require.Contains(t, log, `"action":"report.resolve","resource":"`+report.String()+" "+state+`","reason":"as its log says"`)
 
 			planned := b.plan(t)
 			if !again {
@@ -109,18 +113,18 @@ func TestOnlyAReportInDoubtIsResolved(t *testing.T) {
 	b := setup(t)
 	_, report := b.inDoubt(t)
 	for _, state := range []string{"accepted", "rejected"} {
-		b.send(t, "POST", resolvePath(uuid.New()), `{"state":"`+state+`"}`).problem(t, 404, "not_found")
-		b.send(t, "POST", "/v1/billing/reports/7/resolve", `{"state":"`+state+`"}`).problem(t, 404, "not_found")
-		setup(t).send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 404, "not_found")
+		b.send(t, "POST", resolvePath(uuid.New()), resolved(state)).problem(t, 404, "not_found")
+		b.send(t, "POST", "/v1/billing/reports/7/resolve", resolved(state)).problem(t, 404, "not_found")
+		setup(t).send(t, "POST", resolvePath(report), resolved(state)).problem(t, 404, "not_found")
 	}
 	for _, state := range []string{"planned", "sending", "in_doubt", "counted", "billed", "Accepted", ""} {
-		require.Equal(t, "body.state", b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 422, "invalid").Errors[0].Location, state)
+		require.Equal(t, "body.state", b.send(t, "POST", resolvePath(report), resolved(state)).problem(t, 422, "invalid").Errors[0].Location, state)
 	}
 	require.NotEmpty(t, b.send(t, "POST", resolvePath(report), `{}`).problem(t, 422, "invalid").Errors)
 
-	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), `{"state":"accepted"}`).status)
+	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), resolved("accepted")).status)
 	for _, state := range []string{"accepted", "rejected"} {
-		p := b.send(t, "POST", resolvePath(report), `{"state":"`+state+`"}`).problem(t, 409, "conflict")
+		p := b.send(t, "POST", resolvePath(report), resolved(state)).problem(t, 409, "conflict")
 		require.Equal(t, "the report is accepted; only one that is in_doubt is resolved", p.Detail)
 	}
 }
@@ -131,7 +135,7 @@ func TestAReportThatIsBeingSentIsNotResolved(t *testing.T) {
 	b.meter(t, "calls", "call")
 	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1")
 	report := b.planned(t).Leased.ReportID
-	p := b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`).problem(t, 409, "conflict")
+	p := b.send(t, "POST", resolvePath(report), resolved("rejected")).problem(t, 409, "conflict")
 	require.Equal(t, "the report is sending; only one that is in_doubt is resolved", p.Detail)
 }
 
@@ -144,9 +148,9 @@ func TestResolvingAReportAsksForBillingWrite(t *testing.T) {
 			continue
 		}
 		as := b.keyOf(t, b.tenant.ID, scope).headers("")
-		b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`, as...).problem(t, 403, "forbidden")
+		b.send(t, "POST", resolvePath(report), resolved("rejected"), as...).problem(t, 403, "forbidden")
 	}
-	b.send(t, "POST", resolvePath(report), `{"state":"rejected"}`, "Authorization: ").problem(t, 401, "unauthorized")
+	b.send(t, "POST", resolvePath(report), resolved("rejected"), "Authorization: ").problem(t, 401, "unauthorized")
 	require.EqualValues(t, "in_doubt", b.line(t, sync).State)
 	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, "report.resolve")
 }

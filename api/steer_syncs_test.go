@@ -36,9 +36,11 @@ func (b *bundle) readSync(t *testing.T, run client.SyncRun) (read client.SyncRun
 	return read
 }
 
+const whyNot = `{"reason":" because I may\n"}`
+
 func (b *bundle) steer(t *testing.T, run client.SyncRun, verb string) (steered client.SteeredSync) {
 	t.Helper()
-	a := b.send(t, "POST", run.StatusUrl+"/"+verb, "")
+	a := b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot)
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &steered))
 	return steered
@@ -109,30 +111,36 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	b := setup(t)
 	b.provided(t)
 	first, second := b.openSync(t), b.openSync(t)
-	conflict := b.send(t, "POST", first.StatusUrl+"/resume", "").problem(t, 409, "conflict")
+	conflict := b.send(t, "POST", first.StatusUrl+"/resume", whyNot).problem(t, 409, "conflict")
 	require.Equal(t, "the sync is not paused; retry has it tried at once", conflict.Detail)
 
 	paused := b.steer(t, first, "pause")
 	require.True(t, *paused.Sync.Paused)
 	require.Equal(t, []string{first.Id, second.Id}, paused.HoldsFor)
+	require.True(t, strings.HasPrefix(paused.Sync.Pause.By, "key_"), paused.Sync.Pause.By)
+	require.Equal(t, "because I may", paused.Sync.Pause.Reason)
 	require.Contains(t, paused.Note, "Auto-Sync")
 	require.Equal(t, paused, b.steer(t, first, "pause"), "twice is the same as once")
-	require.True(t, *b.readSync(t, second).Paused, "one run brings both")
+	require.Equal(t, paused.Sync.Pause, b.readSync(t, second).Pause, "one run brings both")
+	require.Equal(t, 2, strings.Count(b.send(t, "GET", "/v1/billing/syncs", "").body, `"paused":true,"pause":{"since":`))
+	third := b.openSync(t)
+	require.Equal(t, paused.Sync.Pause, third.Pause, "what is requested waits too")
 	require.False(t, *b.steer(t, second, "resume").Sync.Paused)
 	require.True(t, *b.steer(t, first, "pause").Sync.Paused)
 	require.False(t, *b.steer(t, first, "retry").Sync.Paused)
-	require.Equal(t, []string{"pause", "pause", "resume", "pause", "retry-now"}, b.temporal.runs.updates)
+	require.Nil(t, b.readSync(t, first).Pause)
+	require.Equal(t, []string{"retry-now"}, b.temporal.runs.updates, "a pause is a row")
 
 	cancelled := b.steer(t, second, "cancel")
 	require.EqualValues(t, "failed", cancelled.Sync.Status)
 	require.Equal(t, "the sync was interrupted; sync again", cancelled.Sync.Error)
 	require.Nil(t, cancelled.Sync.Paused)
-	require.Equal(t, paused.HoldsFor, cancelled.HoldsFor)
+	require.Equal(t, append(paused.HoldsFor, third.Id), cancelled.HoldsFor)
 	require.EqualValues(t, "failed", b.readSync(t, first).Status)
 	log := b.send(t, "GET", "/v1/audit-log", "").body
 	for verb, sync := range map[string]string{"retry": first.Id, "pause": first.Id, "resume": second.Id, "cancel": second.Id} {
-		require.Contains(t, log, `"action":"sync.`+verb+`","resource":"`+sync+`"`)
-		p := b.send(t, "POST", first.StatusUrl+"/"+verb, "").problem(t, 409, "conflict")
+		require.Contains(t, log, `"action":"sync.`+verb+`","resource":"`+sync+`","reason":"because I may"`)
+		p := b.send(t, "POST", first.StatusUrl+"/"+verb, whyNot).problem(t, 409, "conflict")
 		require.Equal(t, "the sync has failed; POST /v1/billing/sync requests another", p.Detail)
 	}
 }
@@ -168,36 +176,80 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, time.Now())
 	require.NoError(t, err)
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, metering.Operator, begun.Syncs[0], begun.Syncs, "cancelled", time.Now()))
+	by := db.Steering{Actor: metering.Operator, Sync: begun.Syncs[0], Customer: acme.ID}
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now()))
 	read := b.readSync(t, run)
 	require.EqualValues(t, "succeeded", read.Status)
 	require.Nil(t, read.Attempts)
 	require.Nil(t, read.EngineAnswered)
 }
 
-func TestAnUnknownSyncIsNotSteeredAndWithoutTemporalNoneIs(t *testing.T) {
+// A run that was paused in the Temporal UI says so itself.
+func TestARunThatIsPausedInTheTemporalUIIsResumed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.provided(t)
+	run := b.openSync(t)
+	for id := range b.temporal.runs.paused {
+		b.temporal.runs.paused[id] = true
+	}
+	read := b.readSync(t, run)
+	require.True(t, *read.Paused)
+	require.Nil(t, read.Pause)
+	require.False(t, *b.steer(t, run, "resume").Sync.Paused)
+	require.Equal(t, []string{"resume"}, b.temporal.runs.updates)
+}
+
+func TestEveryVerbAsksForAReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.provided(t)
+	run := b.openSync(t)
+	paths := []string{resolvePath(uuid.New())}
+	for _, verb := range []string{"retry", "pause", "resume", "cancel"} {
+		paths = append(paths, run.StatusUrl+"/"+verb)
+		b.send(t, "POST", run.StatusUrl+"/"+verb, "").problem(t, 400, "malformed")
+	}
+	for _, path := range paths {
+		for _, reason := range []string{`""`, `" \n "`, `"\u0000"`, `7`, `"` + strings.Repeat("ä", 501) + `"`} {
+			body := `{"reason":` + reason + `}`
+			if strings.HasSuffix(path, "resolve") {
+				body = `{"state":"accepted","reason":` + reason + `}`
+			}
+			require.Equal(t, "body.reason", b.send(t, "POST", path, body).problem(t, 422, "invalid").Errors[0].Location, body)
+		}
+	}
+	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"action":"sync.`)
+	require.False(t, *b.readSync(t, run).Paused)
+}
+
+func TestAnUnknownSyncIsNotSteeredAndWithoutTemporalNoRunIs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.provided(t)
 	run := b.openSync(t)
 	for _, verb := range []string{"retry", "pause", "resume", "cancel"} {
 		for _, id := range []string{"7", uuid.NewString()} {
-			b.send(t, "POST", "/v1/billing/syncs/"+id+"/"+verb, "").problem(t, 404, "not_found")
+			b.send(t, "POST", "/v1/billing/syncs/"+id+"/"+verb, whyNot).problem(t, 404, "not_found")
 		}
-		setup(t).send(t, "POST", run.StatusUrl+"/"+verb, "").problem(t, 404, "not_found")
+		setup(t).send(t, "POST", run.StatusUrl+"/"+verb, whyNot).problem(t, 404, "not_found")
 		for _, scope := range scopes {
 			if scope != metering.ScopeAdmin {
-				b.send(t, "POST", run.StatusUrl+"/"+verb, "", b.keyOf(t, b.tenant.ID, scope).headers("")...).problem(t, 403, "forbidden")
+				b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot, b.keyOf(t, b.tenant.ID, scope).headers("")...).problem(t, 403, "forbidden")
 			}
 		}
 		b.temporal.down.Store(true)
-		a := b.send(t, "POST", run.StatusUrl+"/"+verb, "")
-		a.problem(t, 503, "unavailable")
-		require.NotEmpty(t, a.header.Get("Retry-After"))
+		a := b.send(t, "POST", run.StatusUrl+"/"+verb, whyNot)
+		if verb == "pause" || verb == "resume" {
+			require.Equal(t, 200, a.status, "it is a row")
+		} else {
+			a.problem(t, 503, "unavailable")
+			require.NotEmpty(t, a.header.Get("Retry-After"))
+		}
 		b.temporal.down.Store(false)
 	}
 	require.EqualValues(t, "requested", b.readSync(t, run).Status)
 	log := b.send(t, "GET", "/v1/audit-log", "").body
 	require.Equal(t, 4, strings.Count(log, `"action":"sync.`), "what is refused is not written down")
-	require.Equal(t, 4, strings.Count(log, `"resource":"`+run.Id+` unanswered"`), "it may have happened")
+	require.Equal(t, 2, strings.Count(log, `"resource":"`+run.Id+` unanswered"`), "it may have happened")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -14,8 +15,25 @@ type SyncProgress struct {
 	Attempts       int        `json:"attempts" required:"false" doc:"How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over" example:"3"`
 	LastError      string     `json:"last_error" required:"false" doc:"Why the report has to be tried again; empty where nothing has failed yet" example:"the webhook answered 503"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Absent while it is being tried or paused, where it is not known, and in the list"`
-	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync waits for resume; absent where it is not known, and in the list"`
+	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused"`
+	Pause          *syncPause `json:"pause,omitempty"` // absent where nobody has paused the customer: a run that was paused in the Temporal UI has none
 	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list"`
+}
+
+type syncPause struct {
+	Since  time.Time      `json:"since" doc:"When the customer was paused"`
+	By     metering.Actor `json:"by" example:"key_12" doc:"Who paused the customer"`
+	Reason string         `json:"reason" example:"the receiver is being moved" doc:"Why, in their words"`
+}
+
+// progressOf is what the database says of a sync that is not over.
+func progressOf(run metering.Sync, tried db.Tried) *SyncProgress {
+	p := &SyncProgress{Attempts: tried.Attempts, LastError: tried.LastError}
+	if run.Pause != nil {
+		paused := true
+		p.Paused, p.Pause = &paused, &syncPause{run.Pause.Since.UTC(), run.Pause.By, run.Pause.Reason}
+	}
+	return p
 }
 
 // showOpen is showSync with the progress of a sync that is not over. What only
@@ -42,13 +60,13 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 // tries something else, such as reading the provider's side.
 func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	p.EngineAnswered = &answered
-	if answered {
+	if answered && p.Pause == nil {
 		p.Paused = &state.Paused
 	}
 	if p.Attempts == 0 {
 		p.Attempts, p.LastError = state.Attempts, state.LastError
 	}
-	if !state.NextAttempt.IsZero() {
+	if !state.NextAttempt.IsZero() && p.Pause == nil {
 		p.NextAttemptAt = &state.NextAttempt
 	}
 }
@@ -72,8 +90,7 @@ func (s *server) showTried(ctx context.Context, runs []metering.Sync) (func(mete
 	return func(run metering.Sync) syncRun {
 		shown := showSync(run)
 		if !run.Status.Done() {
-			t := tried[run.CustomerID]
-			shown.SyncProgress = &SyncProgress{Attempts: t.Attempts, LastError: t.LastError}
+			shown.SyncProgress = progressOf(run, tried[run.CustomerID])
 		}
 		return shown
 	}, nil

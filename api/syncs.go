@@ -120,7 +120,8 @@ func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 	}
 }
 
-// awaitSync answers 200 with the finished run, or 202 while it goes on.
+// awaitSync answers 200 with the finished run, or 202 while it goes on, at once
+// where the customer is paused.
 func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, error) {
 	deadline := time.After(cmp.Or(s.SyncWait, defaultSyncWait))
 	for {
@@ -130,6 +131,11 @@ func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, erro
 		}
 		if run.Status.Done() {
 			return &syncOutput{http.StatusOK, showSync(run)}, nil
+		}
+		if run.Pause != nil {
+			shown := showSync(run)
+			shown.SyncProgress = progressOf(run, db.Tried{})
+			return &syncOutput{http.StatusAccepted, shown}, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -1377,6 +1377,11 @@ type AuditEntry struct {
 	// Id Examples: aud_99
 	Id string `json:"id"`
 
+	// Reason Why, in the actor's words; empty where they were not asked
+	//
+	// Examples: the receiver is being moved
+	Reason string `json:"reason"`
+
 	// Resource The id of what changed
 	//
 	// Examples: mtr_7
@@ -1404,6 +1409,14 @@ type AutoSync struct {
 type AutoSyncRun struct {
 	StartedAt  time.Time `json:"started_at"`
 	WorkflowId string    `json:"workflow_id"`
+}
+
+// Because defines model for Because.
+type Because struct {
+	// Reason Why, in your words: the audit log keeps it
+	//
+	// Examples: voided by mistake
+	Reason string `json:"reason"`
 }
 
 // BillingPeriod defines model for BillingPeriod.
@@ -1666,14 +1679,6 @@ type CustomerProduct struct {
 
 	// Versions In the order in which they hold
 	Versions []Assignment `json:"versions"`
-}
-
-// Decide defines model for Decide.
-type Decide struct {
-	// Reason Why, in your words
-	//
-	// Examples: voided by mistake
-	Reason string `json:"reason"`
 }
 
 // DeleteOIDC defines model for DeleteOIDC.
@@ -2536,6 +2541,11 @@ type RemoveMember struct {
 
 // ResolveReport defines model for ResolveReport.
 type ResolveReport struct {
+	// Reason Why, in your words: the audit log keeps it
+	//
+	// Examples: voided by mistake
+	Reason string `json:"reason"`
+
 	// State What you have found out at the provider: accepted where it has the report, else rejected
 	State ResolveReportState `json:"state"`
 }
@@ -2991,6 +3001,22 @@ type SyncLineKind string
 // SyncLineState Of the report
 type SyncLineState string
 
+// SyncPause defines model for SyncPause.
+type SyncPause struct {
+	// By Who paused the customer
+	//
+	// Examples: key_12
+	By string `json:"by"`
+
+	// Reason Why, in their words
+	//
+	// Examples: the receiver is being moved
+	Reason string `json:"reason"`
+
+	// Since When the customer was paused
+	Since time.Time `json:"since"`
+}
+
 // SyncRun defines model for SyncRun.
 type SyncRun struct {
 	// Attempts How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over
@@ -3022,8 +3048,9 @@ type SyncRun struct {
 
 	// NextAttemptAt Absent while it is being tried or paused, where it is not known, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+	Pause         *SyncPause `json:"pause,omitempty"`
 
-	// Paused Whether the sync waits for resume; absent where it is not known, and in the list
+	// Paused Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused
 	Paused      *bool         `json:"paused,omitempty"`
 	RequestedAt time.Time     `json:"requested_at"`
 	StartedAt   *time.Time    `json:"started_at"`
@@ -3571,19 +3598,31 @@ type SaveAutoSyncJSONRequestBody = SaveAutoSync
 type SaveBillingProviderJSONRequestBody = SaveProvider
 
 // RebillReconciliationJSONRequestBody defines body for RebillReconciliation for application/json ContentType.
-type RebillReconciliationJSONRequestBody = Decide
+type RebillReconciliationJSONRequestBody = Because
 
 // WaiveReconciliationJSONRequestBody defines body for WaiveReconciliation for application/json ContentType.
-type WaiveReconciliationJSONRequestBody = Decide
+type WaiveReconciliationJSONRequestBody = Because
 
 // WriteOffReconciliationJSONRequestBody defines body for WriteOffReconciliation for application/json ContentType.
-type WriteOffReconciliationJSONRequestBody = Decide
+type WriteOffReconciliationJSONRequestBody = Because
 
 // ResolveReportJSONRequestBody defines body for ResolveReport for application/json ContentType.
 type ResolveReportJSONRequestBody = ResolveReport
 
 // SyncBillingJSONRequestBody defines body for SyncBilling for application/json ContentType.
 type SyncBillingJSONRequestBody = SyncBilling
+
+// CancelBillingSyncJSONRequestBody defines body for CancelBillingSync for application/json ContentType.
+type CancelBillingSyncJSONRequestBody = Because
+
+// PauseBillingSyncJSONRequestBody defines body for PauseBillingSync for application/json ContentType.
+type PauseBillingSyncJSONRequestBody = Because
+
+// ResumeBillingSyncJSONRequestBody defines body for ResumeBillingSync for application/json ContentType.
+type ResumeBillingSyncJSONRequestBody = Because
+
+// RetryBillingSyncJSONRequestBody defines body for RetryBillingSync for application/json ContentType.
+type RetryBillingSyncJSONRequestBody = Because
 
 // CreateCustomerJSONRequestBody defines body for CreateCustomer for application/json ContentType.
 type CreateCustomerJSONRequestBody = CreateCustomer
@@ -4224,33 +4263,77 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelBillingSync Cancel a sync
+	// CancelBillingSyncWithBody Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
-	CancelBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseBillingSync Pause a sync
+	// CancelBillingSync Cancel a sync
 	//
-	// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+	CancelBillingSync(ctx context.Context, id string, body CancelBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseBillingSyncWithBody Pause a customer's syncs
+	//
+	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
-	PauseBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PauseBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeBillingSync Resume a sync
+	// PauseBillingSync Pause a customer's syncs
 	//
-	// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+	PauseBillingSync(ctx context.Context, id string, body PauseBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeBillingSyncWithBody Resume a customer's syncs
+	//
+	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
-	ResumeBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeBillingSync Resume a customer's syncs
+	//
+	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+	ResumeBillingSync(ctx context.Context, id string, body ResumeBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryBillingSyncWithBody Retry a sync now
+	//
+	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+	RetryBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryBillingSync Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
-	RetryBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RetryBillingSync(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListCustomers List customers
 	//
@@ -5431,13 +5514,15 @@ func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
-// CancelBillingSync Cancel a sync
+// CancelBillingSyncWithBody Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
-func (c *Client) CancelBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelBillingSyncRequest(c.Server, id)
+func (c *Client) CancelBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBillingSyncRequestWithBody(c.Server, id, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5448,13 +5533,34 @@ func (c *Client) CancelBillingSync(ctx context.Context, id string, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// PauseBillingSync Pause a sync
+// CancelBillingSync Cancel a sync
 //
-// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+func (c *Client) CancelBillingSync(ctx context.Context, id string, body CancelBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBillingSyncRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseBillingSyncWithBody Pause a customer's syncs
+//
+// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
-func (c *Client) PauseBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPauseBillingSyncRequest(c.Server, id)
+func (c *Client) PauseBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseBillingSyncRequestWithBody(c.Server, id, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5465,13 +5571,72 @@ func (c *Client) PauseBillingSync(ctx context.Context, id string, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// ResumeBillingSync Resume a sync
+// PauseBillingSync Pause a customer's syncs
 //
-// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+func (c *Client) PauseBillingSync(ctx context.Context, id string, body PauseBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseBillingSyncRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeBillingSyncWithBody Resume a customer's syncs
+//
+// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
-func (c *Client) ResumeBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewResumeBillingSyncRequest(c.Server, id)
+func (c *Client) ResumeBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeBillingSyncRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeBillingSync Resume a customer's syncs
+//
+// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+func (c *Client) ResumeBillingSync(ctx context.Context, id string, body ResumeBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeBillingSyncRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryBillingSyncWithBody Retry a sync now
+//
+// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+func (c *Client) RetryBillingSyncWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryBillingSyncRequestWithBody(c.Server, id, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5484,11 +5649,13 @@ func (c *Client) ResumeBillingSync(ctx context.Context, id string, reqEditors ..
 
 // RetryBillingSync Retry a sync now
 //
-// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
-func (c *Client) RetryBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRetryBillingSyncRequest(c.Server, id)
+func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryBillingSyncRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -8218,8 +8385,19 @@ func NewGetBillingSyncRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewCancelBillingSyncRequest constructs an http.Request for the CancelBillingSync method
-func NewCancelBillingSyncRequest(server string, id string) (*http.Request, error) {
+// NewCancelBillingSyncRequest calls the generic CancelBillingSync builder with application/json body
+func NewCancelBillingSyncRequest(server string, id string, body CancelBillingSyncJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelBillingSyncRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewCancelBillingSyncRequestWithBody constructs an http.Request for the CancelBillingSync method, with any body, and a specified content type
+func NewCancelBillingSyncRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8244,16 +8422,29 @@ func NewCancelBillingSyncRequest(server string, id string) (*http.Request, error
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
+	req.Header.Add("Content-Type", contentType)
+
 	return req, nil
 }
 
-// NewPauseBillingSyncRequest constructs an http.Request for the PauseBillingSync method
-func NewPauseBillingSyncRequest(server string, id string) (*http.Request, error) {
+// NewPauseBillingSyncRequest calls the generic PauseBillingSync builder with application/json body
+func NewPauseBillingSyncRequest(server string, id string, body PauseBillingSyncJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseBillingSyncRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewPauseBillingSyncRequestWithBody constructs an http.Request for the PauseBillingSync method, with any body, and a specified content type
+func NewPauseBillingSyncRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8278,16 +8469,29 @@ func NewPauseBillingSyncRequest(server string, id string) (*http.Request, error)
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
+	req.Header.Add("Content-Type", contentType)
+
 	return req, nil
 }
 
-// NewResumeBillingSyncRequest constructs an http.Request for the ResumeBillingSync method
-func NewResumeBillingSyncRequest(server string, id string) (*http.Request, error) {
+// NewResumeBillingSyncRequest calls the generic ResumeBillingSync builder with application/json body
+func NewResumeBillingSyncRequest(server string, id string, body ResumeBillingSyncJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeBillingSyncRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewResumeBillingSyncRequestWithBody constructs an http.Request for the ResumeBillingSync method, with any body, and a specified content type
+func NewResumeBillingSyncRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8312,16 +8516,29 @@ func NewResumeBillingSyncRequest(server string, id string) (*http.Request, error
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
+	req.Header.Add("Content-Type", contentType)
+
 	return req, nil
 }
 
-// NewRetryBillingSyncRequest constructs an http.Request for the RetryBillingSync method
-func NewRetryBillingSyncRequest(server string, id string) (*http.Request, error) {
+// NewRetryBillingSyncRequest calls the generic RetryBillingSync builder with application/json body
+func NewRetryBillingSyncRequest(server string, id string, body RetryBillingSyncJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryBillingSyncRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewRetryBillingSyncRequestWithBody constructs an http.Request for the RetryBillingSync method, with any body, and a specified content type
+func NewRetryBillingSyncRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8346,10 +8563,12 @@ func NewRetryBillingSyncRequest(server string, id string) (*http.Request, error)
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -11236,41 +11455,77 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetBillingSyncResponse, error)
 
-	// CancelBillingSyncWithResponse Cancel a sync
+	// CancelBillingSyncWithBodyWithResponse Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
-	CancelBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error)
+	CancelBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error)
 
-	// PauseBillingSyncWithResponse Pause a sync
+	// CancelBillingSyncWithResponse Cancel a sync
 	//
-	// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+	CancelBillingSyncWithResponse(ctx context.Context, id string, body CancelBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error)
+
+	// PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
+	//
+	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
-	PauseBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error)
+	PauseBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error)
 
-	// ResumeBillingSyncWithResponse Resume a sync
+	// PauseBillingSyncWithResponse Pause a customer's syncs
 	//
-	// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+	PauseBillingSyncWithResponse(ctx context.Context, id string, body PauseBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error)
+
+	// ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
+	//
+	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
-	ResumeBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error)
+	ResumeBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error)
+
+	// ResumeBillingSyncWithResponse Resume a customer's syncs
+	//
+	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+	ResumeBillingSyncWithResponse(ctx context.Context, id string, body ResumeBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error)
+
+	// RetryBillingSyncWithBodyWithResponse Retry a sync now
+	//
+	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+	RetryBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
 
 	// RetryBillingSyncWithResponse Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
-	RetryBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
+	RetryBillingSyncWithResponse(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
 
 	// ListCustomersWithResponse List customers
 	//
@@ -16671,60 +16926,120 @@ func (c *ClientWithResponses) GetBillingSyncWithResponse(ctx context.Context, id
 	return ParseGetBillingSyncResponse(rsp)
 }
 
-// CancelBillingSyncWithResponse Cancel a sync
+// CancelBillingSyncWithBodyWithResponse Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
-func (c *ClientWithResponses) CancelBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error) {
-	rsp, err := c.CancelBillingSync(ctx, id, reqEditors...)
+func (c *ClientWithResponses) CancelBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error) {
+	rsp, err := c.CancelBillingSyncWithBody(ctx, id, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseCancelBillingSyncResponse(rsp)
 }
 
-// PauseBillingSyncWithResponse Pause a sync
+// CancelBillingSyncWithResponse Cancel a sync
 //
-// Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/cancel (the `CancelBillingSync` operationId).
+func (c *ClientWithResponses) CancelBillingSyncWithResponse(ctx context.Context, id string, body CancelBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBillingSyncResponse, error) {
+	rsp, err := c.CancelBillingSync(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBillingSyncResponse(rsp)
+}
+
+// PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
+//
+// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
-func (c *ClientWithResponses) PauseBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error) {
-	rsp, err := c.PauseBillingSync(ctx, id, reqEditors...)
+func (c *ClientWithResponses) PauseBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error) {
+	rsp, err := c.PauseBillingSyncWithBody(ctx, id, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParsePauseBillingSyncResponse(rsp)
 }
 
-// ResumeBillingSyncWithResponse Resume a sync
+// PauseBillingSyncWithResponse Pause a customer's syncs
 //
-// 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/pause (the `PauseBillingSync` operationId).
+func (c *ClientWithResponses) PauseBillingSyncWithResponse(ctx context.Context, id string, body PauseBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseBillingSyncResponse, error) {
+	rsp, err := c.PauseBillingSync(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseBillingSyncResponse(rsp)
+}
+
+// ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
+//
+// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
-func (c *ClientWithResponses) ResumeBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error) {
-	rsp, err := c.ResumeBillingSync(ctx, id, reqEditors...)
+func (c *ClientWithResponses) ResumeBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error) {
+	rsp, err := c.ResumeBillingSyncWithBody(ctx, id, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseResumeBillingSyncResponse(rsp)
 }
 
-// RetryBillingSyncWithResponse Retry a sync now
+// ResumeBillingSyncWithResponse Resume a customer's syncs
 //
-// The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/resume (the `ResumeBillingSync` operationId).
+func (c *ClientWithResponses) ResumeBillingSyncWithResponse(ctx context.Context, id string, body ResumeBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeBillingSyncResponse, error) {
+	rsp, err := c.ResumeBillingSync(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeBillingSyncResponse(rsp)
+}
+
+// RetryBillingSyncWithBodyWithResponse Retry a sync now
+//
+// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
-func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error) {
-	rsp, err := c.RetryBillingSync(ctx, id, reqEditors...)
+func (c *ClientWithResponses) RetryBillingSyncWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error) {
+	rsp, err := c.RetryBillingSyncWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryBillingSyncResponse(rsp)
+}
+
+// RetryBillingSyncWithResponse Retry a sync now
+//
+// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
+func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error) {
+	rsp, err := c.RetryBillingSync(ctx, id, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,13 @@ type AuditLog struct{ pool *pgxpool.Pool }
 
 // audit records who changed what, in the transaction that changes it.
 func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
-	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, resource) values ($1, $2, $3, $4)`,
-		tenant, actor, action, resource)
+	return auditBecause(ctx, tx, tenant, actor, action, resource, "")
+}
+
+// auditBecause is audit with the reason that the actor gave.
+func auditBecause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource, reason string) error {
+	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, resource, reason) values ($1, $2, $3, $4, $5)`,
+		tenant, actor, action, resource, reason)
 	return err
 }
 
@@ -23,7 +28,7 @@ func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor meter
 // 0 is the end of the log.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, before metering.AuditID, limit int) ([]metering.AuditEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select id, at, actor, action, resource
+		select id, at, actor, action, resource, reason
 		from audit_log
 		where tenant_id = $1 and ($2 = 0 or id < $2)
 		order by id desc
@@ -32,7 +37,7 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, before met
 		return nil, coded(err)
 	}
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
-		return e, row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource)
+		return e, row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason)
 	})
 	return entries, coded(err)
 }

@@ -335,7 +335,7 @@ func TestAPeriodIsNotClosedWhileSomethingIsInDoubtAtAFormerConnection(t *testing
 		require.Equal(t, waits, b.closePeriods())
 		state, _ := b.state(s)
 		require.Equal(t, billing.InDoubt, state)
-		require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, metering.Operator, s, outcome, b.now))
+		require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, db.Resolution{Report: s, State: outcome, Actor: metering.Operator}, b.now))
 		if outcome == billing.Rejected {
 			require.Equal(t, waits, b.closePeriods(), "the new connection was not reported the rest")
 			require.Equal(t, more, b.accept().Data.Meters[0].Usage.String())

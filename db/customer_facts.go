@@ -16,6 +16,7 @@ type customerFacts struct {
 	billing.Facts
 	kind       metering.ProviderKind
 	lastNumber int64 // of the customer's reports
+	paused     bool  // by an operator: nothing is reported
 }
 
 func (r *factReader) customerAndSide() error {
@@ -31,7 +32,7 @@ func (r *factReader) customerAndSide() error {
 		return err
 	}
 	one.Now = r.facts.Now
-	r.facts, r.kind, r.lastNumber = one.Facts, one.kind, one.lastNumber
+	r.facts, r.kind, r.lastNumber, r.paused = one.Facts, one.kind, one.lastNumber, one.paused
 	return nil
 }
 
@@ -44,7 +45,7 @@ var selectCustomerFacts = `
 	  coalesce(l.trial, false), coalesce(l.currency, ''), l.destinations,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
-	  ` + lastNumber("c.tenant_id", "c.id") + `
+	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -87,7 +88,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
 		&side.Trial, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber)
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused)
 	if err != nil {
 		return f, err
 	}

@@ -105,5 +105,5 @@ func decide(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, r Reconcil
 		  and watermark_configuration <> ''`, tenant, r.CustomerID); err != nil {
 		return err
 	}
-	return audit(ctx, tx, tenant, v.Actor, "reconciliation."+string(v.Decision), r.PeriodID.String()+" "+r.MeterID.String()+" "+v.Note)
+	return auditBecause(ctx, tx, tenant, v.Actor, "reconciliation."+string(v.Decision), r.PeriodID.String()+" "+r.MeterID.String(), v.Note)
 }

@@ -43,6 +43,7 @@ type factReader struct {
 	kind     metering.ProviderKind
 
 	lastNumber   int64 // of the customer's reports
+	paused       bool  // by an operator: nothing is reported
 	lastInvoiced int64 // the highest number in the ledger of the invoices
 }
 

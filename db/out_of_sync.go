@@ -24,8 +24,9 @@ const scannedAtOnce = 20_000
 
 // OutOfSync finds customers whose open periods differ from what their reports
 // take into account in events, prices or connection, or who have something on
-// its way, or whose plan said to look again by now. It compares counts and reads
-// no usage; whether there is something to report is for the plan to say.
+// its way, or whose plan said to look again by now, and whom nobody has paused.
+// It compares counts and reads no usage; whether there is something to report is
+// for the plan to say.
 func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		provider, err := activeProvider(ctx, tx, tenant)
@@ -46,7 +47,8 @@ func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    and coalesce(c.billing_starts_at, @now) <= @now
 			  order by c.id
 			  limit @scanned) c
-			where coalesce(c.look_again_at, @now) <= @now
+			where not `+isPaused("c.tenant_id", "c.id")+`
+			  and (coalesce(c.look_again_at, @now) <= @now
 			  or exists (
 			    select
 			    from billing_reports r
@@ -72,7 +74,7 @@ func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after m
 			      and p.customer_id = c.id
 			      and p.closed_at is null
 			      and (p.watermark_configuration is distinct from k.catalog
-			        or p.watermark_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`))
+			        or p.watermark_events is distinct from `+countedEvents("p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,

@@ -93,7 +93,7 @@ func (b *books) audited() (all []string) {
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Actor == "key_1" {
-			all = append(all, e.Action+" "+e.Resource)
+			all = append(all, e.Action+" "+e.Resource+" "+e.Reason)
 		}
 	}
 	return all

@@ -54,12 +54,16 @@ type Pass struct {
 }
 
 // Plan plans the customer's billing on what is known at one instant and writes
-// the reports down. CodeNoProvider where the tenant has none.
+// the reports down. CodeNoProvider where the tenant has none, CodePaused while
+// an operator keeps the customer from being reported.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		w, plan, err := planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
 		if err != nil {
 			return err
+		}
+		if w.paused {
+			return errPaused
 		}
 		if planned, err = w.write(plan, frame); err != nil || pass.Lease == 0 || len(planned.Send) == 0 {
 			return err
@@ -93,8 +97,9 @@ func (b Busy) Error() string { return "leased for another " + b.Wait.String() }
 
 // Lease gives a report to the caller, who may send it once Lease has returned
 // and must be done before the lease ends. It answers CodeOverloaded, caused by
-// Busy, while another's lease runs, and CodeConflict where the report is
-// decided or its connection was replaced: plan again.
+// Busy, while another's lease runs, CodeConflict where the report is decided or
+// its connection was replaced: plan again, and CodePaused while an operator
+// keeps the customer from being reported.
 func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (leased Leased, err error) {
 	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
 		leased, err = lease(ctx, tx, tenant, report, now, length)
@@ -111,6 +116,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	var (
 		state      billing.State
 		leaseUntil *time.Time
+		paused     bool
 	)
 	err = tx.QueryRow(ctx, `
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
@@ -119,7 +125,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		    select
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
-		      and `+lastOfPeriod+`)
+		      and `+lastOfPeriod+`), `+isPaused("r.tenant_id", "r.customer_id")+`
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
@@ -128,7 +134,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		  and r.id = $2
 		for update of r`, tenant, report, now,
 	).Scan(&state, &leaseUntil, &l.Attempt, &l.Body, &l.Revision, &l.FirstSentAt,
-		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Invoiced)
+		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Invoiced, &paused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, errNoReport
 	}
@@ -137,6 +143,9 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	}
 	if !state.Outstanding() {
 		return l, metering.Errorf(metering.CodeConflict, "the report is decided")
+	}
+	if paused {
+		return l, errPaused
 	}
 	if leaseUntil != nil && leaseUntil.After(now) {
 		return l, metering.Errorf(metering.CodeOverloaded, "the report is being sent").Because(Busy{leaseUntil.Sub(now)})
@@ -221,13 +230,20 @@ const completeReports = decided + `
 	  and p.watermark_configuration <> ''
 	  and ($3 <> 'accepted' or c.state in ('rejected', 'in_doubt') or k.retired_at is not null)`
 
-// Resolve records what an operator has found out about a report in doubt: it
-// was accepted, or rejected. CodeNotFound where there is no such report,
-// CodeConflict where it is not in doubt.
-func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, actor metering.Actor, report uuid.UUID, state billing.State, now time.Time) error {
+// Resolution is what an operator has found out about a report in doubt, and how.
+type Resolution struct {
+	Report uuid.UUID
+	State  billing.State // accepted or rejected
+	Actor  metering.Actor
+	Reason string // in their words
+}
+
+// Resolve records what an operator has found out. CodeNotFound where there is
+// no such report, CodeConflict where it is not in doubt.
+func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolution, now time.Time) error {
 	err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
 		var is billing.State
-		err := tx.QueryRow(ctx, `select state from billing_reports where tenant_id = $1 and id = $2 for update`, tenant, report).Scan(&is)
+		err := tx.QueryRow(ctx, `select state from billing_reports where tenant_id = $1 and id = $2 for update`, tenant, r.Report).Scan(&is)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return errNoReport
 		}
@@ -237,10 +253,10 @@ func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, actor met
 		if is != billing.InDoubt {
 			return metering.Errorf(metering.CodeConflict, "the report is %s; only one that is in_doubt is resolved", is)
 		}
-		if err := complete(ctx, tx, tenant, report, state, "resolved by an operator", now); err != nil {
+		if err := complete(ctx, tx, tenant, r.Report, r.State, "resolved by an operator", now); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "report.resolve", report.String()+" "+string(state))
+		return auditBecause(ctx, tx, tenant, r.Actor, "report.resolve", r.Report.String()+" "+string(r.State), r.Reason)
 	})
 	if err != nil {
 		return fmt.Errorf("resolve report: %w", err)

@@ -256,7 +256,7 @@ func (m *machine) resolve(*rapid.T) {
 		if _, taken := m.accounts[d.Account].bodies[d.Number]; taken {
 			outcome = billing.Accepted
 		}
-		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, metering.Operator, d.ID, outcome, m.now))
+		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, db.Resolution{Report: d.ID, State: outcome, Actor: metering.Operator}, m.now))
 		m.senders = slices.DeleteFunc(m.senders, func(s *sender) bool { return s.report == d.ID })
 	}
 }

@@ -64,14 +64,24 @@ func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer me
 	return open, nil
 }
 
+// Steering is what somebody asks of a customer's sync, and why.
+type Steering struct {
+	Actor    metering.Actor
+	Sync     uuid.UUID
+	Customer metering.CustomerID
+	Reason   string // in their words
+}
+
 // Steered notes what somebody has asked of the run that a sync waits for, and
 // where that did not answer: then it may or may not have happened.
-func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, actor metering.Actor, sync uuid.UUID, verb string, answered bool) error {
-	resource := sync.String()
+func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steering, verb string, answered bool) error {
+	resource := by.Sync.String()
 	if !answered {
 		resource += " unanswered"
 	}
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return audit(ctx, tx, tenant, actor, "sync."+verb, resource) })
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		return auditBecause(ctx, tx, tenant, by.Actor, "sync."+verb, resource, by.Reason)
+	})
 	if err != nil {
 		return fmt.Errorf("note %s of sync: %w", verb, err)
 	}
@@ -79,9 +89,12 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, actor mete
 }
 
 // Cancel fails those of the syncs that are not over, because somebody has
-// cancelled the run that one of them waited for.
-func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, actor metering.Actor, sync uuid.UUID, open []uuid.UUID, failure string, now time.Time) error {
+// cancelled the run that one of them waited for, and ends the customer's pause.
+func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, `
 			update billing_syncs
 			set status = 'failed', error = $3, finished_at = $4
@@ -104,7 +117,7 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, actor meter
 				return err
 			}
 		}
-		return audit(ctx, tx, tenant, actor, "sync.cancel", sync.String())
+		return auditBecause(ctx, tx, tenant, by.Actor, "sync.cancel", by.Sync.String(), by.Reason)
 	})
 	if err != nil {
 		return fmt.Errorf("cancel sync: %w", err)

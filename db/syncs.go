@@ -155,9 +155,10 @@ func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custo
 
 // Begun is a pass over a customer's billing, and the requests that it answers.
 type Begun struct {
-	Syncs []uuid.UUID
-	After int64 // the number of the customer's last report before it
-	Reads bool  // what the customer is at the provider has to be read
+	Syncs  []uuid.UUID
+	After  int64 // the number of the customer's last report before it
+	Reads  bool  // what the customer is at the provider has to be read
+	Paused bool  // an operator keeps the customer from being reported: no request was taken
 }
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
@@ -170,6 +171,7 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 			where tenant_id = $1
 			  and customer_id = $2
 			  and status in ('requested', 'running')
+			  and not `+isPaused("$1", "$2")+`
 			returning id`, tenant, customer, now)
 		if err != nil {
 			return err
@@ -178,12 +180,12 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 			return err
 		}
 		return tx.QueryRow(ctx, `
-			select `+lastNumber("$1", "$2")+`, exists (
+			select `+lastNumber("$1", "$2")+`, `+isPaused("$1", "$2")+`, exists (
 			  select
 			  from billing_connections
 			  where tenant_id = $1
 			    and retired_at is null
-			    and not statements)`, tenant, customer).Scan(&b.After, &b.Reads)
+			    and not statements)`, tenant, customer).Scan(&b.After, &b.Paused, &b.Reads)
 	})
 	if err != nil {
 		return Begun{}, fmt.Errorf("begin sync: %w", err)
@@ -288,16 +290,28 @@ func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 	return err
 }
 
-const syncColumns = `id, customer_id, trigger, status, error, requested_at, started_at, finished_at`
+const selectSyncs = `
+	select s.id, s.customer_id, s.trigger, s.status, s.error, s.requested_at, s.started_at, s.finished_at, p.began_at, p.began_by, p.reason
+	from billing_syncs s
+	left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null and s.status in ('requested', 'running')
+	where s.tenant_id = @tenant`
 
 func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {
-	err = row.Scan(&s.ID, &s.CustomerID, &s.Trigger, &s.Status, &s.Error, &s.RequestedAt, &s.StartedAt, &s.FinishedAt)
+	var (
+		since  *time.Time
+		by     *metering.Actor
+		reason *string
+	)
+	err = row.Scan(&s.ID, &s.CustomerID, &s.Trigger, &s.Status, &s.Error, &s.RequestedAt, &s.StartedAt, &s.FinishedAt, &since, &by, &reason)
+	if since != nil {
+		s.Pause = &metering.Pause{Since: *since, By: *by, Reason: *reason}
+	}
 	return s, err
 }
 
 // Get returns a sync with its lines, or CodeNotFound.
 func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) (metering.Sync, error) {
-	rows, err := s.pool.Query(ctx, `select `+syncColumns+` from billing_syncs where tenant_id = $1 and id = $2`, tenant, id)
+	rows, err := s.pool.Query(ctx, selectSyncs+` and s.id = @id`, pgx.NamedArgs{"tenant": tenant, "id": id})
 	if err != nil {
 		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
 	}
@@ -368,14 +382,11 @@ type SyncFilter struct {
 
 // List returns up to limit syncs, newest first, without their lines.
 func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) ([]metering.Sync, error) {
-	rows, err := s.pool.Query(ctx, `
-		select `+syncColumns+`
-		from billing_syncs
-		where tenant_id = @tenant
-		  and (@customer = 0 or customer_id = @customer)
-		  and (@status = '' or status = @status)
-		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or id < @before::uuid)
-		order by id desc
+	rows, err := s.pool.Query(ctx, selectSyncs+`
+		  and (@customer = 0 or s.customer_id = @customer)
+		  and (@status = '' or s.status = @status)
+		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or s.id < @before::uuid)
+		order by s.id desc
 		limit @limit`, pgx.NamedArgs{
 		"tenant": tenant, "customer": int64(f.Customer), "status": string(f.Status), "before": f.Before, "limit": limit,
 	})
@@ -396,13 +407,14 @@ type OpenSyncs struct {
 }
 
 // Open lists, over all tenants, the customers with a request from before
-// `before` that is not answered.
+// `before` that is not answered, but for those who are paused.
 func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct tenant_id, customer_id
 		from billing_syncs
 		where status in ('requested', 'running')
 		  and requested_at < $1
+		  and not `+isPaused("tenant_id", "customer_id")+`
 		order by tenant_id, customer_id`, before)
 	if err != nil {
 		return nil, fmt.Errorf("list open syncs: %w", coded(err))

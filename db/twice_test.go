@@ -81,7 +81,7 @@ func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 		outcome[r] = []billing.State{billing.Accepted, billing.Rejected}[i%2]
 	}
 	b.requireOnce(reports, metering.CodeConflict, func(r uuid.UUID) error {
-		return ledger.Resolve(ctx, b.tenant, metering.Operator, r, outcome[r], b.now)
+		return ledger.Resolve(ctx, b.tenant, db.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
 	})
 	require.Len(t, b.audited("report.resolve"), 6)
 	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Saw(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })

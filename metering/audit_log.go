@@ -9,4 +9,5 @@ type AuditEntry struct {
 	Actor    Actor
 	Action   string // "meter.create"
 	Resource string // the internal id of what changed
+	Reason   string // why, in the actor's words; "": they were not asked
 }

@@ -22,6 +22,7 @@ const (
 	CodeOverloaded     Code = "overloaded"           // try again later; nothing was stored
 	CodeUnavailable    Code = "unavailable"          // a part we depend on does not answer
 	CodeBackfilling    Code = "meter_backfilling"    // the meter's past is still being counted
+	CodePaused         Code = "paused"               // an operator keeps the customer from being reported
 	CodeNoProvider     Code = "no_provider"          // the tenant has no billing provider
 	CodeProviderRefuse Code = "provider_refused"     // the provider said no, for good
 	CodeProviderDown   Code = "provider_unavailable" // the provider did not answer, or asked to wait

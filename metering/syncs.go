@@ -51,6 +51,14 @@ type Sync struct {
 	FinishedAt  *time.Time
 	Lines       []SyncLine
 	Excluded    []ExcludedMeter
+	Pause       *Pause // that an open one waits for the end of; nil: it waits for none
+}
+
+// Pause keeps a customer from being reported until somebody ends it.
+type Pause struct {
+	Since  time.Time
+	By     Actor
+	Reason string // in their words
 }
 
 // SyncLine is what a report of a sync says of one meter and period.

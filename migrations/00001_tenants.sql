@@ -23,6 +23,7 @@ create table audit_log (
   actor     text not null,
   action    text not null, -- meter.create, provider.save, …
   resource  text not null, -- the internal id of what changed
+  reason    text not null default '', -- why, in the actor's words, where they were asked for
   primary key (tenant_id, id)
 );
 comment on table audit_log is 'Who changed what and when, without secrets and without the content of fields.';

@@ -253,6 +253,23 @@ comment on table billing_syncs is 'Requests to sync a customer, one row each.';
 create index on billing_syncs (tenant_id, customer_id, requested_at) where status in ('requested', 'running');
 create index billing_syncs_newest on billing_syncs (tenant_id, id);
 
+create table billing_pauses (
+  tenant_id   bigint not null,
+  id          bigint generated always as identity,
+  customer_id bigint not null,
+  began_at    timestamptz not null,
+  began_by    text not null,
+  reason      text not null,
+  ended_at    timestamptz, -- null: it holds
+  ended_by    text,
+  end_reason  text,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  check ((ended_at is null) = (ended_by is null) and (ended_at is null) = (end_reason is null))
+);
+comment on table billing_pauses is 'When operators kept a customer from being reported. It holds whatever runs, until one of them ends it.';
+create unique index billing_pauses_open on billing_pauses (tenant_id, customer_id) where ended_at is null;
+
 create table billing_sync_reports (
   tenant_id bigint not null,
   sync_id   uuid not null,
@@ -394,6 +411,7 @@ drop table provider_events;
 drop table auto_syncs;
 drop table billing_sync_exclusions;
 drop table billing_sync_reports;
+drop table billing_pauses;
 drop table billing_syncs;
 drop table billing_report_lines;
 drop table billing_reports;

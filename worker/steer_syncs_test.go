@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -46,7 +47,7 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID)))
 	for range 2 { // twice is the same as once
-		require.NoError(t, workflows.PauseSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+		require.NoError(t, s.update(run, "pause"), "as the Temporal UI does")
 		s.awaitIdle(run)
 		require.Equal(t, workflows.SyncState{Paused: true}, s.state(func(state workflows.SyncState) bool { return state.Paused }))
 	}
@@ -80,14 +81,14 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	s.behave(`{"status":503,"times":1000}`)
 	first := s.request()
 	s.awaitDeliveries(1)
-	require.NoError(t, workflows.PauseSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "pause"))
 	second := s.request()
 	open, err := s.store.Syncs.OpenOf(t.Context(), s.tenant, s.customer.ID)
 	require.NoError(t, err)
 	require.Equal(t, []uuid.UUID{first, second}, open)
 
 	require.NoError(t, workflows.CancelSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
-	require.NoError(t, s.store.Syncs.Cancel(t.Context(), s.tenant, metering.Operator, second, open, workflows.Interrupted, time.Now()))
+	require.NoError(t, s.store.Syncs.Cancel(t.Context(), s.tenant, s.steering(second), open, workflows.Interrupted, time.Now()))
 	for _, id := range open {
 		sync := s.await(id)
 		require.Equal(t, metering.SyncFailed, sync.Status)
@@ -98,5 +99,50 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 
 	s.behave(`{"times":0}`)
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
+	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
+}
+
+func (s *system) steering(sync uuid.UUID) db.Steering {
+	return db.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
+}
+
+// A pause is a row: the run that is open ends at its next attempt, and neither a
+// new one, nor Auto-Sync, nor the closing sends anything, until it is resumed.
+func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.useAll(3)
+	s.work()
+	s.schedule()
+	_, result := s.autoSync()
+	require.Equal(t, 4, result.Sent)
+	s.use("5")
+	s.behave(`{"status":503,"times":1000}`)
+	first := s.request()
+	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	s.state(func(state workflows.SyncState) bool { return state.Attempts >= 1 })
+	require.NoError(t, s.store.Syncs.Pause(t.Context(), s.tenant, s.steering(first), time.Now()))
+	require.NoError(t, s.awaitClosed(run))
+	s.behave(`{"times":0}`)
+	s.forget()
+	require.Contains(t, s.history(run).String(), "paused")
+
+	second := s.request()
+	require.NoError(t, s.awaitClosed(run), "it has taken nothing")
+	s.useAll(3)
+	_, result = s.autoSync()
+	require.Equal(t, workflows.BulkSyncResult{Customers: 3, Sent: 3}, result)
+	require.NotContains(t, s.billed(), s.customer.ExternalID)
+	open, err := s.store.Syncs.Open(t.Context(), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	require.Empty(t, open, "no worker begins a run for it")
+
+	ended, err := s.store.Syncs.EndPause(t.Context(), s.tenant, s.steering(first), time.Now())
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.NoError(t, workflows.StartSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual))
+	for _, sync := range []uuid.UUID{first, second} {
+		require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
+	}
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }

@@ -14,7 +14,7 @@ var (
 	customerAttribute = temporal.NewSearchAttributeKeyKeyword("OdometerCustomer")
 	triggerAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerTrigger")
 	periodAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerPeriod")  // its first day, UTC
-	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of a sync, or of the one that an event has asked for: running, succeeded, failed
+	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of a sync, or of the one that an event has asked for: running, paused, succeeded, failed
 )
 
 // SearchAttributes is what has to be registered for them.
@@ -35,6 +35,7 @@ func attributesOf(tenant metering.TenantID, more ...temporal.SearchAttributeUpda
 // Values of the outcome attribute.
 const (
 	running   = "running"
+	paused    = "paused"
 	succeeded = "succeeded"
 	failed    = "failed"
 )

@@ -41,7 +41,7 @@ func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.
 		return SyncState{}, nil
 	}
 	state := triedBy(described.GetPendingActivities())
-	state.Paused, err = paused(ctx, c, id)
+	state.Paused, err = isPaused(ctx, c, id)
 	return state, err
 }
 
@@ -73,7 +73,7 @@ func shownOf(failure *failurepb.Failure) string {
 	return "it could not be done yet"
 }
 
-func paused(ctx context.Context, c client.Client, id string) (bool, error) {
+func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
 	answer, err := c.QueryWorkflow(ctx, id, "", stateQuery)
 	if missing(err) {
 		return false, nil
@@ -94,18 +94,13 @@ func RetrySyncCustomer(ctx context.Context, c client.Client, tenant metering.Ten
 	return steerSync(ctx, c, tenant, customer, retryNowUpdate)
 }
 
-// PauseSyncCustomer has the customer's run start nothing more until it is
-// resumed, also one that has to begin first.
-func PauseSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
-	return steerSync(ctx, c, tenant, customer, pauseUpdate)
-}
-
-// ResumeSyncCustomer has the customer's run go on. CodeConflict where it is not paused.
+// ResumeSyncCustomer has the customer's run go on, which was paused in the
+// Temporal UI. CodeConflict where it is not paused.
 func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
-	waits, err := paused(ctx, c, id)
+	waits, err := isPaused(ctx, c, id)
 	if err != nil {
 		return err
 	}

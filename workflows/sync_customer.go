@@ -77,6 +77,7 @@ type syncCustomer struct {
 	requests workflow.ReceiveChannel
 	result   SyncCustomerResult
 	failure  string   // of the last pass
+	waits    bool     // the customer is paused: the requests stay open for the run that begins when it is resumed
 	progress []string // rows of the table that operators see
 }
 
@@ -86,6 +87,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
 	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync, customer).Get(ctx, &begun)
+	s.waits = begun.Paused && len(begun.Syncs) == 0
 	if err != nil || len(begun.Syncs) == 0 {
 		return false, err
 	}
@@ -94,6 +96,10 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	s.result.Sent += passed.Sent
 	if errors.Is(interrupted, errLongHistory) {
 		return true, interrupted // the requests stay with the next run
+	}
+	if errors.Is(interrupted, errPaused) {
+		s.waits = true
+		return false, nil
 	}
 	if s.failure = passed.Failure; interrupted != nil {
 		s.failure = Interrupted
@@ -109,7 +115,14 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	return finished.More, err
 }
 
+// errPaused ends a pass because an operator has paused the customer.
+var errPaused = errors.New("the customer is paused")
+
 func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
+	if s.waits {
+		s.show(ctx, "| run | |", "the customer is paused: its syncs wait until it is resumed")
+		return s.result, s.index(ctx, outcomeAttribute.ValueSet(paused))
+	}
 	if s.failure == "" {
 		return s.result, s.index(ctx, outcomeAttribute.ValueSet(succeeded))
 	}
@@ -168,7 +181,11 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 	err = workflow.ExecuteActivity(storing(s.ctx, "plan the next reports"), do.PlanReports, activities.PlanReportsInput{
 		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, Syncs: s.begun.Syncs,
 	}).Get(s.ctx, &plan)
-	if _, message, refused := failureOf(err); refused {
+	code, message, refused := failureOf(err)
+	switch {
+	case code == string(metering.CodePaused):
+		return plan, "", errPaused
+	case refused:
 		return plan, message, nil
 	}
 	return plan, "", err
@@ -195,6 +212,9 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	case refused && code == string(metering.CodeConflict):
 		show("overtaken: " + message)
 		return activities.Ending{Refused: true}, nil // it was decided on or its connection replaced meanwhile: another plan finds what is left
+	case code == string(metering.CodePaused):
+		show("left until the customer is resumed")
+		return activities.Ending{}, errPaused
 	case refused:
 		show(message)
 		return activities.Ending{Failure: message}, nil

@@ -561,7 +561,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a sync
-         * @description What was sent stays recorded. The rest stays unreported until the customer's next sync. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         * @description What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
          */
         post: operations["cancel-billing-sync"];
         delete?: never;
@@ -580,8 +580,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pause a sync
-         * @description Nothing more is sent until it is resumed, however long that takes; what is being sent may still arrive. Pausing again changes nothing. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         * Pause a customer's syncs
+         * @description Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
          */
         post: operations["pause-billing-sync"];
         delete?: never;
@@ -600,8 +600,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Resume a sync
-         * @description 409 where it is not paused. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         * Resume a customer's syncs
+         * @description 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
          */
         post: operations["resume-billing-sync"];
         delete?: never;
@@ -621,7 +621,7 @@ export interface paths {
         put?: never;
         /**
          * Retry a sync now
-         * @description The provider is tried at once instead of at next_attempt_at. A sync that is paused goes on. It holds for the customer's run, which brings every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over, 503 where the workflow engine or its workers do not answer: then it may still happen.
+         * @description The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
          */
         post: operations["retry-billing-sync"];
         delete?: never;
@@ -1322,6 +1322,11 @@ export interface components {
             /** @example aud_99 */
             id: string;
             /**
+             * @description Why, in the actor's words; empty where they were not asked
+             * @example the receiver is being moved
+             */
+            reason: string;
+            /**
              * @description The id of what changed
              * @example mtr_7
              */
@@ -1346,6 +1351,13 @@ export interface components {
             /** Format: date-time */
             started_at: string;
             workflow_id: string;
+        };
+        Because: {
+            /**
+             * @description Why, in your words: the audit log keeps it
+             * @example voided by mistake
+             */
+            reason: string;
         };
         BillingPeriod: {
             /**
@@ -1594,13 +1606,6 @@ export interface components {
             product: string | null;
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];
-        };
-        Decide: {
-            /**
-             * @description Why, in your words
-             * @example voided by mistake
-             */
-            reason: string;
         };
         DeleteOIDC: {
             deleted: boolean;
@@ -2401,6 +2406,11 @@ export interface components {
         };
         ResolveReport: {
             /**
+             * @description Why, in your words: the audit log keeps it
+             * @example voided by mistake
+             */
+            reason: string;
+            /**
              * @description What you have found out at the provider: accepted where it has the report, else rejected
              * @enum {string}
              */
@@ -2853,6 +2863,23 @@ export interface components {
             usage: string;
             window: components["schemas"]["UsagePeriod"];
         };
+        SyncPause: {
+            /**
+             * @description Who paused the customer
+             * @example key_12
+             */
+            by: string;
+            /**
+             * @description Why, in their words
+             * @example the receiver is being moved
+             */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When the customer was paused
+             */
+            since: string;
+        };
         SyncRun: {
             /**
              * Format: int64
@@ -2883,7 +2910,8 @@ export interface components {
              * @description Absent while it is being tried or paused, where it is not known, and in the list
              */
             next_attempt_at?: string;
-            /** @description Whether the sync waits for resume; absent where it is not known, and in the list */
+            pause?: components["schemas"]["SyncPause"];
+            /** @description Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused */
             paused?: boolean;
             /** Format: date-time */
             requested_at: string;
@@ -3886,7 +3914,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Decide"];
+                "application/json": components["schemas"]["Because"];
             };
         };
         responses: {
@@ -3924,7 +3952,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Decide"];
+                "application/json": components["schemas"]["Because"];
             };
         };
         responses: {
@@ -3962,7 +3990,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Decide"];
+                "application/json": components["schemas"]["Because"];
             };
         };
         responses: {
@@ -4208,7 +4236,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -4239,7 +4271,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -4270,7 +4306,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -4301,7 +4341,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {

@@ -1,0 +1,71 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// isPaused says whether an operator keeps the customer from being reported, as SQL.
+func isPaused(tenant, customer string) string {
+	return `exists (
+	  select
+	  from billing_pauses b
+	  where b.tenant_id = ` + tenant + `
+	    and b.customer_id = ` + customer + `
+	    and b.ended_at is null)`
+}
+
+var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
+
+// Pause keeps the customer from being reported, by whatever run, until EndPause.
+// Once it has returned, no report is planned or leased; one that is leased
+// already may still be sent. Pausing again changes nothing.
+func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, by.Customer); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			insert into billing_pauses (tenant_id, customer_id, began_at, began_by, reason)
+			values ($1, $2, $3, $4, $5)
+			on conflict (tenant_id, customer_id) where ended_at is null do nothing`,
+			tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason); err != nil {
+			return err
+		}
+		return auditBecause(ctx, tx, tenant, by.Actor, "sync.pause", by.Sync.String(), by.Reason)
+	})
+	if err != nil {
+		return fmt.Errorf("pause customer: %w", err)
+	}
+	return nil
+}
+
+// EndPause has the customer reported again, by the next sync. ended is false
+// where the customer is not paused.
+func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
+			return err
+		}
+		return auditBecause(ctx, tx, tenant, by.Actor, "sync.resume", by.Sync.String(), by.Reason)
+	})
+	if err != nil {
+		return false, fmt.Errorf("end pause of customer: %w", err)
+	}
+	return ended, nil
+}
+
+func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
+	tag, err := tx.Exec(ctx, `
+		update billing_pauses
+		set ended_at = $3, ended_by = $4, end_reason = $5
+		where tenant_id = $1
+		  and customer_id = $2
+		  and ended_at is null`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+	return tag.RowsAffected() > 0, err
+}

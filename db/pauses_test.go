@@ -1,0 +1,121 @@
+package db_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func (b *biller) steering(reason string) db.Steering {
+	return db.Steering{Actor: "key_1", Sync: uuid.UUID{1}, Customer: b.customer.ID, Reason: reason}
+}
+
+func (b *biller) pause(reason string) {
+	b.Helper()
+	require.NoError(b, b.store.Syncs.Pause(b.Context(), b.tenant, b.steering(reason), b.now))
+}
+
+func (b *biller) resume(reason string) (ended bool) {
+	b.Helper()
+	ended, err := b.store.Syncs.EndPause(b.Context(), b.tenant, b.steering(reason), b.now)
+	require.NoError(b, err)
+	return ended
+}
+
+func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	sync := b.request()
+	sent := b.sendNew("1")
+	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant, sent.ID, 1, "the webhook answered 503", false))
+	began := metering.Instant(b.now)
+	b.pause("the receiver is being moved")
+	b.now = b.now.Add(time.Hour)
+	b.pause("twice is the same as once")
+
+	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
+	_, err = b.store.Ledger.Lease(t.Context(), b.tenant, sent.ID, b.now, lease)
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
+	require.Empty(t, b.outOfSync())
+	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 0}, []any{begun.Paused, len(begun.Syncs)})
+	open, err := b.store.Syncs.Open(t.Context(), b.now.Add(time.Hour))
+	require.NoError(t, err)
+	require.NotContains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
+	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
+	require.NoError(t, err)
+	require.Equal(t, []any{began, metering.Actor("key_1"), "the receiver is being moved"}, []any{metering.Instant(read.Pause.Since), read.Pause.By, read.Pause.Reason})
+	list, err := b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, read.Pause, list[0].Pause)
+
+	require.True(t, b.resume("it is there"))
+	require.False(t, b.resume("again"))
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	b.accept()
+	require.Empty(t, b.outOfSync())
+	require.Equal(t, []string{uuid.UUID{1}.String(), uuid.UUID{1}.String()}, b.audited("sync.pause"))
+	require.Len(t, b.audited("sync.resume"), 1)
+}
+
+// Everything else of the customer goes on: usage is taken, and a period of which
+// all is reported closes.
+func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("3")
+	b.now = over(month)
+	b.acceptAll()
+	b.pause("for a while")
+	b.use("4")
+	require.Equal(t, 1, b.closePeriods().Closed)
+	require.Empty(t, b.outOfSync())
+	require.True(t, b.resume("it is over"))
+	b.accept()
+}
+
+func TestCancellingEndsAPause(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	sync := b.request()
+	b.pause("for a while")
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{sync}, "cancelled", b.now))
+	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
+	require.NoError(t, err)
+	require.Equal(t, metering.SyncFailed, read.Status)
+	require.Nil(t, read.Pause)
+	require.False(t, b.resume("again"))
+}
+
+// Whoever plans while another pauses has planned before, or not at all.
+func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	for range 20 {
+		b.use("1")
+		var both sync.WaitGroup
+		var planned error
+		both.Go(func() {
+			_, planned = b.store.Ledger.Plan(context.WithoutCancel(t.Context()), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+		})
+		b.pause("meanwhile")
+		_, after := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+		both.Wait()
+		require.Equal(t, metering.CodePaused, metering.CodeOf(after))
+		if planned != nil {
+			require.Equal(t, metering.CodePaused, metering.CodeOf(planned))
+		}
+		b.resume("meanwhile")
+		b.acceptAll()
+	}
+}

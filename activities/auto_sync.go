@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -49,145 +48,6 @@ type SyncBatchResult struct {
 	Sent      int                   `json:"sent"` // reports
 	Busy      int                   `json:"busy"` // customers that somebody else is syncing
 	Failed    []metering.CustomerID `json:"failed"`
-}
-
-// batchProgress is the heartbeat of SyncBatch: where another attempt goes on.
-type batchProgress struct {
-	Done   int             `json:"done"`
-	Result SyncBatchResult `json:"result"`
-}
-
-// SyncBatch brings customers' usage to the provider, a few at once. A
-// customer that fails on its own is left to a run of its own. A failure of the
-// provider itself ends the attempt: the next one goes on where it stopped.
-func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchResult, error) {
-	b := &batch{Activities: a, tenant: in.TenantID}
-	if activity.HasHeartbeatDetails(ctx) {
-		if err := activity.GetHeartbeatDetails(ctx, &b.progress); err != nil {
-			b.progress = batchProgress{}
-		}
-	}
-	provider, err := a.store.Providers.Active(ctx, in.TenantID)
-	if err != nil {
-		return SyncBatchResult{}, err
-	}
-	kind, err := a.providers.Of(provider.Kind)
-	if err != nil {
-		return SyncBatchResult{}, err
-	}
-	b.provider = kind.Describe()
-	rest := in.Customers[min(b.progress.Done, len(in.Customers)):]
-	if b.numbers, err = a.store.Ledger.LastNumbers(ctx, in.TenantID, rest); err != nil {
-		return SyncBatchResult{}, err
-	}
-	for few := range slices.Chunk(rest, b.provider.AtOnce) {
-		stop := alive(ctx, b.progress)
-		err := b.syncAll(ctx, few)
-		stop()
-		activity.RecordHeartbeat(ctx, b.progress)
-		if err != nil {
-			return SyncBatchResult{}, err
-		}
-	}
-	err = b.endSilence(ctx)
-	return b.progress.Result, err
-}
-
-type batch struct {
-	*Activities
-	tenant   metering.TenantID
-	provider providers.Description
-	numbers  map[metering.CustomerID]int64 // of the last reports before the batch
-	progress batchProgress
-	silent   metering.CustomerID // the provider did not answer for it; is it the customer or the provider?
-}
-
-// syncAll syncs a few customers at once and judges them in their order.
-func (b *batch) syncAll(ctx context.Context, customers []metering.CustomerID) error {
-	sent, failures := make([]int, len(customers)), make([]error, len(customers))
-	var syncing sync.WaitGroup
-	for i, customer := range customers {
-		syncing.Go(func() { sent[i], failures[i] = b.sync(ctx, customer) })
-	}
-	syncing.Wait()
-	for _, n := range sent {
-		b.progress.Result.Sent += n
-	}
-	for i, customer := range customers {
-		if err := b.judge(ctx, customer, failures[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// judge says what came of one customer's sync. Its error is one of the
-// provider or the database.
-func (b *batch) judge(ctx context.Context, customer metering.CustomerID, err error) error {
-	switch metering.CodeOf(err) {
-	case "", metering.CodePaused:
-		return b.done(ctx)
-	case metering.CodeOverloaded:
-		var busy db.Busy
-		if !errors.As(err, &busy) {
-			return err
-		}
-		b.progress.Result.Busy++
-		return b.done(ctx)
-	case metering.CodeProviderDown:
-		if b.silent != 0 {
-			return err // for two customers in a row: it is the provider
-		}
-		b.silent = customer
-		return nil
-	case metering.CodeProviderRefuse:
-		var own providers.OwnRefusal
-		if !errors.As(err, &own) {
-			return err
-		}
-		if err := b.fail(ctx, customer); err != nil {
-			return err
-		}
-		return b.done(ctx)
-	}
-	return err
-}
-
-// done counts a customer; a silence before it was that customer's own.
-func (b *batch) done(ctx context.Context) error {
-	if err := b.endSilence(ctx); err != nil {
-		return err
-	}
-	b.progress.Done++
-	b.progress.Result.Customers++
-	return nil
-}
-
-// endSilence tries the customer again for whom the provider did not answer:
-// perhaps it was just away. If not, it is that customer's own failure.
-func (b *batch) endSilence(ctx context.Context) error {
-	if b.silent == 0 {
-		return nil
-	}
-	sent, err := b.sync(ctx, b.silent)
-	if err != nil {
-		err = b.fail(ctx, b.silent)
-	}
-	if err != nil {
-		return err
-	}
-	b.silent = 0
-	b.progress.Done++
-	b.progress.Result.Customers++
-	b.progress.Result.Sent += sent
-	return nil
-}
-
-func (b *batch) fail(ctx context.Context, customer metering.CustomerID) error {
-	if !slices.Contains(b.progress.Result.Failed, customer) {
-		b.progress.Result.Failed = append(b.progress.Result.Failed, customer)
-	}
-	return b.store.Syncs.RequestOnce(ctx, b.tenant, customer, b.now())
 }
 
 // sync reports everything that is new about a customer, and keeps a record of it
@@ -331,7 +191,7 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 	defer alive(ctx)()
 	var result CloseBatchResult
 	for few := range slices.Chunk(in.Customers, closedAtOnce) {
-		f, err := a.store.Ledger.ClosePeriods(ctx, in.TenantID, few, a.now())
+		f, err := a.closeFew(ctx, in.TenantID, few)
 		if err != nil {
 			return CloseBatchResult{}, err
 		}
@@ -340,4 +200,32 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 		activity.RecordHeartbeat(ctx)
 	}
 	return result, nil
+}
+
+// closeFew closes customers' periods together or, where that fails, one by one:
+// who fails alone stays open, and keeps nobody else from closing.
+func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (db.Closing, error) {
+	closed, err := a.store.Ledger.ClosePeriods(ctx, tenant, few, a.now())
+	if err == nil || ctx.Err() != nil || ofTheDatabase(err) {
+		return closed, err
+	}
+	if len(few) == 1 {
+		activity.GetLogger(ctx).Error("a customer's periods cannot be closed", "tenant", tenant, "customer", few[0], "error", err)
+		return db.Closing{Open: few}, nil
+	}
+	for alone := range slices.Chunk(few, 1) {
+		one, err := a.closeFew(ctx, tenant, alone)
+		if err != nil {
+			return db.Closing{}, err
+		}
+		closed.Closed += one.Closed
+		closed.Open = append(closed.Open, one.Open...)
+	}
+	return closed, nil
+}
+
+// ofTheDatabase says whether err is of no customer: it is tried again.
+func ofTheDatabase(err error) bool {
+	code := metering.CodeOf(err)
+	return code == metering.CodeUnavailable || code == metering.CodeOverloaded
 }

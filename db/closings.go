@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,14 +123,23 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 	if err != nil {
 		return CustomerPage{}, fmt.Errorf("find streams to extend: %w", err)
 	}
+	var broken []metering.CustomerID // whose stream cannot be extended: closing finds out why, for them alone
 	for _, customer := range behind {
-		if err := l.extend(ctx, tenant, customer, now); err != nil {
+		err := l.extend(ctx, tenant, customer, now)
+		switch metering.CodeOf(err) {
+		case "":
+		case metering.CodeUnavailable, metering.CodeOverloaded:
 			return CustomerPage{}, fmt.Errorf("extend billing periods: %w", err)
+		default:
+			broken = append(broken, customer)
 		}
 	}
 	if page.Customers, err = l.customers(ctx, tenant, after, limit, now, dueForClosing); err != nil {
 		return CustomerPage{}, fmt.Errorf("find due periods: %w", err)
 	}
+	page.Customers = append(page.Customers, broken...)
+	slices.Sort(page.Customers)
+	page.Customers = slices.Compact(page.Customers)
 	if n := len(page.Customers); n > 0 {
 		page.Last = page.Customers[n-1]
 	}

@@ -153,6 +153,26 @@ func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custo
 	return publish(ctx, tx, tenant, customer, kind, data, now)
 }
 
+// ReportedSince says whether any customer of the tenant was synced since an
+// instant, as far as the newest syncs show.
+func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, since time.Time) (reported bool, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select exists (
+		  select
+		  from (
+		    select status, finished_at
+		    from billing_syncs
+		    where tenant_id = $1
+		    order by id desc
+		    limit 100) newest
+		  where status = 'succeeded'
+		    and finished_at >= $2)`, tenant, since).Scan(&reported)
+	if err != nil {
+		return false, fmt.Errorf("read newest syncs: %w", coded(err))
+	}
+	return reported, nil
+}
+
 // Begun is a pass over a customer's billing, and the requests that it answers.
 type Begun struct {
 	Syncs  []uuid.UUID

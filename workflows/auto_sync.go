@@ -20,7 +20,8 @@ type AutoSyncInput struct {
 }
 
 // AutoSync brings every customer whose usage the provider does not know of up
-// to date, and then closes the periods that are due.
+// to date, and then closes the periods that are due. Whom it had to leave it
+// tries again, with everybody who is out of sync by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, unindexed: in.Unindexed, after: in.After, result: in.SoFar}
 	b.paused = in.Paused
@@ -32,7 +33,12 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	if err != nil {
 		return b.result, err
 	}
-	return b.result, b.startClosing(ctx)
+	if err := b.startClosing(ctx); err != nil || b.result.Left == 0 {
+		return b.result, err
+	}
+	b.result.Left = 0
+	in.After, in.SoFar, in.Paused = 0, b.result, b.paused
+	return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
 }
 
 // startClosing leaves the periods that are due to a run of their own.

@@ -23,11 +23,12 @@ const (
 // BulkSyncResult is what a run over many customers did.
 type BulkSyncResult struct {
 	Customers int `json:"customers"`
-	Sent      int `json:"sent"`   // reports
-	Busy      int `json:"busy"`   // customers that somebody else was syncing
-	Failed    int `json:"failed"` // customers that have a run of their own now
-	Closed    int `json:"closed"` // periods
-	Open      int `json:"open"`   // customers with a due period that has to wait
+	Sent      int `json:"sent"`           // reports
+	Busy      int `json:"busy"`           // customers that somebody else was syncing
+	Failed    int `json:"failed"`         // customers that have a run of their own now
+	Left      int `json:"left,omitempty"` // customers of batches in which the provider answered nobody for an hour
+	Closed    int `json:"closed"`         // periods
+	Open      int `json:"open"`           // customers with a due period that has to wait
 }
 
 // bulkSync syncs many customers of one tenant. The customers who fail on their own
@@ -138,7 +139,13 @@ func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (u
 			continue
 		}
 		var batch activities.SyncBatchResult
-		if err := f.Get(ctx, &batch); err != nil {
+		err := f.Get(ctx, &batch)
+		if timeIsOver(err) {
+			b.result.Left += len(batches[i])
+			b.report(ctx)
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		if err := b.add(ctx, batch); err != nil {
@@ -153,7 +160,19 @@ func all[T any](items []T, is func(T) bool) bool {
 }
 
 func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
-	return func(f workflow.Future) bool { return f.IsReady() && f.Get(ctx, nil) != nil }
+	return func(f workflow.Future) bool {
+		if !f.IsReady() {
+			return false
+		}
+		err := f.Get(ctx, nil)
+		return err != nil && !timeIsOver(err)
+	}
+}
+
+// timeIsOver says whether a step failed because it was tried for long enough.
+func timeIsOver(err error) bool {
+	_, _, somebodyHasToAct := failureOf(err)
+	return err != nil && !somebodyHasToAct && !temporal.IsCanceledError(err)
 }
 
 // add counts what a batch did, and gives each customer that failed a run of
@@ -182,6 +201,6 @@ func (b *bulkSync) report(ctx workflow.Context) {
 	if b.paused {
 		state = "Paused.\n\n"
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | reports sent | busy elsewhere | failed | periods closed | still open |\n"+
-		"|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Closed, r.Open))
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | reports sent | busy elsewhere | failed | left | periods closed | still open |\n"+
+		"|---|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Left, r.Closed, r.Open))
 }

@@ -71,10 +71,16 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 	})
 }
 
+// batchLimit is how long a batch holds up the customers after it while the
+// provider answers nobody in it.
+const batchLimit = time.Hour
+
 // batching is for a batch of customers: while the provider fails, it is tried
-// again, visibly, without an end.
+// again, visibly, until others have waited long enough.
 func batching(ctx workflow.Context, summary string) workflow.Context {
-	return step(ctx, untilAnswered, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
+	return step(ctx, untilAnswered, workflow.ActivityOptions{
+		TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, ScheduleToCloseTimeout: batchLimit, Summary: summary,
+	})
 }
 
 // looking is for a call that only reads, of whose failure nobody has to know.

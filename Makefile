@@ -26,6 +26,9 @@ outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost
 	@dev/up start >/dev/null
 	@go run ./dev/outage
 
+invoice: ## two months end at Stripe for customers of every kind, and what its invoices bill is compared with what was used
+	@dev/up test go run ./dev/invoice
+
 pictures: ## those in docs, of the running system; needs Chromium or Chrome
 	@dev/up start >/dev/null
 	go build -C dev/pictures -o $(CURDIR)/.dev/bin/pictures . && .dev/bin/pictures
@@ -85,4 +88,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check

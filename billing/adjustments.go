@@ -120,9 +120,9 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 }
 
 // lateCharges plans what late usage adds to the closed periods as money on the
-// subscription's next invoice.
+// subscription's next invoice, if there will be one.
 func (p *planner) lateCharges(target Period) {
-	if !p.subscribed() {
+	if !p.subscribed() || p.Side.Ended {
 		return
 	}
 	at := Series{

@@ -77,6 +77,7 @@ type Side struct {
 	Subscription string         // whose periods are the customer's; "": none
 	Period       metering.Range // the subscription's current one, when it was read
 	Trial        bool           // that period is a trial: nothing is charged for it
+	Ended        bool           // the subscription has: what is left is its last invoice, which takes usage, and no charges
 	Currency     string         // ISO 4217; that the subscription is billed in; "": not known
 	Destinations []Destination
 }

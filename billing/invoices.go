@@ -62,6 +62,27 @@ func (i Invoice) samePeriod(o Invoice) bool {
 	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)
 }
 
+// whose says whether the invoices of one of a subscription's periods bill a meter,
+// or would. Of several subscriptions it is the one whose invoices name the meter;
+// where none does, any but one whose period another one has, which the customer's
+// period is of and which is still to bill it.
+func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
+	if _, named := i.units[meter]; named {
+		return true
+	}
+	beside := func(o invoiced) bool {
+		return o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
+	}
+	if slices.ContainsFunc(all, func(o invoiced) bool { _, named := o.units[meter]; return named && beside(o) }) {
+		return false
+	}
+	return !slices.ContainsFunc(f.Stored, func(p Period) bool {
+		s := p.Subscription
+		own := invoiced{Invoice: Invoice{Connection: i.Connection, Customer: i.Customer, Subscription: s.ID, Period: s.Range}}
+		return s.ID != "" && beside(own) && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
+	})
+}
+
 // bills says whether what the series was reported is on the invoice.
 func (i Invoice) bills(s Series) bool {
 	return s.Kind == QuantityReport && s.Connection == i.Connection && s.Customer == i.Customer && i.Period.Contains(s.Window.Start)

@@ -261,6 +261,24 @@ func inDollars(t *testing.T) billing.Facts {
 	return withLate(f, january, "11", "1")
 }
 
+// A subscription that has ended has no next invoice: its last one takes usage, and no charges.
+func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
+	t.Parallel()
+	f := inDollars(t)
+	f.Usage = append(f.Usage, used(february, "5"))
+	kinds := func() (kinds []billing.Kind) {
+		for _, r := range f.Plan().Reports {
+			kinds = append(kinds, r.Kind)
+		}
+		return kinds
+	}
+	require.ElementsMatch(t, []billing.Kind{billing.QuantityReport, billing.ChargeReport}, kinds())
+	f.Side.Ended = true
+	require.Equal(t, []billing.Kind{billing.QuantityReport}, kinds())
+	f.Now = february.End.Add(time.Minute)
+	require.Equal(t, []billing.Kind{billing.QuantityReport}, kinds(), "while the last invoice is a draft")
+}
+
 // What the subscription cannot be charged is booked, and keeps no period open.
 func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,9 @@ func (f *Facts) Reconcile() {
 	invoices := f.invoicedPeriods()
 	for _, i := range invoices {
 		for _, m := range f.Meters {
-			f.share(i, m.ID)
+			if f.whose(i, m.ID, invoices) {
+				f.share(i, m.ID)
+			}
 		}
 	}
 	f.resolve()
@@ -159,7 +161,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		}
 	}
 	for _, i := range invoices {
-		if i.Period.Within(p.Range).Empty() {
+		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, invoices) {
 			continue
 		}
 		known, void = true, void || i.Void

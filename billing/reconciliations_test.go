@@ -127,3 +127,35 @@ func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	f.Reconcile()
 	require.Equal(t, "carried 6 invoiced, 0 unexplained, 6 billed: accepted, not billed; carried 400", reconciledAs(f))
 }
+
+// Of two subscriptions with one period, each bills its own meters: that the
+// other's invoice says nothing of a meter, or is void, says nothing about it.
+func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
+	t.Parallel()
+	other := billing.Invoice{ID: "in_2", Connection: first, Customer: "cus_1", Subscription: "sub_2", Period: january, Renewal: true}
+	for name, c := range map[string]struct {
+		invoices []billing.Invoice
+		want     string
+	}{
+		"Before":    {[]billing.Invoice{other, renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"After":     {[]billing.Invoice{renewal("10"), other}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"Void":      {[]billing.Invoice{renewal("10"), void(other)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ItsOwn":    {[]billing.Invoice{void(renewal("10")), other}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+		"Alone":     {[]billing.Invoice{other}, "open; carried 0"},
+		"LessOfIt":  {[]billing.Invoice{renewal("7"), other}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
+		"OnNeither": {[]billing.Invoice{without(renewal("10")), other}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := closedWith("10")
+			f.Invoices = c.invoices
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f))
+		})
+	}
+}
+
+func without(i billing.Invoice) billing.Invoice {
+	i.Lines = nil
+	return i
+}

@@ -42,7 +42,7 @@ func (r *factReader) customerAndSide() error {
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
-	  coalesce(l.trial, false), coalesce(l.currency, ''), l.destinations,
+	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `
@@ -87,7 +87,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
-		&side.Trial, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
+		&side.Trial, &side.Ended, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
 		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused)
 	if err != nil {
 		return f, err

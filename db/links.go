@@ -65,8 +65,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	}
 	_, err := l.pool.Exec(ctx, `
 		with known as (
-		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.currency, l.destinations)
-		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @currency, @destinations::jsonb) as same
+		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations)
+		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -79,15 +79,15 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		    and p.watermark_configuration <> ''
 		    and not coalesce((select same from known), false))
 		insert into billing_links as l
-		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, currency, destinations, read_at)
-		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @currency, @destinations, @read_at)
+		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, ended, currency, destinations, read_at)
+		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @ended, @currency, @destinations, @read_at)
 		on conflict (tenant_id, customer_id) do update
 		set connection_id = excluded.connection_id, provider_customer = excluded.provider_customer,
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
-		  trial = excluded.trial, currency = excluded.currency, destinations = excluded.destinations, read_at = excluded.read_at
+		  trial = excluded.trial, ended = excluded.ended, currency = excluded.currency, destinations = excluded.destinations, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
-		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "currency": side.Currency,
+		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
 		"destinations": side.Destinations, "read_at": readAt,
 	})
 	if err != nil {

@@ -43,6 +43,23 @@ func TestATrialIsKeptWithItsPeriod(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
+func TestWhatHasEndedIsKeptAsSuch(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("3")
+	side := billing.Side{Subscription: "sub_1", Period: month, Currency: "USD"}
+	b.linkTo(side)
+	require.Equal(t, []string{"meter_delta 3"}, b.reportEach())
+	b.linkTo(side)
+	require.Empty(t, b.outOfSync())
+	side.Ended = true
+	b.linkTo(side)
+	require.NotEmpty(t, b.outOfSync(), "something else was read")
+	b.now = over(month)
+	b.useAt("2", month.Start.AddDate(0, 0, 20))
+	require.Equal(t, []string{"meter_delta 2"}, b.reportEach(), "its last invoice takes usage")
+}
+
 func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)

@@ -39,6 +39,7 @@ create table billing_links (
   period_start      timestamptz,
   period_end        timestamptz,
   trial             boolean not null default false, -- that period is a trial
+  ended             boolean not null default false, -- the subscription has: only its last invoice is left
   currency          text not null default '', -- ISO 4217; that the subscription is billed in; '': not known
   destinations      jsonb not null, -- of each meter
   read_at           timestamptz not null,

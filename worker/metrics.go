@@ -15,6 +15,7 @@ import (
 type state struct {
 	store *db.DB
 	log   *slog.Logger
+	now   func() time.Time
 }
 
 const stateTimeout = 5 * time.Second
@@ -42,7 +43,7 @@ func (s *state) Describe(all chan<- *prometheus.Desc) {
 func (s *state) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	found, err := s.store.Maintenance.State(ctx, time.Now())
+	found, err := s.store.Maintenance.State(ctx, s.now())
 	if err != nil {
 		s.log.Warn("the state of the database cannot be shown", "error", err)
 		return

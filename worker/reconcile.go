@@ -102,7 +102,7 @@ func (u unfinished) reconcile(ctx context.Context, config Config) {
 	rest(ctx, u.first)
 	for ctx.Err() == nil {
 		pause := u.every
-		if err := u.once(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := u.once(ctx, config.Now()); err != nil && ctx.Err() == nil {
 			config.Log.WarnContext(ctx, u.what+" wait for their runs", "error", err)
 			pause = min(pause, reconcileEvery)
 		}

@@ -35,6 +35,7 @@ type Config struct {
 	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
 	Log                    *slog.Logger
 	Metrics                prometheus.Registerer // may be nil
+	Now                    func() time.Time      // nil: time.Now
 	Started                func()                // called once both task queues are polled; may be nil
 }
 
@@ -47,11 +48,14 @@ func Run(ctx context.Context, config Config) error {
 	if config.ProviderCallsPerSecond == 0 {
 		config.ProviderCallsPerSecond = 100
 	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
 	prepareNamespace(ctx, config)
 
-	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), config.Providers, config.Retention, activities.NewMetrics(config.Metrics), time.Now)
+	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), config.Providers, config.Retention, activities.NewMetrics(config.Metrics), config.Now)
 	if config.Metrics != nil {
-		config.Metrics.MustRegister(&state{config.Store, config.Log})
+		config.Metrics.MustRegister(&state{config.Store, config.Log, config.Now})
 	}
 	fatal := make(chan error, 2)
 	options := worker.Options{

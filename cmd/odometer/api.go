@@ -72,7 +72,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Providers: registry.New(guard, stripeBase),
-		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: time.Now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
+		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func runWorker(ctx context.Context, env *environment) error {
 		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, metrics)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: registry.New(guard, stripeBase), Retention: retention, Log: log, Metrics: metrics,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: registry.New(guard, stripeBase), Retention: retention, Log: log, Metrics: metrics, Now: now,
 		Started: func() { started.Store(true) },
 	})
 	cancel()

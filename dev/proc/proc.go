@@ -33,17 +33,19 @@ type System struct {
 	env    []string
 }
 
-// Config says where the processes belong. Env is added to their environment.
+// Config says where the processes belong. Env is added to their environment;
+// Tags are those that the binary is built with.
 type Config struct {
 	DatabaseURL     string // migrated by New
 	TemporalAddress string // may be one that does not answer
 	Env             []string
+	Tags            string
 }
 
-// New builds the binary, once per test binary, and migrates the database.
+// New builds the binary, once per test binary and tags, and migrates the database.
 func New(t testing.TB, config Config) *System {
 	t.Helper()
-	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t)}
+	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, config.Tags)}
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
@@ -60,31 +62,36 @@ func randomKey() string {
 }
 
 var built struct {
-	sync.Once
-	path string
-	err  error
+	sync.Mutex
+	paths map[string]string // by tags
 }
 
-func build(t testing.TB) string {
+func build(t testing.TB, tags string) string {
 	t.Helper()
-	built.Do(func() {
-		_, here, _, _ := runtime.Caller(0)
-		folder, err := os.MkdirTemp("", "odometer-test-*")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(folder, "odometer")
-		command := exec.Command("go", "build", "-o", built.path, "./cmd/odometer")
-		command.Dir = filepath.Join(filepath.Dir(here), "..", "..")
-		if out, err := command.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build odometer: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
+	built.Lock()
+	defer built.Unlock()
+	if path, done := built.paths[tags]; done {
+		return path
 	}
-	return built.path
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		t.Fatal("where the sources are is not known")
+	}
+	folder, err := os.MkdirTemp("", "odometer-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "odometer")
+	command := exec.Command("go", "build", "-tags="+tags, "-o", path, "./cmd/odometer")
+	command.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build odometer: %v\n%s", err, out)
+	}
+	if built.paths == nil {
+		built.paths = make(map[string]string)
+	}
+	built.paths[tags] = path
+	return path
 }
 
 // Run executes one command of the binary to its end and returns what it printed.

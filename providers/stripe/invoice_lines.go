@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	stripego "github.com/stripe/stripe-go/v76"
 
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -21,8 +22,12 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q provid
 		return metering.Invoice{}, advised(err)
 	}
 	in := read.invoice()
+	last, err := p.client.endsPeriod(ctx, c.Secret, in)
+	if err != nil {
+		return metering.Invoice{}, advised(err)
+	}
 	out := metering.Invoice{
-		ID: in.ID, Customer: in.CustomerID, Subscription: in.SubscriptionID, Status: in.Status, Void: in.Void, Reason: in.BillingReason, Renewal: in.BillingReason == renewal,
+		ID: in.ID, Customer: in.CustomerID, Subscription: in.SubscriptionID, Status: in.Status, Void: in.Void, Reason: in.BillingReason, Renewal: last,
 		Currency: in.Currency, Total: in.Total, Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
 	}
 	billed := usageLines{question: q, client: p.client, key: c.Secret}
@@ -33,6 +38,23 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q provid
 		billed.items = append(billed.items, item)
 	}
 	return out, advised(billed.addMeters(ctx, out.Lines))
+}
+
+// endsPeriod says whether an invoice is the last one of a subscription's period:
+// a renewal's is, and the last one of a subscription that was cancelled at once,
+// which no renewal follows.
+func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
+	if in.BillingReason == renewal || in.SubscriptionID == "" {
+		return in.BillingReason == renewal, nil
+	}
+	var s struct {
+		Status string    `json:"status"`
+		Latest reference `json:"latest_invoice"`
+	}
+	if err := c.read(ctx, key, stripego.FormatURLPath("/v1/subscriptions/%s", in.SubscriptionID), nil, &s); err != nil {
+		return false, fmt.Errorf("get subscription: %w", err)
+	}
+	return s.Status == "canceled" && string(s.Latest) == in.ID, nil
 }
 
 func (l InvoiceLine) line() metering.InvoiceLine {

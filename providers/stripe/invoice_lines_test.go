@@ -207,3 +207,31 @@ func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
 		require.Equal(t, c.void, got.Void, name)
 	}
 }
+
+// A subscription that is cancelled at once has no renewal any more: its last
+// invoice is that of its period. The invoice of another change ends nothing.
+func TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method, path string
+		form         []string
+		last         bool
+	}{
+		"Cancelled": {http.MethodDelete, "/v1/subscriptions/sub_cus_1", []string{"invoice_now", "true"}, true},
+		"Changed":   {http.MethodPost, "/v1/subscriptions/sub_cus_1", []string{"billing_cycle_anchor", "now"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			at := &contract{T: t, base: b.url, key: key, version: "2023-10-16"}
+			_, err := at.call(c.method, c.path, c.form...)
+			require.NoError(t, err)
+			for _, status := range []string{"draft", "open"} {
+				in, _ := b.billed(t, providers.InvoiceQuestion{Meters: fourMeters})
+				require.Equal(t, status, in.Status)
+				require.Equal(t, c.last, in.Renewal)
+				b.fake.Advance(2 * time.Hour)
+			}
+		})
+	}
+}

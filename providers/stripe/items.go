@@ -35,6 +35,7 @@ type Item struct {
 	PeriodStart       time.Time
 	PeriodEnd         time.Time
 	Trial             bool // that period is one: its usage is not charged
+	Ended             bool // its subscription has: the period's last invoice is a draft, which takes usage and nothing else
 	BillingThresholds bool
 }
 
@@ -47,6 +48,8 @@ func (i Item) Method() (billing.Method, string) {
 		// https://docs.stripe.com/api/usage_records/create: with thresholds, increment is the only action.
 		return "", fmt.Sprintf("subscription %s has billing thresholds, with which Stripe lets no usage be set; move price %s to a meter",
 			i.SubscriptionID, i.PriceID)
+	case i.MeterID == "" && i.Ended:
+		return "", fmt.Sprintf("subscription %s has ended, and takes no usage records any more", i.SubscriptionID)
 	case i.MeterID == "":
 		return UsageRecord, ""
 	case i.MeterStatus == "inactive":
@@ -67,17 +70,18 @@ func (i Item) Method() (billing.Method, string) {
 }
 
 // Items returns what the customer is subscribed to: the items of its active,
-// trialing and past due subscriptions.
+// trialing and past due subscriptions; where there are none, of those that have
+// ended and whose last invoice is a draft.
 func (c *Client) Items(ctx context.Context, key, customerID string) ([]Item, error) {
-	subscriptions, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID))
+	subscriptions, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
 	}
+	if subscriptions, err = c.billed(ctx, key, subscriptions); err != nil {
+		return nil, err
+	}
 	var items []Item
 	for _, s := range subscriptions {
-		if s.Status != "active" && s.Status != "trialing" && s.Status != "past_due" {
-			continue
-		}
 		if s.Items.HasMore {
 			s.Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
 			if err != nil {
@@ -100,6 +104,8 @@ type subscription struct {
 	Customer          reference  `json:"customer"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
 	TrialEnd          int64      `json:"trial_end"` // 0: it had no trial
+	EndedAt           int64      `json:"ended_at"`  // 0: it runs
+	LatestInvoice     reference  `json:"latest_invoice"`
 	period
 	Items struct {
 		Data    []subscriptionItem `json:"data"`
@@ -171,6 +177,9 @@ func (s subscription) items() []Item {
 		item := i.Price.item()
 		item.SubscriptionID, item.ItemID = s.ID, i.ID
 		item.PeriodStart, item.PeriodEnd = instant(at.Start), instant(at.End)
+		if item.Ended = s.EndedAt != 0; item.Ended {
+			item.PeriodEnd = instant(min(at.End, s.EndedAt))
+		}
 		item.BillingThresholds = bool(s.BillingThresholds || i.BillingThresholds)
 		item.Trial = s.TrialEnd != 0 && at.End <= s.TrialEnd
 		items = append(items, item)

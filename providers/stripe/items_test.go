@@ -2,6 +2,7 @@ package stripe_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,55 @@ func TestOnlySubscriptionsThatAreBilledCount(t *testing.T) {
 		ids = append(ids, i.ItemID)
 	}
 	require.ElementsMatch(t, []string{"si_active", "si_trialing", "si_past_due"}, ids)
+}
+
+// What has ended takes usage until its last invoice is final, and no longer; where
+// something else runs, that takes it.
+func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
+	t.Parallel()
+	half := noon.Truncate(time.Second)
+	for name, c := range map[string]struct {
+		method string
+		form   []string
+		end    time.Time
+	}{
+		"AtOnce":         {http.MethodDelete, []string{"invoice_now", "true"}, half},
+		"WithoutInvoice": {http.MethodDelete, nil, time.Time{}},
+		"AtPeriodEnd":    {http.MethodPost, []string{"cancel_at_period_end", "true"}, april},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			at := &contract{T: t, base: b.url, key: key, version: "2023-10-16"}
+			_, err := at.call(c.method, "/v1/subscriptions/sub_cus_1", c.form...)
+			require.NoError(t, err)
+			read := func() (side billing.Side) {
+				side, err := stripe.NewProvider(b.client).Read(t.Context(), credentials, providers.Question{Customer: "cus_1", Meters: fourMeters})
+				require.NoError(t, err)
+				return side
+			}
+			if c.end.Equal(april) {
+				require.False(t, read().Ended)
+				b.fake.Advance(april.Sub(noon) + time.Minute)
+			}
+			side := read()
+			require.Equal(t, !c.end.IsZero(), side.Ended)
+			if side.Ended {
+				require.Equal(t, metering.Range{Start: march, End: c.end}, side.Period)
+				require.Equal(t, "subscription sub_cus_1 has ended, and takes no usage records any more", side.Destinations[0].Excluded)
+				require.Equal(t, "mtr_delta", side.Destinations[1].Target)
+			}
+			other := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Subscriptions: []stripetest.Subscription{{
+				ID: "sub_other", Customer: "cus_1", Start: april.Unix(), End: april.AddDate(0, 1, 0).Unix(), Items: []stripetest.Item{{Price: "price_delta"}},
+			}}}
+			b.fake.Advance(2 * time.Hour)
+			require.Equal(t, "the customer has no active subscription at Stripe", read().Destinations[1].Excluded)
+			require.NoError(t, b.fake.Seed(other))
+			side = read()
+			require.Equal(t, "sub_other", side.Subscription)
+			require.False(t, side.Ended)
+		})
+	}
 }
 
 func TestACustomerThatStripeDoesNotKnowIsRefused(t *testing.T) {

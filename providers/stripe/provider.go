@@ -68,7 +68,7 @@ func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Q
 	switch {
 	case reason != "":
 	case side.Subscription == "":
-		side.Subscription, side.Period, side.Trial, side.Currency = item.SubscriptionID, at, item.Trial, item.Currency
+		side.Subscription, side.Period, side.Trial, side.Ended, side.Currency = item.SubscriptionID, at, item.Trial, item.Ended, item.Currency
 	case side.Period != at:
 		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
 	}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNothingMovesTheClockOfABinaryThatIsNotForDrills(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ahead")
+	require.NoError(t, os.WriteFile(path, []byte("1000h"), 0o600))
+	t.Setenv("CLOCK_AHEAD_FILE", path)
+	require.WithinDuration(t, time.Now(), now(), time.Minute)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// customer is one of ours, and what it is at Stripe.
+type customer struct {
+	kind          string // as the tables name it
+	id            string
+	subscriptions [][]string // the meters of each
+}
+
+// atStripe is the customer's id there.
+func (c customer) atStripe() string { return "cus_" + c.id }
+
+// subscription is the id of the n-th, item that of a meter's.
+func (c customer) subscription(n int) string { return "sub_" + c.id + []string{"", "_second"}[n] }
+func (c customer) item(meter string) string  { return "si_" + c.id + "_" + meter }
+func (c customer) meters() []string          { return slices.Concat(c.subscriptions...) }
+func (c customer) endsLater() bool           { return c.id == away.id }
+func (c customer) oneOf(all ...customer) bool {
+	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
+}
+
+// meters go to Stripe by their names: to a meter that adds up, by usage records,
+// to one that keeps a total for each hour, to one that keeps the last, and to one
+// whose summaries are behind.
+var meters = []string{"calls", "records", "hours", "seats", "slow"}
+
+func one(kind, id string, meters ...string) customer {
+	if len(meters) == 0 {
+		meters = []string{"calls"}
+	}
+	return customer{kind, id, [][]string{meters}}
+}
+
+// The customers, by what happens to them.
+var (
+	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
+	twice     = customer{"two subscriptions", "twice", [][]string{{"calls"}, {"hours"}}}
+	ending    = one("cancelled at the period's end", "ending")
+	ended     = one("cancelled at once", "ended")
+	classic   = one("price swapped, classic", "classic")
+	flexible  = one("price swapped, flexible", "flexible")
+	trying    = one("trial", "trying")
+	away      = one("API away at finalization", "away")
+	slow      = one("summaries a day behind", "slow", "slow")
+	paused    = one("collection paused as void", "paused")
+	kept      = one("collection paused as draft", "kept")
+	raised    = one("line raised by hand", "raised")
+	lowered   = one("line lowered by hand", "lowered")
+	shared    = one("another reporter on the meter", "shared")
+	late      = one("usage after the closing", "late")
+	afterTest = one("live after test", "after-test")
+)
+
+var customers = []customer{
+	plain, twice, ending, ended, classic, flexible, trying, away, slow, paused, kept, raised, lowered, shared, late,
+}
+
+// notYet are lives that would leave a row unexplained, and are not lived.
+var notYet = []string{
+	"an invoice that is voided once it is final: nobody hears of it, the row stays agreed, and what was voided is billed by nobody",
+	"cancelled at once without a last invoice: nothing is ever final, so that the row stays open and nobody can decide on it",
+	"two subscriptions with other periods: the second one's meters are left out with the reason, and nobody bills their usage",
+}
+
+// away's periods end half a day after the others', so that nobody else is away.
+const laterBy = 12 * time.Hour
+
+// seed is a tenant's account at Stripe: a price of 2 cents for each meter, another
+// one to swap to, and the customers with their subscriptions of the first month.
+func seed(account stripetest.Account, customers []customer, start, end time.Time) stripetest.Seed {
+	s := stripetest.Seed{
+		Account: account,
+		Meters: []stripetest.Meter{
+			{ID: "mtr_calls", EventName: "calls"}, {ID: "mtr_hours", EventName: "hours", EventTimeWindow: "hour"},
+			{ID: "mtr_seats", EventName: "seats", Formula: "last"}, {ID: "mtr_slow", EventName: "slow"},
+		},
+		Prices: []stripetest.Price{{ID: "price_next", UnitAmount: "2", Meter: "mtr_calls", Metadata: map[string]string{"meter_slug": "calls"}}},
+	}
+	for _, slug := range meters {
+		price := stripetest.Price{ID: "price_" + slug, LookupKey: slug, UnitAmount: "2", Meter: "mtr_" + slug}
+		if slug == "records" {
+			price.Meter = ""
+		}
+		s.Prices = append(s.Prices, price)
+	}
+	for _, c := range customers {
+		s.Customers = append(s.Customers, stripetest.Customer{ID: c.atStripe()})
+		s.Subscriptions = append(s.Subscriptions, c.subscribed(start, end)...)
+	}
+	return s
+}
+
+func (c customer) subscribed(start, end time.Time) (all []stripetest.Subscription) {
+	if c.endsLater() {
+		start, end = start.Add(laterBy), end.Add(laterBy)
+	}
+	for n, meters := range c.subscriptions {
+		s := stripetest.Subscription{ID: c.subscription(n), Customer: c.atStripe(), Start: start.Unix(), End: end.Unix()}
+		for _, slug := range meters {
+			s.Items = append(s.Items, stripetest.Item{ID: c.item(slug), Price: "price_" + slug})
+		}
+		switch c.id {
+		case flexible.id:
+			s.BillingMode = "flexible"
+		case trying.id:
+			s.TrialEnd = end.Unix()
+		}
+		all = append(all, s)
+	}
+	return all
+}

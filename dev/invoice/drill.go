@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	temporal "go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// drill is a system of its own: processes, the fake of Stripe, two tenants, and
+// a clock that all of them read.
+type drill struct {
+	testing.TB
+	out       io.Writer
+	clock     *clock
+	fake      *stripetest.Fake
+	stripeURL string
+	hooksURL  string    // where the tenants' webhooks are received
+	conn      *pgx.Conn // to see what is still under way
+	temporal  temporal.Client
+	system    *proc.System
+	api       *proc.Process
+	worker    *proc.Process
+	sent      int // events
+
+	main    *tenant // bills live from the beginning
+	testing *tenant // first with a test key
+	months  [3]time.Time
+}
+
+// timeLimit is how long anything may take to come about.
+const timeLimit = 3 * time.Minute
+
+func newDrill(t testing.TB, out io.Writer) *drill {
+	t.Helper()
+	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
+	require.NotEmpty(t, address, "run make invoice, or dev/up test go run ./dev/invoice")
+	d := &drill{TB: t, out: out, clock: newClock(t)}
+	d.fake = stripetest.New(stripetest.Options{Now: d.clock.Now})
+	d.stripeURL, d.hooksURL = serve(t, d.fake), serve(t, receiver.New(webhookSecret))
+	_, database := dbtest.Fresh(t)
+	var err error
+	d.conn, err = pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.conn.Close(context.Background()) })
+	d.system = proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Tags: "drill", Env: []string{
+		"STRIPE_API_BASE=" + d.stripeURL, "CLOCK_AHEAD_FILE=" + d.clock.path,
+	}})
+	d.temporal, err = temporal.Dial(temporal.Options{HostPort: address, Namespace: d.system.Namespace, Logger: quiet{}})
+	require.NoError(t, err)
+	t.Cleanup(d.temporal.Close)
+	d.begin()
+	return d
+}
+
+func serve(t testing.TB, far http.Handler) (url string) {
+	server := httptest.NewServer(far)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// begin makes it the first hour of a month, starts the processes, and fills the tenants.
+func (d *drill) begin() {
+	now := time.Now().UTC()
+	for n := range d.months {
+		d.months[n] = time.Date(now.Year(), now.Month()+time.Month(1+n), 1, 0, 0, 0, 0, time.UTC)
+	}
+	d.clock.to(d, d.months[0].Add(time.Hour))
+	d.api, d.worker = d.system.API(d), d.system.Worker(d)
+	d.main = d.newTenant("live", customers)
+	d.testing = d.newTenant("test", []customer{afterTest})
+}
+
+func (d *drill) tenants() []*tenant { return []*tenant{d.main, d.testing} }
+
+func (d *drill) sayf(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
+
+// at lets time pass until an instant, and lets what Stripe has to say arrive.
+func (d *drill) at(at time.Time) {
+	d.Helper()
+	d.clock.to(d, at)
+	d.settle()
+}
+
+// settle delivers Stripe's events and waits until nobody works on any.
+func (d *drill) settle() {
+	d.Helper()
+	for _, t := range d.tenants() {
+		d.deliver(t)
+	}
+	d.await()
+}
+
+// deliver sends what has happened at Stripe and was not taken yet, the oldest first.
+func (d *drill) deliver(t *tenant) {
+	d.Helper()
+	for _, event := range d.fake.Happened(t.account.ID, "") {
+		if t.delivered[event] {
+			continue
+		}
+		var status int
+		dbtest.Eventually(d, timeLimit, func() (err error) {
+			status, err = d.fake.Deliver(d.Context(), stripetest.Webhook{Event: event})
+			if err == nil && status >= http.StatusInternalServerError {
+				err = fmt.Errorf("the event is answered with %d", status)
+			}
+			return err
+		})
+		t.delivered[event] = true
+	}
+}
+
+// await waits until every event of Stripe's is handled and every sync answered.
+func (d *drill) await() {
+	d.Helper()
+	dbtest.Eventually(d, timeLimit, func() error {
+		var events, syncs int
+		err := d.conn.QueryRow(d.Context(), `
+			select (select count(*) from provider_events where handled_at is null),
+			  (select count(*) from billing_syncs where finished_at is null)`).Scan(&events, &syncs)
+		if err == nil && events+syncs > 0 {
+			err = fmt.Errorf("%d events and %d syncs are under way", events, syncs)
+		}
+		return err
+	})
+}
+
+// quiet is a log that nobody reads.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+const day = 24 * time.Hour
+
+// run lets two months pass, and says whether everything is explained in the end.
+func (d *drill) run() error {
+	d.Helper()
+	d.sayf("1. The first month: usage, and what happens to some of the customers. Auto-Sync reports twice.")
+	d.firstMonth()
+	d.sayf("2. It ends. Stripe's invoices are drafts for an hour, and then final. Our processes are killed while %s's are.", away.id)
+	d.firstBorder()
+	d.sayf("3. The periods are closed, three days after their end:\n")
+	rows := d.rows()
+	d.showRows(rows)
+	d.sayf("\n4. Operators decide over the API:\n")
+	d.alarmed(rows)
+	d.decisions()
+	d.sayf("\n5. The second month, with usage alone, and some that comes late for the first one.")
+	d.secondMonth()
+	d.sayf("6. Both months:\n")
+	return d.prove()
+}
+
+// firstMonth is what happens before the border.
+func (d *drill) firstMonth() {
+	d.Helper()
+	first, border := d.months[0], d.months[1]
+	behind := stripetest.Behaviour{Mode: stripetest.Stale, Times: 1_000_000, Path: "/v1/billing/meters/mtr_slow/event_summaries", LagSeconds: 86400}
+	d.fake.Behave(behind)
+	d.at(first.Add(5 * day))
+	d.useAll("100.25", func(customer) bool { return true })
+	d.autoSync()
+	d.at(first.Add(15 * day))
+	d.use(d.main, "10", classic, flexible, ended) // that nobody reports before
+	d.happen()
+	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of who is cancelled is final
+	d.subscribe(d.testing, "live")
+	d.save(d.testing)
+
+	runs := func(c customer) bool { return !c.oneOf(ended) }
+	d.at(first.Add(20 * day))
+	d.reportElsewhere(shared, "7")
+	d.useAll("70.5", runs)
+	d.autoSync()
+	d.at(border.Add(-time.Hour))
+	d.useAll("9.5", runs) // that is reported while the invoice is a draft
+}
+
+// happen is what happens at Stripe in the middle of the first month.
+func (d *drill) happen() {
+	d.Helper()
+	d.swap(classic)
+	d.swap(flexible)
+	d.cancel(ended)
+	d.update(ending, "cancel_at_period_end", "true")
+	d.update(paused, "pause_collection[behavior]", "void")
+	d.update(kept, "pause_collection[behavior]", "keep_as_draft")
+	d.settle()
+}
+
+// firstBorder is what happens until the periods of the first month are closed.
+func (d *drill) firstBorder() {
+	d.Helper()
+	border := d.months[1]
+	d.at(border.Add(time.Minute))
+	d.edit(raised, "200", "400")
+	d.edit(lowered, "150", "300")
+	d.at(border.Add(61 * time.Minute))
+
+	d.at(border.Add(laterBy - time.Hour))
+	d.use(d.main, "5", away)
+	d.api.Kill(d)
+	d.worker.Kill(d)
+	d.clock.to(d, border.Add(laterBy+time.Minute))
+	d.fake.State() // the draft is made
+	d.clock.to(d, border.Add(laterBy+61*time.Minute))
+	d.fake.State() // and final
+	d.api.Start(d)
+	d.worker.Start(d)
+	d.settle()
+	d.closeAt(border)
+}
+
+// closeAt closes the periods that have ended with a month, once their grace is over.
+func (d *drill) closeAt(border time.Time) {
+	d.Helper()
+	d.at(border.Add(4 * day))
+	d.autoSync()
+	d.close()
+	d.settle()
+}
+
+// decisions are what operators make of what the rules leave to them.
+func (d *drill) decisions() {
+	d.Helper()
+	d.hire(d.main, "Ada Byron")
+	d.hire(d.main, "Grace Hopper")
+	ada, grace := d.main.operators[0], d.main.operators[1]
+	for _, v := range []struct {
+		of          customer
+		by          *operator
+		verdict     string
+		inTheirWord string
+	}{
+		{raised, ada, "waive", "the contract says 200 units at least"},
+		{shared, ada, "waive", "the device at the customer's reports its own 7 calls, which are to be billed"},
+		{lowered, grace, "write off", "promised to the customer on the phone"},
+	} {
+		d.decide(v.by, d.reconciled(v.of), v.verdict, v.inTheirWord)
+		d.sayf("   %s: %s (%s), %q", v.of.kind, v.verdict, v.by.name, v.inTheirWord)
+	}
+}
+
+// secondMonth passes with nothing but usage.
+func (d *drill) secondMonth() {
+	d.Helper()
+	first, start, border := d.months[0], d.months[1], d.months[2]
+	stays := func(c customer) bool { return !c.oneOf(ending, ended) }
+	d.at(start.Add(5 * day))
+	d.useAt(d.main, first.Add(10*day), "7", late)
+	d.update(kept, "pause_collection", "")
+	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+d.lastInvoice(kept)+"/finalize", nil)
+	d.useAll("60.5", stays)
+	d.settle()
+	d.autoSync()
+	d.at(border.Add(-time.Hour))
+	d.useAll("1.5", stays)
+	d.autoSync()
+	for _, after := range []time.Duration{time.Minute, 61 * time.Minute, laterBy + time.Minute, laterBy + 61*time.Minute} {
+		d.at(border.Add(after))
+	}
+	d.closeAt(border)
+}
+
+// useAll sends usage of all customers that are meant.
+func (d *drill) useAll(value string, meant func(customer) bool) {
+	d.Helper()
+	for _, t := range d.tenants() {
+		var of []customer
+		for _, c := range t.customers {
+			if meant(c) {
+				of = append(of, c)
+			}
+		}
+		d.use(t, value, of...)
+	}
+}

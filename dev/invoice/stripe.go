@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// subscribe tells the fake of Stripe what a tenant has there in a mode.
+func (d *drill) subscribe(t *tenant, mode string) {
+	d.Helper()
+	t.account = stripetest.Account{
+		ID: "acct_" + t.id, Key: "sk_" + mode + "_" + t.id, WebhookSecret: webhookSecret, WebhookURL: d.api.URL + "/v1/provider-webhooks/stripe/" + t.id,
+	}
+	s := seed(t.account, t.customers, d.months[0], d.months[1])
+	require.NoError(d, d.fake.Seed(&s))
+}
+
+// stripe is a call of somebody else's to Stripe, who has the tenant's key.
+func (d *drill) stripe(t *tenant, method, path string, form url.Values) (answer []byte) {
+	d.Helper()
+	request, err := http.NewRequestWithContext(d.Context(), method, d.stripeURL+path, strings.NewReader(form.Encode()))
+	require.NoError(d, err)
+	request.Header.Set("Authorization", "Bearer "+t.account.Key)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(d, err)
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	require.NoError(d, err)
+	require.Equal(d, http.StatusOK, response.StatusCode, "%s %s: %s", method, path, answer)
+	return answer
+}
+
+// invoices are a customer's in the tenant's mode.
+func (d *drill) invoices(t *tenant, c customer) (all []stripetest.InvoiceState) {
+	for _, a := range d.fake.State().Accounts {
+		if a.ID != t.account.ID || a.Livemode != strings.Contains(t.account.Key, "_live_") {
+			continue
+		}
+		for _, in := range a.Invoices {
+			if in.Customer == c.atStripe() {
+				all = append(all, in)
+			}
+		}
+	}
+	return all
+}
+
+// lastInvoice is the id of a customer's newest.
+func (d *drill) lastInvoice(c customer) string {
+	d.Helper()
+	all := d.invoices(d.main, c)
+	require.NotEmpty(d, all, c.kind)
+	return all[len(all)-1].ID
+}
+
+// charged is what the customer's final invoices come to which are not void.
+func (d *drill) charged(t *tenant, c customer) (sum metering.Decimal) {
+	for _, in := range d.invoices(t, c) {
+		if in.Status != "draft" && in.Status != "void" {
+			sum = sum.Add(in.Total.Mul(metering.MustDecimal("0.01")))
+		}
+	}
+	return sum
+}
+
+// swap gives the customer's item another price at the same amount.
+func (d *drill) swap(c customer) {
+	d.stripe(d.main, http.MethodPost, "/v1/subscription_items/"+c.item("calls"), url.Values{"price": {"price_next"}})
+}
+
+// cancel ends the customer's subscription at once, with a last invoice.
+func (d *drill) cancel(c customer) {
+	d.stripe(d.main, http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {"true"}})
+}
+
+// update changes the customer's subscription.
+func (d *drill) update(c customer, field, value string) {
+	d.stripe(d.main, http.MethodPost, "/v1/subscriptions/"+c.subscription(0), url.Values{field: {value}})
+}
+
+// edit changes the only line of the customer's draft to so many units at 2 cents.
+func (d *drill) edit(c customer, units, cents string) {
+	d.Helper()
+	invoice := d.lastInvoice(c)
+	var lines struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	require.NoError(d, json.Unmarshal(d.stripe(d.main, http.MethodGet, "/v1/invoices/"+invoice+"/lines", nil), &lines))
+	require.Len(d, lines.Data, 1)
+	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+invoice+"/lines/"+lines.Data[0].ID, url.Values{"quantity": {units}, "amount": {cents}})
+}
+
+// reportElsewhere is what another program reports of a customer.
+func (d *drill) reportElsewhere(c customer, units string) {
+	d.stripe(d.main, http.MethodPost, "/v1/billing/meter_events", url.Values{
+		"event_name": {"calls"}, "payload[stripe_customer_id]": {c.atStripe()}, "payload[value]": {units},
+	})
+}

@@ -1,0 +1,36 @@
+package stripe
+
+import "context"
+
+// longestDraft is for how many seconds after its end a subscription is looked at.
+const longestDraft = 35 * 24 * 60 * 60
+
+// billed are the subscriptions that run. Where none does, it is those that have
+// ended and whose last invoice is still a draft, which is counted once more.
+func (c *Client) billed(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
+	for _, s := range all {
+		if s.Status == "active" || s.Status == "trialing" || s.Status == "past_due" {
+			billed = append(billed, s)
+		}
+	}
+	if len(billed) > 0 {
+		return billed, nil
+	}
+	newest := int64(0)
+	for _, s := range all {
+		newest = max(newest, s.EndedAt)
+	}
+	for _, s := range all {
+		if s.EndedAt == 0 || s.EndedAt < newest-longestDraft || s.LatestInvoice == "" {
+			continue
+		}
+		last, err := c.invoice(ctx, key, string(s.LatestInvoice))
+		if err != nil {
+			return nil, err
+		}
+		if last.Status == "draft" && last.Created >= s.EndedAt {
+			billed = append(billed, s)
+		}
+	}
+	return billed, nil
+}

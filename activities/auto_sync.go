@@ -19,6 +19,7 @@ type CustomerPageInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
 	Limit    int                 `json:"limit"`
+	Closed   bool                `json:"closed,omitempty"` // only those with a closed period that is not complete
 }
 
 // CustomerPageResult is who has to be looked at. The next page begins after Last.
@@ -31,7 +32,11 @@ type CustomerPageResult struct {
 // FindOutOfSync finds customers whose provider does not know of everything.
 func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
-	page, err := a.store.Ledger.OutOfSync(ctx, in.TenantID, in.After, in.Limit, a.now())
+	find := a.store.Ledger.OutOfSync
+	if in.Closed {
+		find = a.store.Ledger.OutOfSyncClosed
+	}
+	page, err := find(ctx, in.TenantID, in.After, in.Limit, a.now())
 	return CustomerPageResult(page), err
 }
 
@@ -171,7 +176,7 @@ func (s *batchSteps) record(passed Passed) error {
 // CloseBatchResult is what came of closing.
 type CloseBatchResult struct {
 	Closed int                   `json:"closed"` // periods
-	Open   []metering.CustomerID `json:"open"`   // customers with a due period that has to wait
+	Open   []metering.CustomerID `json:"open"`   // customers with a due period that waits for a meter
 }
 
 // DuePeriods finds customers with a period that should be closed.
@@ -185,8 +190,8 @@ func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (Cust
 // the tenant's ingest waits.
 const closedAtOnce = 10
 
-// CloseBatch closes the due periods of customers whose usage the provider
-// has accepted.
+// CloseBatch closes the due periods of customers, whatever the provider has
+// accepted of them.
 func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchResult, error) {
 	defer alive(ctx)()
 	var result CloseBatchResult

@@ -67,11 +67,11 @@ func (l *life) periods() []lives.Period {
 	}, `select starts_at, ends_at, closed_at from billing_periods where tenant_id = $1 and customer_id = $2 order by starts_at`, l.tenant, l.customer)
 	for i := range periods {
 		lines := collect(l, func(row pgx.CollectableRow) (c lives.ClosedLine, err error) {
-			err = row.Scan(&c.Meter, &c.Usage, &c.Events, &c.PriceVersion, &c.Charge, &c.Currency, &c.Billed, &c.Reported, &c.ReportedScale)
+			err = row.Scan(&c.Meter, &c.Usage, &c.Events, &c.PriceVersion, &c.Charge, &c.Currency, &c.Billed, &c.Scale)
 			c.Meter = l.meterOf(c.Meter)
 			return c, err
 		}, `
-			select t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.reported, t.reported_scale
+			select t.meter_id, t.usage, t.event_count, t.price_version, t.charge, t.currency, t.billed, t.scale
 			from billing_period_totals t
 			join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 			where t.tenant_id = $1

@@ -323,6 +323,7 @@ func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
 	require.Equal(t, "2", lines[of].Quantity.String())
 	require.Empty(t, s.fake.State().Accounts[0].Pending)
 
+	s.fake.Advance(72 * time.Hour)
 	s.read()
 	s.closePeriods(nil)
 	s.quiesce(nil)

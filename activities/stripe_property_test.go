@@ -351,9 +351,11 @@ func (s *subscriber) quiesce(*rapid.T) {
 	s.Fatal("there is always something left to send")
 }
 
-// closeAndReport closes what is over, and reports what is left to report.
+// closeAndReport closes what is over once its grace is too, and reports what is
+// left to report.
 func (s *subscriber) closeAndReport(t *rapid.T) {
 	s.quiesce(t)
+	s.fake.Advance(72 * time.Hour)
 	s.closePeriods(t)
 	s.quiesce(t)
 }

@@ -57,7 +57,7 @@ func (f Facts) adjustable(p Period) bool {
 // unreported says whether something else is billed with the period than what it
 // came to.
 func (l ClosedLine) unreported() bool {
-	return l.Billed && !l.ownUnits().Equal(l.billedUnits())
+	return l.Billed && !(l.ownUnits().Equal(l.billedUnits()) && l.Charge.Equal(l.billedCharge()))
 }
 
 // lateOf is what each meter of a closed period has come to since, where that may

@@ -108,26 +108,30 @@ func (c *calculation) line() Line {
 
 // ownUnits are what the closed period's charge is for.
 func (l ClosedLine) ownUnits() metering.Decimal {
-	if l.Reported != nil {
-		return Units(l.Usage, l.ReportedScale)
+	if l.Scale != nil {
+		return Units(l.Usage, *l.Scale)
 	}
 	return l.Usage
 }
 
 // billedUnits are what of these is billed with the period: what final invoices
-// say, else what the provider was reported.
+// say, else what providers were reported, or still will be.
 func (l ClosedLine) billedUnits() metering.Decimal {
 	switch {
 	case l.Reconciled != nil:
 		return l.Reconciled.Billed
-	case l.Reported != nil:
-		return *l.Reported
+	case l.so != nil:
+		return l.so.units
 	}
-	return l.Usage
+	return l.ownUnits()
 }
 
-// billedCharge is the charge for these, at our price.
+// billedCharge is the charge for these, at our price; what statements said is
+// the amount that they said.
 func (l ClosedLine) billedCharge() metering.Decimal {
+	if l.Reconciled == nil && l.so != nil && l.Scale == nil {
+		return l.so.amount
+	}
 	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {
 		return l.Terms.ChargeIn(l.Currency, units)
 	}
@@ -181,9 +185,7 @@ func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, closed: &then, trial: then.Trial,
 		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms},
 	}
-	if then.Reported != nil {
-		c.scale = &then.ReportedScale
-	}
+	c.scale = then.Scale
 	return c
 }
 

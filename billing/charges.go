@@ -12,6 +12,7 @@ type elsewhere struct {
 	quantity metering.Decimal
 	amounts  map[string]metering.Decimal // by currency
 	parts    []elsewherePart
+	invoiced struct{ reported, billed metering.Decimal } // of the quantity, what providers price
 }
 
 // elsewherePart is what one of them has billed.
@@ -25,21 +26,41 @@ func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts
 
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last; of what is invoiced, what is on the invoices. Its
-// amount stays as it was reported: what the provider's price made of it is theirs.
-func (e *elsewhere) add(r Reported) {
+// amount is as it was reported, at our price, less that of what they lack: what
+// the provider's price made of it is theirs.
+func (e *elsewhere) add(r Reported, price Price) {
 	s := r.billed()
 	if !s.Any {
 		return
 	}
 	quantity, amount := r.units(), s.Amount
-	if r.Kind == ChargeReport {
+	switch r.Kind {
+	case ChargeReport:
 		quantity, amount = s.Value, s.Added
+	case QuantityReport:
+		amount = amount.Sub(e.lacking(s.counted(r.Counting), quantity, price, s.Currency))
 	}
 	if e.amounts == nil {
 		e.amounts = make(map[string]metering.Decimal)
 	}
 	e.quantity, e.amounts[s.Currency] = e.quantity.Add(quantity), e.amounts[s.Currency].Add(amount)
 	e.parts = append(e.parts, elsewherePart{r.Series, quantity, amount, s.Currency})
+}
+
+// lacking is the charge for what invoices lack of a series' reported units.
+func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, currency string) (charge metering.Decimal) {
+	before := e.invoiced
+	e.invoiced.reported, e.invoiced.billed = before.reported.Add(reported), before.billed.Add(billed)
+	if price.Currency != currency {
+		return charge
+	}
+	cost := func(units metering.Decimal) (cost metering.Decimal) {
+		if units.IsZero() {
+			return cost // the base price goes with the first units
+		}
+		return price.ChargeIn(currency, units)
+	}
+	return cost(e.invoiced.reported).Sub(cost(before.reported)).Sub(cost(e.invoiced.billed).Sub(cost(before.billed)))
 }
 
 // billed is what the far side has at the most: of what is outstanding that may
@@ -83,7 +104,7 @@ func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.Me
 	for _, r := range f.Reported {
 		if r.about(period) && f.counts(r.Connection) && counts(r) {
 			e := all[r.MeterID]
-			e.add(r)
+			e.add(r, f.priceIn(r.MeterID, period))
 			all[r.MeterID] = e
 		}
 	}
@@ -93,6 +114,15 @@ func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.Me
 // price is what the customer is charged for the meter in the period, if it has one.
 func (f Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
 	return PriceAt(f.Prices[meter], ProductAt(f.Customer.Products, period.Start), period.Start)
+}
+
+// priceIn is price, of a closed period the one that it closed at.
+func (f Facts) priceIn(meter metering.MeterID, period Period) Price {
+	if l, known := period.Line(meter); known {
+		return Price{MeterID: meter, Version: l.PriceVersion, Terms: l.Terms}
+	}
+	price, _ := f.price(meter, period)
+	return price
 }
 
 // usage is what the meter has counted in the period.

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"math"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -18,113 +19,89 @@ func (l ClosedLine) Working() []Step {
 	return c.steps()
 }
 
-// close plans which periods close: those whose end and grace are over, or whose
-// invoice is final, oldest first, and only where the provider has taken exactly
-// what they come to. A period that is due and cannot close holds up those
-// after it.
+// close plans which periods close: those whose end and grace are over, oldest
+// first. Nothing that a provider does, or says, changes that. A meter that is
+// still counting its past is waited for, and so are the periods after it.
 func (p *planner) close() {
-	if p.underWay() {
-		p.plan.Waiting = true
-		return
-	}
-	p.dry = true
-	defer p.lookAtUnreported()
+	p.leaveFormer()
 	for i, period := range p.periods {
 		if period.ClosedAt != nil {
 			continue
 		}
-		if p.Now.Before(period.Deadline(p.Settings.Grace)) && !period.Subscription.Invoiced {
-			return
+		if p.Now.Before(period.Deadline(p.Settings.Grace)) {
+			break
 		}
-		lines, complete := p.closed(period)
-		if !complete {
+		if p.backfilling() {
 			p.plan.Waiting = true
-			return
+			break
 		}
+		lines := p.closed(period)
 		p.plan.Closings = append(p.plan.Closings, Closing{period, lines})
 		p.periods[i].ClosedAt, p.periods[i].Closed = &p.Now, lines
 	}
+	p.lookAtClosed()
 }
 
-// lookAtUnreported has the oldest period that stays open reported again, where
-// one that closes leaves it something to adjust.
-func (p *planner) lookAtUnreported() {
-	unreported := p.refused || slices.ContainsFunc(p.plan.Closings, func(c Closing) bool { return slices.ContainsFunc(c.Lines, ClosedLine.unreported) })
-	if open, found := openPeriod(p.periods); unreported && found {
+func (p *planner) backfilling() bool {
+	return slices.ContainsFunc(p.Meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
+}
+
+// lookAtClosed compares the periods that close with the invoices, and has
+// somebody look where they leave something to report.
+func (p *planner) lookAtClosed() {
+	if len(p.plan.Closings) == 0 {
+		return
+	}
+	f := p.Facts
+	f.MayClose, f.After, f.Stored, f.Reported, f.Reconciled, f.Resolved = false, math.MaxInt64, p.periods, slices.Clone(f.Reported), nil, nil
+	f.Reconcile()
+	next := f.Plan()
+	p.plan.Reconciled, p.plan.Complete = append(p.plan.Reconciled, f.Reconciled...), next.Complete
+	p.plan.Unreported = next.ReadFirst || len(next.Resume) > 0 || slices.ContainsFunc(next.Reports, p.isOfClosed)
+	if open, found := openPeriod(p.periods); p.plan.Unreported && found {
 		p.knows(open, Watermark{})
 	}
 }
 
-// underWay says whether the outcome of a report has to be known before
-// anything closes: of a statement to this connection, and of what may have
-// arrived at a former one and counts.
-func (p *planner) underWay() bool {
-	p.leaveFormer()
-	return slices.ContainsFunc(p.Open, func(o Open) bool {
-		if p.connectedTo(o.Connection) {
-			return o.Kind == StatementReport
-		}
-		return p.counts(o.Connection) && !slices.Contains(p.plan.Withdraw, o.ID)
-	})
+// isOfClosed says whether the report says anything of a closed period.
+func (p *planner) isOfClosed(r Report) bool {
+	return p.period(r.Period).ClosedAt != nil || slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Component() == AdjustmentComponent })
 }
 
-// closed is what the period closes at. complete says that every meter is
-// counted, and the provider, if there is one, knows what the period comes to.
-func (p *planner) closed(period Period) (lines []ClosedLine, complete bool) {
-	all, excluded := p.calculations(period)
-	if slices.ContainsFunc(excluded, func(e Exclusion) bool { return e.Reason == ExcludedBackfilling }) {
-		return nil, false
-	}
+// closed is what the period closes at.
+func (p *planner) closed(period Period) (lines []ClosedLine) {
+	all, _ := p.calculations(period)
+	taken := make(map[string]bool)
 	for i := range all {
 		c := &all[i]
-		lines = append(lines, ClosedLine{
+		l := ClosedLine{
 			MeterID: c.meter.ID, MeterVersion: c.version, Aggregation: c.meter.Version.Aggregation, Usage: c.usage, Events: c.events,
 			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency,
 			Billed: p.Connection != nil, Test: p.inTest(),
-		})
+		}
+		if p.Connection != nil && !p.Connection.Statements {
+			p.closeUnits(&l, period, c.meter, taken)
+		}
+		lines = append(lines, l)
 	}
-	switch {
-	case p.Connection == nil:
-		return lines, true
-	case p.Connection.Statements:
-		return lines, p.statementTaken(period, linesOf(all))
-	}
-	return lines, p.quantitiesCounted(period, lines)
+	return lines
 }
 
-// statementTaken says whether the last statement of the period was taken and
-// says what it comes to.
-func (p *planner) statementTaken(period Period, lines []Line) bool {
-	latest := p.lastStatement(period, func(State) bool { return true })
-	target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
-	of := append(slices.Clone(lines), p.adjustments(p.periods, target, latest.Lines)...)
-	return len(of) == 0 || latest.State.Taken() && sameLines(latest.Lines, of)
-}
-
-// quantitiesCounted says whether the provider was seen to have counted
-// everything that it can be reported of the period, and notes in the lines what
-// that was: for the rest it is never charged with the period.
-func (p *planner) quantitiesCounted(period Period, lines []ClosedLine) bool {
-	if p.Side == nil {
-		return false // it has to be read again
+// closeUnits notes whether a provider that is reported units bills the line, and
+// charges it by these.
+func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter, taken map[string]bool) {
+	scale := meter.UsageScale
+	l.Billed = period.Subscription.ID != "" // as long as nobody has looked what is there
+	if p.Side != nil {
+		m := p.quantityOf(period, meter)
+		l.Billed, scale = m.excluded(taken[m.destination.Target]) == "" && m.over() != ExcludedEarlier, m.scale()
+		taken[m.destination.Target] = true
 	}
-	p.open = false
-	p.quantitiesOf(period)
-	p.lateCharges(period)
-	if p.open {
-		return false
+	if reported := p.billedOf(period)[meter.ID]; !l.Billed && reported.quantity.IsZero() {
+		return
 	}
-	for i := range lines {
-		l := &lines[i]
-		reported, billed := p.reported[l.MeterID]
-		if l.Billed = billed; !billed {
-			continue
-		}
-		l.Reported, l.ReportedScale = &reported.quantity, reported.scale
-		l.Charge = l.Terms.ChargeIn(l.Currency, l.ownUnits())
-		if l.Trial = period.Subscription.Trial; l.Trial {
-			l.Charge = metering.Decimal{}
-		}
+	l.Billed, l.Scale, l.Trial = true, &scale, period.Subscription.Trial
+	if l.Charge = l.Terms.ChargeIn(l.Currency, l.ownUnits()); l.Trial {
+		l.Charge = metering.Decimal{}
 	}
-	return true
 }

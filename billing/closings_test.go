@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ func closes(f billing.Facts) billing.Plan {
 	return f.Plan()
 }
 
-// A period closes when its end and grace are over, or its invoice is final, and
-// never before the one before it.
+// A period closes when its end and grace are over, whatever an invoice says or
+// a provider has answered, and never before the one before it.
 func TestWhenAPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.End.Add(grace-time.Microsecond), billing.Period{Range: january}, billing.Period{Range: february})
@@ -50,16 +51,17 @@ func TestWhenAPeriodCloses(t *testing.T) {
 	require.True(t, plan.Waiting)
 
 	f = atMeters(february, knownOf(january.End.Add(time.Hour), invoiced(january), subscribed(february)))
-	require.Len(t, closes(f).Closings, 1, "nothing more can be on its invoice")
-	f.Side = nil
+	require.Empty(t, closes(f).Closings, "its invoice is final")
+	f.Now, f.Side = january.End.Add(grace), nil
 	plan = closes(f)
-	require.Empty(t, plan.Closings, "what the customer is there has to be read")
-	require.True(t, plan.Waiting)
+	require.Len(t, plan.Closings, 1, "nobody has read what the customer is there")
+	require.True(t, plan.Closings[0].Lines[0].Billed)
+	require.True(t, plan.Unreported)
 }
 
-// Where statements are sent, a period closes with the last one that was taken,
-// if that says what it comes to.
-func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
+// Where statements are sent, a period closes whatever was taken of it. What was
+// not is still stated, once, and what is on its way keeps its bytes.
+func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 	t.Parallel()
 	ready := func() billing.Facts {
 		f := atReceiver(first, knownOf(january.End.Add(grace), billing.Period{Range: january}, billing.Period{Range: february}))
@@ -71,43 +73,61 @@ func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
 		return billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: number, State: state, Lines: lines}
 	}
 	other := []billing.Line{lines[0]}
-	other[0].Usage = metering.Whole(2)
+	other[0].Usage, other[0].Quantity, other[0].Amount = metering.Whole(2), metering.Whole(2), metering.Whole(200)
+	all, some := []billing.Reported{stated(first, january, "3", "300")}, []billing.Reported{stated(first, january, "2", "200")}
+	underWay := func(kind billing.Kind, at metering.ConnectionID, state billing.State) []billing.Open {
+		return []billing.Open{{ID: uuid.UUID{2}, Kind: kind, Connection: at, State: state}}
+	}
 	for name, c := range map[string]struct {
-		sent   []billing.Sent
-		open   []billing.Open
-		closes bool
+		sent     []billing.Sent
+		reported []billing.Reported
+		open     []billing.Open
+		stated   string // with the next statement; "": there is none
+		complete bool
 	}{
-		"None":                 {nil, nil, false},
-		"Taken":                {[]billing.Sent{sent(1, billing.Accepted, lines)}, nil, true},
-		"TakenWithOtherLines":  {[]billing.Sent{sent(1, billing.Accepted, other)}, nil, false},
-		"Refused":              {[]billing.Sent{sent(1, billing.Rejected, lines)}, nil, false},
-		"TakenAndRefusedSince": {[]billing.Sent{sent(1, billing.Accepted, lines), sent(2, billing.Rejected, other)}, nil, false},
-		"TakenAgain":           {[]billing.Sent{sent(1, billing.Accepted, other), sent(2, billing.Accepted, lines)}, nil, true},
-		"AnotherIsOnItsWay":    {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Connection: first, State: billing.Sending}}, false},
-		"AQuantityIsOnItsWay":  {[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: first, State: billing.Sending}}, true},
+		"None":                 {nil, nil, nil, "3", false},
+		"Taken":                {[]billing.Sent{sent(1, billing.Accepted, lines)}, all, nil, "", true},
+		"TakenWithOtherLines":  {[]billing.Sent{sent(1, billing.Accepted, other)}, some, nil, "3", false},
+		"Refused":              {[]billing.Sent{sent(1, billing.Rejected, lines)}, nil, nil, "3", false},
+		"TakenAndRefusedSince": {[]billing.Sent{sent(1, billing.Accepted, lines), sent(2, billing.Rejected, other)}, all, nil, "", true},
+		"TakenAgain":           {[]billing.Sent{sent(1, billing.Accepted, other), sent(2, billing.Accepted, lines)}, all, nil, "", true},
+		"OneIsOnItsWay":        {nil, nil, underWay(billing.StatementReport, first, billing.Sending), "", false},
 		"OneIsNeverSentToAFormerConnection": {
-			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.StatementReport, Connection: second, State: billing.Planned}}, true,
-		},
-		"OneMayHaveArrivedAtAFormerConnection": {
-			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: second, State: billing.Sending}}, false,
+			[]billing.Sent{sent(1, billing.Accepted, lines)}, all, underWay(billing.StatementReport, second, billing.Planned), "", true,
 		},
 		"OneIsInDoubtAtAFormerConnection": {
-			[]billing.Sent{sent(1, billing.Accepted, lines)}, []billing.Open{{ID: uuid.UUID{2}, Kind: billing.QuantityReport, Connection: second, State: billing.InDoubt}}, false,
+			[]billing.Sent{sent(1, billing.Accepted, lines)}, all, underWay(billing.QuantityReport, second, billing.InDoubt), "", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := ready()
-			f.Statements, f.Open = c.sent, c.open
+			f.Statements, f.Reported, f.Open = c.sent, c.reported, c.open
 			plan := closes(f)
-			require.Equal(t, c.closes, len(plan.Closings) == 1)
-			require.Equal(t, !c.closes, plan.Waiting)
-			if !c.closes {
-				return
-			}
+			require.False(t, plan.Waiting)
+			require.Len(t, plan.Closings, 1)
 			require.Equal(t, "300", plan.Closings[0].Lines[0].Charge.String())
 			require.True(t, plan.Closings[0].Lines[0].Billed)
 			require.Equal(t, name == "OneIsNeverSentToAFormerConnection", len(plan.Withdraw) == 1)
+			require.Equal(t, c.complete, len(plan.Complete) == 1)
+			require.Equal(t, c.stated != "" || name == "OneIsOnItsWay", plan.Unreported)
+
+			f.Stored, f.Open = plan.Periods, nil
+			f.Reconcile()
+			require.Empty(t, billing.Adjustments(f), "it is stated as its own")
+			next := f.Plan()
+			if name == "OneIsOnItsWay" {
+				f.Open = c.open
+				next = f.Plan()
+				require.Equal(t, []uuid.UUID{{2}}, next.Resume)
+			}
+			if c.stated == "" {
+				require.False(t, slices.ContainsFunc(next.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) }))
+				return
+			}
+			require.Len(t, next.Reports, 1)
+			require.Equal(t, january.Start, next.Reports[0].Period)
+			require.Equal(t, c.stated, next.Reports[0].Lines[0].Quantity.String())
 		})
 	}
 
@@ -116,34 +136,66 @@ func TestAPeriodClosesWithItsLastStatement(t *testing.T) {
 	require.Len(t, closes(f).Closings, 1, "there is nothing to state")
 }
 
-// A period closes with what it came to, beside what the provider was reported of
-// it. What was never reportable was billed to nobody.
-func TestAPeriodClosesWithWhatWasReported(t *testing.T) {
+// Where its last statement was never taken and another receiver takes its place,
+// that is told what the former was not. What turns out later is carried, since a
+// closed period's statement is not sent again.
+func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 	t.Parallel()
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	inDoubt := stated(first, january, "2", "200")
+	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
+	f.Reported = []billing.Reported{inDoubt}
+	f.Reconcile()
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, january.Start, reports[0].Period)
+	require.Equal(t, "1", reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "100", reports[0].Lines[0].Amount.String())
+
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: reports[0].Lines}}
+	f.Reported = []billing.Reported{inDoubt, stated(second, january, "1", "100")}
+	f.Reconcile()
+	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, f.Plan().Complete, "nobody knows about the 2")
+
+	f.Reported = f.Reported[1:]
+	f.Reconcile()
+	late := billing.Adjustments(f)
+	require.Len(t, late, 1)
+	require.Equal(t, "2", late[0].Quantity.String())
+	require.Equal(t, "200", late[0].Amount.String())
+	reports = f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, february.Start, reports[0].Period)
+}
+
+// A period closes at what it came to, whatever the provider was reported of it.
+// What was never reportable is billed by nobody.
+func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
+	t.Parallel()
+	elsewhere := counted(january, "4")
+	elsewhere.Target = "mtr_0"
 	for name, c := range map[string]struct {
-		change   func(*billing.Facts)
-		billed   bool
-		reported string
+		change       func(*billing.Facts)
+		billed       bool
+		billedUnits, // with the period, once its invoice is final
+		carried string
 	}{
-		"Some": {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "10")} }, true, "10"},
-		"None": {func(*billing.Facts) {}, true, "0"},
-		"HereAndElsewhere": {func(f *billing.Facts) {
-			before := counted(january, "4")
-			before.Target = "mtr_0"
-			f.Reported = []billing.Reported{counted(january, "10"), before}
-		}, true, "14"},
-		"FromBeforeTheSubscription": {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{} }, false, ""},
+		"Some":                      {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "10")} }, true, "10", "200"},
+		"None":                      {func(*billing.Facts) {}, true, "0", "1200"},
+		"HereAndElsewhere":          {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "8"), elsewhere} }, true, "12", "0"},
+		"FromBeforeTheSubscription": {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{} }, false, "12", "0"},
 		"ElsewhereBeforeTheSubscription": {func(f *billing.Facts) {
 			f.Stored[0].Subscription = billing.Subscription{}
-			before := counted(january, "4")
-			before.Target = "mtr_0"
-			f.Reported = []billing.Reported{before}
-		}, true, "4"},
-		"WhereNothingLeads": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, false, ""},
+			f.Reported = []billing.Reported{elsewhere}
+		}, true, "4", "800"},
+		"WhereNothingLeads": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, false, "12", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := atMeters(february, knownOf(january.End.Add(grace), invoiced(january), subscribed(february)))
+			f.Connection.Invoices = true
 			f.Usage = []billing.Usage{used(january, "12")}
 			c.change(&f)
 			plan := closes(f)
@@ -151,13 +203,59 @@ func TestAPeriodClosesWithWhatWasReported(t *testing.T) {
 			line := plan.Closings[0].Lines[0]
 			require.Equal(t, c.billed, line.Billed)
 			require.Equal(t, "1200", line.Charge.String(), "what it came to")
-			if !c.billed {
-				require.Nil(t, line.Reported)
-				return
+			require.Equal(t, c.billed, line.Scale != nil)
+			require.Equal(t, c.carried != "0", plan.Unreported)
+
+			f.Stored = plan.Periods
+			f.Reconcile()
+			carried := metering.Decimal{}
+			for _, l := range billing.Adjustments(f) {
+				carried = carried.Add(l.Amount)
 			}
-			require.Equal(t, c.reported, line.Reported.String())
+			require.Equal(t, c.carried, carried.String())
+			statement := billing.StatementOf(f, f.Stored[0])
+			require.Equal(t, c.billedUnits, last(statement.Lines[0].Working, c.billedUnits))
 		})
 	}
+}
+
+// last is the quantity of the working, or what it is where all is billed.
+func last(working []billing.Step, otherwise string) string {
+	for _, s := range working {
+		if s.Name == billing.StepQuantity {
+			return s.Amount.String()
+		}
+	}
+	return otherwise
+}
+
+// What a closed period came to goes on to the provider's meter until its last
+// invoice is final; what came late does not.
+func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
+	t.Parallel()
+	f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
+	f.Connection.Invoices = true
+	f.Usage = []billing.Usage{used(january, "12")}
+	f.Reported = []billing.Reported{counted(january, "10")}
+	plan := closes(f)
+	require.True(t, plan.Unreported)
+	require.Empty(t, plan.Complete)
+	f.Stored = plan.Periods
+	f = withLate(f, january, "19", "7")
+	f.Reconcile()
+	reports := f.Plan().Reports
+	require.Len(t, reports, 2)
+	require.Equal(t, billing.ChargeReport, reports[0].Kind)
+	require.Equal(t, "700", reports[0].Quantity.String(), "what came late")
+	require.Equal(t, billing.QuantityReport, reports[1].Kind)
+	require.Equal(t, "2", reports[1].Quantity.String())
+	require.Equal(t, january.Start, reports[1].Period)
+
+	f.Stored[0].Subscription.Invoiced = true
+	f.Reconcile()
+	reports = f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, "900", reports[0].Quantity.String(), "and what the invoice lacks")
 }
 
 // A statement of a closed period is what it closed at, with the working of its
@@ -181,8 +279,8 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	require.True(t, line.Billed)
 	require.Equal(t, "10.06", line.Working[len(line.Working)-1].Amount.String())
 
-	reported := metering.Whole(112)
-	f.Stored[0].Closed[0].Reported = &reported
+	whole := int32(0)
+	f.Stored[0].Closed[0].Scale = &whole
 	line = billing.StatementOf(f, f.Stored[0]).Lines[0]
 	require.Equal(t, "112", of(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
 }

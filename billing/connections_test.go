@@ -129,16 +129,23 @@ func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 	require.Empty(t, billing.Adjustments(f))
 }
 
-// What is in doubt at a connection in test mode does not hold up a closing live.
-func TestNoDoubtOfTestModeKeepsAPeriodOpenLive(t *testing.T) {
+// What is in doubt at a former connection counts as billed there once the period
+// is closed, if that was in the same mode.
+func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
-	f.MayClose = true
-	f.Meters = nil // there is nothing to report
-	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: first, State: billing.InDoubt}}
-	require.True(t, f.Plan().Waiting)
+	f.Usage = []billing.Usage{used(january, "10")}
+	inDoubt := stated(first, january, "10", "1000")
+	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
+	f.Reported = []billing.Reported{inDoubt}
+	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Connection: first, State: billing.InDoubt}}
+	live, _ := afterClosing(t, f)
+	plan := live.Plan()
+	require.Empty(t, plan.Complete, "nobody knows yet")
+	require.Equal(t, february.Start, plan.Reports[0].Period, "there is nothing left of January")
+
 	f.InTest = append(f.InTest, first)
-	plan := f.Plan()
-	require.False(t, plan.Waiting)
-	require.Len(t, plan.Closings, 1)
+	live, _ = afterClosing(t, f)
+	require.Equal(t, january.Start, live.Plan().Reports[0].Period)
+	require.Equal(t, "10", live.Plan().Reports[0].Lines[0].Quantity.String())
 }

@@ -236,27 +236,27 @@ func TestAReportOfAQuantity(t *testing.T) {
 	require.Equal(t, january.End.Add(grace), r.Deadline)
 }
 
-// What was reported here and is on its way when the invoice becomes final has
-// to be known before the period closes: the invoice shows it. Where invoices say
-// what is billed, what was taken need not be seen counted.
-func TestWhatIsOnItsWayHoldsUpAClosing(t *testing.T) {
+// A closed period is complete once nothing of it is on its way, and its invoice
+// is read; where no invoice says what is billed, once it was seen counted.
+func TestWhatKeepsAClosedPeriodInSight(t *testing.T) {
 	t.Parallel()
+	invoices := func(f *billing.Facts) { f.Connection.Invoices = true }
 	for name, c := range map[string]struct {
 		state       billing.State
 		outstanding bool
 		invoiced    bool
-		closes      bool
+		complete    bool
 		change      func(*billing.Facts)
 	}{
 		"SeenCounted":                {billing.Counted, false, false, true, nil},
 		"NotSeenYet":                 {billing.Accepted, false, false, false, nil},
-		"NotSeenYetBeforeAnInvoice":  {billing.Accepted, false, false, true, func(f *billing.Facts) { f.Connection.Invoices = true }},
+		"NotSeenYetBeforeAnInvoice":  {billing.Accepted, false, false, false, invoices},
 		"OnItsWay":                   {billing.Sending, true, false, false, nil},
 		"InDoubt":                    {billing.InDoubt, true, false, false, nil},
-		"SeenCountedOnTheInvoice":    {billing.Counted, false, true, true, nil},
-		"OnItsWayToTheInvoice":       {billing.Sending, true, true, false, nil},
-		"NotBegunOnItsWayToIt":       {billing.Planned, true, true, false, nil},
-		"InDoubtWhetherOnTheInvoice": {billing.InDoubt, true, true, false, nil},
+		"SeenCountedOnTheInvoice":    {billing.Counted, false, true, true, invoices},
+		"OnItsWayToTheInvoice":       {billing.Sending, true, true, false, invoices},
+		"NotBegunOnItsWayToIt":       {billing.Planned, true, true, false, invoices},
+		"InDoubtWhetherOnTheInvoice": {billing.InDoubt, true, true, false, invoices},
 		"InDoubtAndTheInvoiceIsRead": {billing.InDoubt, true, true, true, func(f *billing.Facts) { f.Invoices = []billing.Invoice{renewal("10")} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestWhatIsOnItsWayHoldsUpAClosing(t *testing.T) {
 			period := subscribed(january)
 			period.Subscription.Invoiced = c.invoiced
 			f := atMeters(february, knownOf(january.End.Add(grace), period, subscribed(february)))
-			f.Usage, f.MayClose = []billing.Usage{used(january, "10")}, true
+			f.Usage = []billing.Usage{used(january, "10")}
 			r := counted(january, "10")
 			r.State, r.Outstanding, r.Last = c.state, c.outstanding, uuid.UUID{3}
 			f.Reported = []billing.Reported{r}
@@ -272,9 +272,9 @@ func TestWhatIsOnItsWayHoldsUpAClosing(t *testing.T) {
 				c.change(&f)
 			}
 			f.Reconcile()
-			plan := f.Plan()
-			require.Equal(t, c.closes, len(plan.Closings) == 1)
-			require.Equal(t, !c.closes, plan.Waiting)
+			plan := closes(f)
+			require.Len(t, plan.Closings, 1, "it closes all the same")
+			require.Equal(t, c.complete, len(plan.Complete) == 1)
 		})
 	}
 }

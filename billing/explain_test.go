@@ -25,7 +25,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 	for _, what := range []string{
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
-		billing.StepTrial, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed",
+		billing.StepTrial, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
 	} {
 		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
@@ -94,6 +94,11 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 			return
 		}
 		stated := statements[start.UnixMicro()].Lines[i]
+		if line.Closed.IsZero() && statements[start.UnixMicro()].ClosedAt != nil { // what is billed of it is billed at several places
+			w.seen["reported on"]++
+			w.same(l, "the usage that is reported on", line.Usage, of(stated.Working, billing.StepUsage).Amount)
+			continue
+		}
 		if line.Closed.IsZero() {
 			w.same(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
 			if trial := of(stated.Working, billing.StepTrial); trial.Name != "" { // reports are at our price: nobody who bills the rest of the period charges for these units

@@ -24,16 +24,16 @@ type Facts struct {
 	Side       *Side                   // what the customer is there; nil: it has to be read first
 
 	Stored     []Period         // the customer's periods as they are stored, oldest first
-	Invoices   []Invoice        // final ones of open periods, and of closed ones that are not reconciled with all of theirs
+	Invoices   []Invoice        // final ones of periods that are not complete, and of others that are not reconciled with all of theirs
 	LateMonths []metering.Range // in which anything came for a closed period
 	Resolved   []Resolved       // reports whose outcome final invoices show; Reconcile finds them
 	Reconciled []Reconciliation // that are not written down yet; Reconcile finds them
 	Booked     []Booked         // of closed periods
 	Usage      []Usage          // of the periods of UsageRanges
-	Hours      []HourUsage      // of the meters of WindowedMeters, in open periods
+	Hours      []HourUsage      // of the meters of WindowedMeters, in periods that are not complete: what came late is not in it
 	Counted    []EventCount     // of open periods
 	Reported   []Reported
-	Statements []Sent // of each open period, at this connection: the last of any state, and the last that was taken
+	Statements []Sent // of each period that is not complete, at this connection: the last of any state, and the last that was taken
 	Open       []Open // reports whose outcome is not known yet, oldest first
 }
 

@@ -75,10 +75,17 @@ func invoiced(r metering.Range) billing.Period {
 // closedAt is a period that was billed in statements, at a charge for so much usage.
 func closedAt(r metering.Range, usage, charge string) billing.Period {
 	at := r.End.Add(grace)
-	return billing.Period{Range: r, ClosedAt: &at, Closed: []billing.ClosedLine{{
+	return billing.Period{Range: r, ClosedAt: &at, Complete: true, Closed: []billing.ClosedLine{{
 		MeterID: 1, Usage: metering.MustDecimal(usage), Events: 1, PriceVersion: 1, Terms: billing.Terms{OverageRate: metering.Whole(100), Currency: "USD"},
 		Charge: metering.MustDecimal(charge), Currency: "USD", Billed: true,
 	}}}
+}
+
+// billedWith notes that whole units are billed with a closed period, and so many
+// of them are.
+func billedWith(p *billing.Period, units string) {
+	p.Closed[0].Scale = new(int32)
+	p.Closed[0].Reconciled = &billing.Reconciliation{Period: p.Start, MeterID: 1, Billed: metering.MustDecimal(units), State: billing.ReconciliationCarried}
 }
 
 func used(r metering.Range, total string) billing.Usage {
@@ -123,14 +130,18 @@ func adjusted(at metering.ConnectionID, closed, target metering.Range, quantity,
 	return s
 }
 
-// afterClosing is what is known once the oldest open period is closed, at what
-// the provider was reported of it.
+// afterClosing is what is known once the oldest open period is closed.
 func afterClosing(t *testing.T, f billing.Facts) (after billing.Facts, line billing.ClosedLine) {
+	i := slices.IndexFunc(f.Stored, func(p billing.Period) bool { return p.ClosedAt == nil })
+	if due := f.Stored[i].Deadline(grace); f.Now.Before(due) {
+		f.Now = due
+	}
 	f.MayClose = true
 	plan := f.Plan()
 	require.Len(t, plan.Closings, 1)
 	require.Len(t, plan.Closings[0].Lines, 1)
 	f.MayClose, f.Stored = false, plan.Periods
+	f.Reconcile()
 	return f, plan.Closings[0].Lines[0]
 }
 
@@ -158,7 +169,6 @@ func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
 	f.Invoices = []billing.Invoice{renewal("10")}
 	f.Reconcile()
 	f, line := afterClosing(t, f)
-	require.Equal(t, "10", line.Reported.String())
 	require.Equal(t, "1700", line.Charge.String(), "what it came to")
 	reports := f.Plan().Reports
 	require.Len(t, reports, 1)
@@ -182,8 +192,7 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	f.Reported = []billing.Reported{counted(january, "13")}
 	f.Invoices = []billing.Invoice{renewal("3")}
 	f.Reconcile()
-	f, line := afterClosing(t, f)
-	require.Equal(t, "3", line.Reported.String())
+	f, _ = afterClosing(t, f)
 	reports := f.Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "1000", reports[0].Quantity.String())
@@ -200,7 +209,6 @@ func TestNothingIsReportedOfASubscriptionThatWasCancelledAtItsPeriodsEnd(t *test
 
 	f.Now = january.End.Add(grace)
 	f, line := afterClosing(t, f)
-	require.Equal(t, "10", line.Reported.String())
 	require.Equal(t, "17", line.Usage.String())
 	require.Empty(t, f.Plan().Reports)
 }
@@ -232,8 +240,8 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	inDoubt.Standing = billing.Sums{Any: true, Value: metering.Whole(10), Added: metering.Whole(10), Quantity: metering.Whole(10)}
 	f.Reported = []billing.Reported{inDoubt}
 	f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
-	f.MayClose = true
-	require.Empty(t, f.Plan().Closings, "that is waited for")
+	after, _ := afterClosing(t, f)
+	require.Empty(t, after.Plan().Reports, "it may have arrived")
 
 	for units, want := range map[string]struct {
 		state   billing.State
@@ -243,8 +251,7 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 		known.Reported, known.Invoices = slices.Clone(f.Reported), []billing.Invoice{renewal(units)}
 		known.Reconcile()
 		require.Equal(t, []billing.Resolved{{ID: inDoubt.Last, State: want.state}}, known.Plan().Resolved)
-		known, line := afterClosing(t, known)
-		require.Equal(t, units, line.Reported.String())
+		known, _ = afterClosing(t, known)
 		require.Len(t, known.Plan().Reports, want.charges)
 	}
 }

@@ -67,18 +67,30 @@ func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 	require.Empty(t, f.Plan().Reports)
 }
 
-// A charge that was answered is there: its period closes without having seen it
-// counted anywhere.
-func TestAChargeThatWasTakenHoldsUpNoClosing(t *testing.T) {
+// A target period closes whether what it carries was charged or not: what was
+// not is for the next one.
+func TestAChargeHoldsUpNoClosing(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
-	f.Now, f.MayClose = february.End.Add(grace), true
-	require.True(t, f.Plan().Waiting)
-
-	f.Reported = []billing.Reported{lateCharge(f, "700", 1)}
-	plan := f.Plan()
-	require.False(t, plan.Waiting)
-	require.Len(t, plan.Closings, 1)
+	f.Now, f.Stored, f.Side.Period = february.End.Add(grace), append(f.Stored, subscribed(march)), march
+	for name, c := range map[string]struct {
+		reported []billing.Reported
+		next     int // charges
+	}{"Taken": {[]billing.Reported{lateCharge(f, "700", 1)}, 0}, "NotMade": {nil, 1}} {
+		f.Reported = c.reported
+		plan := closes(f)
+		require.False(t, plan.Waiting, name)
+		require.Len(t, plan.Closings, 1, name)
+		after := f
+		after.Stored = plan.Periods
+		after.Reconcile()
+		charges := after.Plan().Reports
+		require.Len(t, charges, c.next, name)
+		if c.next > 0 {
+			require.Equal(t, march, charges[0].Window)
+			require.Equal(t, "700", charges[0].Quantity.String())
+		}
+	}
 }
 
 // A closed period is adjusted as long as its late usage is stored or counted,
@@ -138,11 +150,10 @@ func TestWhatIsLate(t *testing.T) {
 func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "2.4")
-	reported := metering.Whole(10)
-	f.Stored[0].Closed[0].Reported = &reported
+	billedWith(&f.Stored[0], "10")
 	require.Equal(t, "200", f.Plan().Reports[0].Quantity.String())
 
-	reported = metering.Whole(9)
+	billedWith(&f.Stored[0], "9")
 	require.Equal(t, "3", f.Plan().Reports[0].Lines[0].Quantity.String(), "one that it was not reported before is among them")
 }
 
@@ -151,11 +162,11 @@ func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "0")
-	reported := metering.Whole(12)
-	f.LateMonths, f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Reported = nil, metering.MustDecimal("12.4"), &reported
+	f.LateMonths, f.Stored[0].Closed[0].Usage = nil, metering.MustDecimal("12.4")
+	billedWith(&f.Stored[0], "12")
 	require.Equal(t, []metering.Range{february}, billing.UsageRanges(f))
 
-	reported = metering.Whole(11)
+	billedWith(&f.Stored[0], "11")
 	require.Equal(t, []metering.Range{january, february}, billing.UsageRanges(f))
 
 	f.Stored[0].Closed[0].Billed = false
@@ -186,9 +197,8 @@ func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 // never have had: February took it back, and March does not do so again.
 func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	t.Parallel()
-	half := metering.MustDecimal("0.5")
 	closed := closedAt(january, "0.5", "0")
-	closed.Closed[0].Reported = &half
+	billedWith(&closed, "0.5")
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
 	f.Usage = []billing.Usage{used(january, "0.5")}
 	require.Equal(t, "-0.5", billing.Adjustments(f)[0].Quantity.String())

@@ -13,6 +13,7 @@ type Period struct {
 	ID metering.PeriodID // 0: it is not stored yet
 	metering.Range
 	ClosedAt     *time.Time // nil while usage still changes it
+	Complete     bool       // closed, and nothing of it is to be reported, on its way, or to be seen on an invoice
 	Closed       []ClosedLine
 	Subscription Subscription
 	Watermark    Watermark // as it is stored
@@ -20,22 +21,22 @@ type Period struct {
 
 // ClosedLine is what a closed period came to for one meter.
 type ClosedLine struct {
-	MeterID       metering.MeterID
-	MeterVersion  metering.MeterVersionID // that has counted the usage
-	Aggregation   metering.Aggregation    // of that version: late usage is counted by it too
-	Usage         metering.Decimal
-	Events        int64
-	PriceVersion  int   // 0: the meter had no price
-	Terms         Terms // that the charge is by, whatever the price is now
-	Charge        metering.Decimal
-	Currency      string
-	Billed        bool              // the provider was reported it: only then is there something to adjust
-	Test          bool              // in test mode, in which nobody is charged
-	Reported      *metering.Decimal // what of the usage the charge is for; nil: all of it, exactly
-	ReportedScale int32             // decimals that Reported is rounded to
-	Trial         bool              // the provider charged nothing for Reported, and charges nothing for what comes later
+	MeterID      metering.MeterID
+	MeterVersion metering.MeterVersionID // that has counted the usage
+	Aggregation  metering.Aggregation    // of that version: late usage is counted by it too
+	Usage        metering.Decimal
+	Events       int64
+	PriceVersion int   // 0: the meter had no price
+	Terms        Terms // that the charge is by, whatever the price is now
+	Charge       metering.Decimal
+	Currency     string
+	Billed       bool   // a provider bills it: only then is there something to adjust
+	Test         bool   // in test mode, in which nobody is charged
+	Scale        *int32 // decimals of the units that the charge is for; nil: all that the usage has
+	Trial        bool   // the provider charges nothing for them, nor for what comes later
 
 	Reconciled *Reconciliation // the last one; nil: there is none yet
+	so         *billedSoFar    // what is billed where nothing more of the period is reported; nil: all is, or will be. Reconcile finds it
 
 	// What came late, once the events behind it may go; nil: it is still counted.
 	LateUsage  *metering.Decimal

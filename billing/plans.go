@@ -16,16 +16,7 @@ type planner struct {
 	periods []Period
 	plan    Plan
 
-	dry      bool                       // it only finds out whether anything is unreported
-	open     bool                       // the provider does not know all of the period, or was not seen to
-	refused  bool                       // the provider has refused a charge, which is left to the next target period
-	reported map[metering.MeterID]units // of the period, what of each meter is billed
-}
-
-// units are a total as the provider is reported it.
-type units struct {
-	quantity metering.Decimal
-	scale    int32 // that quantity is rounded to
+	open bool // the provider does not know all of the period, or was not seen to
 }
 
 // Plan decides what is to be reported next, and which periods are to close. It
@@ -33,6 +24,7 @@ type units struct {
 func (f Facts) Plan() Plan {
 	p := planner{Facts: f, periods: Periods(f)}
 	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), f.Resolved, p.bookings()
+	p.plan.Complete = f.complete()
 	switch {
 	case f.MayClose:
 		p.close()
@@ -46,7 +38,7 @@ func (f Facts) Plan() Plan {
 		p.leaveFormer()
 		p.quantities()
 	}
-	p.plan.Reconciled = slices.Concat(p.Facts.Reconciled, p.reconcileClosing())
+	p.plan.Reconciled = slices.Concat(p.Facts.Reconciled, p.plan.Reconciled)
 	p.lookAtBorders()
 	return p.plan
 }
@@ -77,15 +69,16 @@ func (p *planner) lookAtBorders() {
 	}
 }
 
-// looksForCounted says whether what was taken is to be seen counted: it is of
-// an open period, and of the part of it that lies in the subscription's.
+// looksForCounted says whether what was taken is to be seen counted: it is of a
+// period that is not complete, and of the part of it that lies in the
+// subscription's.
 func (p *planner) looksForCounted(r Reported) bool {
 	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
 		return false
 	}
 	return slices.ContainsFunc(p.periods, func(period Period) bool {
 		ended := r.Window.Start.Before(period.Start) || r.Window.Start.Before(period.Subscription.Start)
-		return r.about(period) && period.ClosedAt == nil && !ended
+		return r.about(period) && !period.Complete && !ended
 	})
 }
 
@@ -103,12 +96,12 @@ func (p *planner) lookFrom(t time.Time) {
 	}
 }
 
-// UsageRanges are the periods whose usage a plan depends on: the open ones, and
-// the closed ones that late usage may adjust.
+// UsageRanges are the periods whose usage a plan depends on: those that are not
+// complete, and the closed ones that late usage may adjust.
 func UsageRanges(f Facts) []metering.Range {
 	var ranges []metering.Range
 	for _, p := range ExpectedPeriods(f) {
-		if p.ClosedAt == nil || f.adjustable(p) {
+		if !p.Complete || f.adjustable(p) {
 			ranges = append(ranges, p.Range)
 		}
 	}
@@ -136,7 +129,7 @@ func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
-		case o.Kind == QuantityReport && p.isClosed(o.Period): // it is for people to find out
+		case o.Kind == QuantityReport && o.State == InDoubt && p.isOver(o.Period): // it is for people to find out
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:
@@ -150,38 +143,40 @@ func (p *planner) leaveFormer() {
 	p.plan.More = len(p.plan.Resume) > 0
 }
 
-func (p *planner) isClosed(start time.Time) bool {
-	return slices.ContainsFunc(p.periods, func(period Period) bool { return period.Start.Equal(start) && period.ClosedAt != nil })
+// isOver says whether nothing more is reported of the period that began then.
+func (p *planner) isOver(start time.Time) bool {
+	return slices.ContainsFunc(p.periods, func(period Period) bool {
+		return period.Start.Equal(start) && period.ClosedAt != nil && (period.Complete || period.Subscription.Invoiced)
+	})
 }
 
-// statements plans the next statement, one at a time: of the oldest open period
-// that changed since its last one. One that is of the caller's own pass is done
-// with, however its usage has grown since, and also if it was refused, so that
-// it does not hold back the others.
+// statements plans the next statement, one at a time: of the oldest period that
+// lacks something, or changed since its last one. One that is of the caller's
+// own pass is done with, however its usage has grown since, and also if it was
+// refused, so that it does not hold back the others.
 func (p *planner) statements() {
 	if len(p.plan.Resume) > 0 {
 		return
 	}
 	for i, period := range p.periods {
-		if period.ClosedAt != nil {
-			continue
-		}
 		latest := p.lastStatement(period, func(State) bool { return true })
 		lines, late := p.statement(period, latest)
 		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
 		taken, same := latest.State.Taken(), sameLines(latest.Lines, of)
 		switch {
 		case mine && latest.State == Rejected:
+			p.open = p.open || len(lines) > 0
 		case len(lines) == 0:
-			p.knows(period, p.watermark(period)) // there is nothing to report
+			p.saidOf(period) // there is nothing to report
 		case taken && same:
 			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
-			p.knows(period, p.watermark(period))
+			p.saidOf(period)
 		case taken && mine:
 			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+			p.open = p.open || period.ClosedAt != nil
 		default:
 			p.plan.More = i < len(p.periods)-1
-			p.knows(period, p.watermark(period))
+			p.saidOf(period)
 			p.plan.Reports = append(p.plan.Reports, Report{
 				Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
 				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
@@ -192,12 +187,30 @@ func (p *planner) statements() {
 	}
 }
 
+// saidOf notes that receivers know the open period, unless they do not know all
+// of a closed one before it.
+func (p *planner) saidOf(period Period) {
+	switch {
+	case period.ClosedAt != nil:
+	case p.open:
+		p.knows(period, Watermark{})
+	default:
+		p.knows(period, p.watermark(period))
+	}
+}
+
 // statement is what the period comes to, and what late usage adds to closed
-// ones. What an operator leaves as it is is as it was taken last.
+// ones; of a closed period, what its receiver does not have. What an operator
+// leaves as it is is as it was taken last.
 func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
-	lines, excluded := p.charges(period)
-	target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
-	late = p.adjustments(p.periods, target, latest.Lines)
+	var excluded []Exclusion
+	if period.ClosedAt != nil {
+		lines, late = p.lastLines(period)
+	} else {
+		lines, excluded = p.charges(period)
+		target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
+		late = p.adjustments(p.periods, target, latest.Lines)
+	}
 	if len(p.Facts.Excluded) > 0 {
 		taken := p.lastStatement(period, State.Taken).Lines
 		var more []Exclusion
@@ -259,37 +272,38 @@ func (p *planner) knows(period Period, w Watermark) {
 // quantities plans what is reported meter by meter.
 func (p *planner) quantities() {
 	known := make(map[int]Watermark)
-	open := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return period.ClosedAt != nil })
-	for i, period := range slices.Backward(open) {
+	reported := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return p.isOver(period.Start) })
+	unreported := false
+	for i, period := range slices.Backward(reported) {
 		p.open = false
 		p.quantitiesOf(period)
 		p.lateCharges(period)
 		if !p.open {
 			known[i] = p.watermark(period)
 		}
+		unreported = unreported || p.open && period.ClosedAt != nil
 	}
 	latest := func(r Report) bool { return r.Counting == Latest }
-	if len(open) > 1 && slices.ContainsFunc(p.plan.Reports, latest) {
+	if unreported || len(reported) > 1 && slices.ContainsFunc(p.plan.Reports, latest) {
 		clear(known) // what is taken of one period changes what comes last of another
 	}
-	for i, period := range slices.Backward(open) {
-		p.knows(period, known[i])
+	for i, period := range slices.Backward(reported) {
+		if period.ClosedAt == nil {
+			p.knows(period, known[i])
+		}
 	}
 }
 
 // quantitiesOf plans the quantities of one period.
 func (p *planner) quantitiesOf(period Period) {
 	taken := make(map[string]bool)
-	p.reported = make(map[metering.MeterID]units)
 	for _, meter := range p.Meters {
 		m := p.quantityOf(period, meter)
 		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
-		if reported := m.others.quantity.Add(m.reportedHere()); !reported.IsZero() || excluded == "" && over != ExcludedEarlier {
-			p.reported[meter.ID] = units{reported, m.scale()}
-		}
 		switch {
+		case !m.isReported():
 		case excluded != "":
-			p.exclude(Exclusion{meter.ID, meter.Slug, excluded})
+			m.leaveOut(excluded)
 		case over != "":
 			m.leaveRest(over)
 		default:
@@ -304,11 +318,6 @@ func (p *planner) quantitiesOf(period Period) {
 func (p *planner) next(s Reported, changed bool) bool {
 	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
-	case p.dry:
-		refused := changed && s.Kind == ChargeReport && s.State == Rejected
-		p.refused = p.refused || refused
-		p.open = p.open || s.Outstanding || changed && !refused || s.State == Accepted && !p.Connection.Invoices
-		return false
 	case s.Outstanding, mine && !taken:
 		p.open = p.open || s.Outstanding || changed
 		return false

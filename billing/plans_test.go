@@ -57,7 +57,8 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 		Now: instant(t, "2026-02-02T00:00:00Z"), MayClose: true, Customer: billing.Customer{CreatedAt: january.Start},
 		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
 		Meters:     []metering.Meter{{ID: 1, Slug: "calls", Version: metering.MeterVersion{Status: metering.Complete}}},
-		Connection: &billing.Connection{ID: 1},
+		Prices:     map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}}}},
+		Connection: &billing.Connection{ID: 1, Invoices: true},
 		Side: &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: february, Destinations: []billing.Destination{
 			{MeterID: 1, Target: "calls", Method: "delta", Counting: billing.Adds},
 		}},

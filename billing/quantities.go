@@ -28,8 +28,9 @@ type quantityPlanner struct {
 	destination Destination
 	meter       metering.Meter
 	usage       Usage
-	own         []Reported // series of this destination
-	others      elsewhere  // billed at other ones
+	closed      *ClosedLine // nil: the period is open
+	own         []Reported  // series of this destination
+	others      elsewhere   // billed at other ones
 }
 
 // quantityOf parts the meter's series from those of another account, customer,
@@ -40,14 +41,17 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.destination(meter.ID),
 		meter: meter, usage: p.Facts.usage(meter.ID, period),
 	}
+	if l, known := period.Line(meter.ID); known {
+		m.closed, m.usage = &l, Usage{Total: l.Usage, Events: l.Events}
+	}
 	for _, s := range p.Reported {
 		switch {
 		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others.add(s)
-			m.open = m.open || s.undecided() && (p.dry || p.here(s.Series) && s.State != InDoubt) // what it comes to changes what is left
+			m.others.add(s, p.priceIn(meter.ID, period))
+			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // what it comes to changes what is left
 		}
 	}
 	return m
@@ -71,6 +75,19 @@ func (r Reported) taken() metering.Decimal {
 		return *r.Invoiced
 	}
 	return r.Taken.counted(r.Counting)
+}
+
+// isReported says whether there is anything to report of the meter: of a closed
+// period only what that closed at, and as long as no invoices were compared with it.
+func (m *quantityPlanner) isReported() bool {
+	return m.period.ClosedAt == nil || m.closed != nil && m.stated(*m.closed)
+}
+
+// leaveOut says why the meter is left out, of open periods alone.
+func (m *quantityPlanner) leaveOut(reason string) {
+	if m.period.ClosedAt == nil {
+		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
+	}
 }
 
 // excluded says why the meter is not reported, if it is not.
@@ -109,7 +126,7 @@ func (m *quantityPlanner) leaveRest(reason string) {
 		m.open = m.open || s.undecided()
 	}
 	if !m.value(m.usage.Total).Equal(m.reportedHere()) {
-		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
+		m.leaveOut(reason)
 	}
 }
 
@@ -127,6 +144,8 @@ func (m *quantityPlanner) scale() int32 {
 	switch {
 	case m.destination.WholeUnits:
 		return 0
+	case m.closed != nil && m.closed.Scale != nil:
+		return *m.closed.Scale
 	case m.period.Subscription.Scales != nil:
 		return m.period.Subscription.Scales[m.meter.ID]
 	}
@@ -140,11 +159,19 @@ func (m *quantityPlanner) value(total metering.Decimal) metering.Decimal {
 }
 
 func (m *quantityPlanner) report() {
-	if m.destination.Window != "" {
+	switch {
+	case m.destination.Window == "":
+		m.reportOne(m.line(m.usage.Total), m.part)
+	case m.closed == nil || m.usage.Total.Equal(sum(m.hours())): // else it is counted in another way since
 		m.reportWindows()
-		return
 	}
-	m.reportOne(m.line(m.usage.Total), m.part)
+}
+
+func sum(hours []HourUsage) (total metering.Decimal) {
+	for _, h := range hours {
+		total = total.Add(h.Total)
+	}
+	return total
 }
 
 // before is what this destination was reported with earlier periods of ours
@@ -172,7 +199,7 @@ func (m *quantityPlanner) line(total metering.Decimal) Line {
 
 // calculation charges what the provider can count.
 func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
-	price, _ := m.price(m.meter.ID, m.period)
+	price := m.priceIn(m.meter.ID, m.period)
 	scale := m.scale()
 	return calculation{
 		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),

@@ -72,6 +72,7 @@ func (f *Facts) Reconcile() {
 	f.Stored = slices.Clone(f.Stored)
 	for n := range f.Stored {
 		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
+		f.account(&f.Stored[n])
 	}
 }
 
@@ -107,17 +108,6 @@ func (f *Facts) outcome(o Open) State {
 	return ""
 }
 
-// reconcileClosing compares the periods that close with the invoices.
-func (p *planner) reconcileClosing() []Reconciliation {
-	if len(p.plan.Closings) == 0 || len(p.Invoices) == 0 {
-		return nil
-	}
-	f := p.Facts
-	f.Stored, f.Reported, f.Reconciled, f.Resolved = p.periods, slices.Clone(f.Reported), nil, nil
-	f.Reconcile()
-	return f.Reconciled
-}
-
 // reconcile compares the lines of a period, if it is closed, with the invoices
 // that bill it. What they say as before is not written down again.
 func (f Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
@@ -138,10 +128,11 @@ func (r Reconciliation) says(before *Reconciliation) bool {
 }
 
 // reconciliation is what the invoices bill of a closed period's meter; it is
-// known once all that the present connection was reported of it is invoiced.
+// known once all that the present connection was reported of it is invoiced, and
+// nothing is on its way elsewhere.
 func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
-	if !f.bills(l) {
+	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
 		return r, false
 	}
 	void := false
@@ -149,7 +140,8 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
 			continue
 		}
-		if s.Invoiced == nil && s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any {
+		invoiceToCome := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
+		if s.Invoiced == nil && (s.Outstanding || invoiceToCome) {
 			return r, false
 		}
 		r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))

@@ -15,8 +15,7 @@ import (
 func closedWith(reported string) billing.Facts {
 	closed := closedAt(january, "10", "1000")
 	closed.Subscription = invoiced(january).Subscription
-	q := metering.MustDecimal(reported)
-	closed.Closed[0].Reported = &q
+	closed.Closed[0].Scale = new(int32)
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)))
 	f.Reported = []billing.Reported{counted(january, reported)}
 	return f
@@ -98,8 +97,7 @@ func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
 			t.Parallel()
 			f := closedWith("10")
 			later := closedAt(february, "5", "500")
-			five := metering.Whole(5)
-			later.Closed[0].Reported = &five
+			later.Closed[0].Scale = new(int32)
 			f.Now, f.Stored = february.End.Add(time.Hour), []billing.Period{f.Stored[0], later}
 			f.Reported = append(f.Reported, counted(february, "5"))
 			invoice := renewal(c.units)

@@ -155,8 +155,10 @@ type Plan struct {
 	Reported      []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
 	Bookings      []Booking         // adjustments of closed periods, to be written down
 	Closings      []Closing         // periods to close, oldest first
+	Complete      []Period          // closed periods that are complete by now
+	Unreported    bool              // the periods that close leave something to report
 	Reconciled    []Reconciliation  // of closed periods with the final invoices, to be written down
-	Waiting       bool              // a period that is due cannot close yet
+	Waiting       bool              // a period that is due waits for a meter that is counting its past
 	More          bool              // there may be other reports once these are decided
 	LookAgain     time.Time         // when there may be something to do although no fact has changed; zero: never
 }

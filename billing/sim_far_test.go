@@ -217,6 +217,22 @@ func (f *farSide) onInvoice(in *invoice, meter metering.MeterID, heard bool) (un
 	return units
 }
 
+// priced is what the quantities that it has of the meter's period cost, as each
+// said when it went out.
+func (f *farSide) priced(meter metering.MeterID, period time.Time, currency string) (amount metering.Decimal) {
+	last := make(map[string]metering.Decimal)
+	for _, c := range f.calls {
+		l := c.Lines[0]
+		if c.Kind == billing.QuantityReport && !c.onNone && !c.dropped && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
+			last[fmt.Sprint(c.Target, c.Method, c.Window.Start.UnixMicro())] = l.Amount
+		}
+	}
+	for _, value := range last {
+		amount = amount.Add(value)
+	}
+	return amount
+}
+
 // has says whether it was reported any quantity of the meter's period.
 func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {

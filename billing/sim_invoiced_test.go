@@ -8,25 +8,35 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billedUnits are what of a closed line counts as billed with its period.
-func billedUnits(line billing.ClosedLine) metering.Decimal {
-	switch {
-	case line.Reconciled != nil:
+// billedUnits are what of a closed line counts as billed with its period: what
+// its invoices were seen to bill, else what everybody bills.
+func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.Decimal {
+	if line.Reconciled != nil {
 		return line.Reconciled.Billed
-	case line.Reported != nil:
-		return *line.Reported
 	}
-	return line.Usage
+	return l.out(line.MeterID, p.Start, line.Test, false)
 }
 
-// lacking is what a closed line's charge is more than that for the units that
-// are billed with its period.
-func (l *life) lacking(p billing.Period, line billing.ClosedLine, units metering.Decimal) *big.Rat {
-	if line.Reported == nil {
-		return new(big.Rat)
+// lacking is what a closed line's charge is more than what is billed with its
+// period: that for the units, or what statements said.
+func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
+	all := l.costs(p, line, billable(line, rational(line.Usage)))
+	if line.Scale == nil && line.Reconciled == nil {
+		own, _ := l.billedOf(p, line, line.Test)
+		for _, f := range l.inMode(line.Test) {
+			own[line.Currency] = own[line.Currency].Add(f.priced(line.MeterID, p.Start, line.Currency))
+		}
+		return all.Sub(all, rational(own[line.Currency]))
 	}
-	all := l.costs(p, line, rounded(rational(line.Usage), int(line.ReportedScale)))
-	return all.Sub(all, l.costs(p, line, rational(units)))
+	return all.Sub(all, l.costs(p, line, rational(l.billedUnits(p, line))))
+}
+
+// billable are the units that so much usage of the line is charged for.
+func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
+	if line.Scale == nil {
+		return usage
+	}
+	return rounded(usage, int(*line.Scale))
 }
 
 // checkInvoiced holds, for periods whose usage is on invoices of their own, that
@@ -85,7 +95,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test {
 			return
 		}
-		if counts = counts.Add(billedUnits(line)); line.Reconciled != nil {
+		if counts = counts.Add(l.billedUnits(p, line)); line.Reconciled != nil {
 			disputed = disputed.Add(line.Reconciled.Unexplained)
 		}
 	}

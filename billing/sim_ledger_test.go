@@ -81,13 +81,13 @@ func (l *ledger) inMode(i storedInvoice) bool {
 	return slices.Contains(l.tests, i.Connection) == l.inTest()
 }
 
-// unreconciled are the final invoices of periods that are open, or closed and not
+// unreconciled are the final invoices of periods that are not complete, or not
 // compared with all of theirs yet.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
 	about := func(p billing.Period, i storedInvoice) bool { return l.inMode(i) && !i.Period.Within(p.Range).Empty() }
 	for _, p := range l.periods {
 		since := l.invoices[l.through[p.Start.UnixMicro()]:]
-		if p.ClosedAt != nil && !slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) }) {
+		if p.Complete && !slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) }) {
 			continue
 		}
 		for _, i := range l.invoices {
@@ -135,12 +135,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 			f.LateMonths = append(f.LateMonths, metering.Range{Start: e.month, End: e.month.AddDate(0, 0, 32)})
 		}
 	}
-	f.Open, f.Invoices = l.open(), l.unreconciled()
+	f.Open, f.Invoices, f.Statements = l.open(), l.unreconciled(), l.statements()
 	f.Reconcile()
 	for _, p := range billing.Periods(f) {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
-	f.Statements = l.statements()
 	f.Usage = l.usage(billing.UsageRanges(f))
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
 		f.Hours = l.hours(billing.Periods(f), windowed)
@@ -253,11 +252,11 @@ func (l *ledger) booked() (all []billing.Booked) {
 
 func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all []billing.HourUsage) {
 	for _, p := range periods {
-		if p.ClosedAt != nil {
+		if p.Complete {
 			continue
 		}
 		for n, e := range l.events {
-			if !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) {
+			if e.late || !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) {
 				continue
 			}
 			h := billing.HourUsage{Period: p.Start, MeterID: e.meter, Start: e.hour}

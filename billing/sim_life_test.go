@@ -217,6 +217,7 @@ type circumstances struct {
 	neighbour bool     // another customer of the tenant's, for whom every call fails
 	lazy      bool     // no sync among the steps
 	eager     bool     // a sync after each of them
+	known     bool     // it was synced before anything happened, so that its periods are known
 	lived     []string // steps of known faults that are not left out
 	tape      *tape    // what is done is noted on it
 	monthly   bool     // contracts run in months
@@ -234,6 +235,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	if in.neighbour {
 		l.neighbour = newLedger(l.catalog, "the neighbour", l.born)
 		l.neighbour.providerID = "cus_2"
+	}
+	if in.known {
+		l.sync()
 	}
 	for _, s := range steps {
 		l.rng = rand.New(rand.NewPCG(s.seed, 3))
@@ -341,10 +345,11 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 }
 
 // resolve has operators find out what a former connection, or subscription, has
-// of what is in doubt there.
+// of what is in doubt there and counts.
 func (l *life) resolve() {
 	for _, r := range l.reports {
-		if r.state != billing.InDoubt || l.reaches(r) && !l.resubscribed(r) && r.Customer == l.providerID {
+		counts := l.connection != nil && slices.Contains(l.tests, r.Connection) == l.inTest()
+		if r.state != billing.InDoubt || !counts || l.reaches(r) && !l.resubscribed(r) && r.Customer == l.providerID {
 			continue
 		}
 		outcome := billing.Rejected
@@ -358,7 +363,6 @@ func (l *life) resolve() {
 
 // closePeriods closes what is due.
 func (l *life) closePeriods() int {
-	l.resolve()
 	l.note(lives.Action{Do: lives.Close})
 	f := l.facts(l.now, l.number)
 	f.MayClose = true
@@ -366,8 +370,9 @@ func (l *life) closePeriods() int {
 	l.ledger.store(plan, l.now)
 	for _, c := range plan.Closings {
 		l.checkClosing(c)
-		l.ends = append(l.ends, closedText(c.Period.Start, c.Lines))
+		l.ends = append(l.ends, closedText(c.Period.Range, c.Lines))
 	}
+	l.checkDue()
 	if l.neighbour != nil {
 		f := l.neighbour.facts(l.now, l.neighbour.number)
 		f.MayClose = true
@@ -376,13 +381,13 @@ func (l *life) closePeriods() int {
 	return len(plan.Closings)
 }
 
-func closedText(start time.Time, lines []billing.ClosedLine) string {
+func closedText(of metering.Range, lines []billing.ClosedLine) string {
 	var text strings.Builder
-	fmt.Fprint(&text, start)
+	fmt.Fprint(&text, of.Start, of.End)
 	for _, c := range lines {
-		fmt.Fprint(&text, " ", c.MeterID, c.Usage, c.Events, c.PriceVersion, c.Charge, c.Currency, c.Billed, c.ReportedScale)
-		if c.Reported != nil {
-			fmt.Fprint(&text, " of ", c.Reported)
+		fmt.Fprint(&text, " ", c.MeterID, c.MeterVersion, c.Usage, c.Events, c.PriceVersion, c.Terms, c.Charge, c.Currency, c.Billed, c.Test, c.Trial)
+		if c.Scale != nil {
+			fmt.Fprint(&text, " to ", *c.Scale)
 		}
 	}
 	return text.String()

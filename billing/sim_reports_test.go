@@ -47,13 +47,13 @@ func (l *ledger) reaches(r *storedReport) bool {
 	return l.connection != nil && l.connection.ID == r.Connection
 }
 
-// statements are the last ones of each open period, at this connection.
+// statements are the last ones of each period that is not complete, at this connection.
 func (l *ledger) statements() (sent []billing.Sent) {
 	if l.connection == nil {
 		return nil
 	}
 	for _, p := range l.periods {
-		if p.ClosedAt != nil {
+		if p.Complete {
 			continue
 		}
 		var last, taken *storedReport
@@ -248,6 +248,9 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 	l.reconcile(p.Reconciled)
 	for _, w := range p.Reported {
 		l.period(w.Start).Watermark = w.Watermark
+	}
+	for _, of := range p.Complete {
+		l.period(of.Start).Complete = true
 	}
 	for _, r := range p.Resolved {
 		l.settle(r.ID, r.State, now)

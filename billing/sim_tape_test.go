@@ -174,6 +174,7 @@ func (l *life) recorded(seed uint64) lives.Life {
 		Seed: seed, Born: l.born, Timezone: l.startedIn.Timezone.String(), GraceSeconds: int64(l.startedIn.Grace / time.Second),
 		LatePolicy: l.startedIn.LatePolicy, BillingStartsAt: l.customer.BillingStartsAt, Actions: l.tape.actions,
 	}
+	r.Reports = []lives.Report{} // not even one
 	for _, report := range l.reports {
 		r.Reports = append(r.Reports, recordedReport(report))
 	}
@@ -222,7 +223,7 @@ func recordedPeriod(p billing.Period) lives.Period {
 	for _, c := range p.Closed {
 		period.Lines = append(period.Lines, lives.ClosedLine{
 			Meter: c.MeterID, Usage: c.Usage, Events: c.Events, PriceVersion: c.PriceVersion, Charge: c.Charge, Currency: c.Currency,
-			Billed: c.Billed, Reported: c.Reported, ReportedScale: c.ReportedScale,
+			Billed: c.Billed, Scale: c.Scale,
 		})
 	}
 	slices.SortFunc(period.Lines, func(a, b lives.ClosedLine) int { return cmp.Compare(a.Meter, b.Meter) })

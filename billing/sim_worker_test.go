@@ -155,6 +155,7 @@ func (p *pass) checkReports(plan billing.Plan) {
 		if again && r.Kind != billing.StatementReport {
 			p.failf("a pass reports a series again: %+v", r)
 		}
+		p.checkStatedOnce(r)
 		if r.Kind == billing.QuantityReport {
 			p.checkCharge(r.Lines[0], r.Destination)
 		}
@@ -330,7 +331,7 @@ type place struct {
 func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	var series []billing.Series
 	for _, r := range l.reports {
-		p := r.Kind == billing.QuantityReport && l.reaches(r) && l.period(r.Period).ClosedAt == nil
+		p := r.Kind == billing.QuantityReport && l.reaches(r) && !l.period(r.Period).Complete
 		if p && !slices.Contains(series, r.Series) {
 			series = append(series, r.Series)
 		}

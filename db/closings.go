@@ -16,7 +16,7 @@ import (
 // Closing is what came of closing the periods of some customers.
 type Closing struct {
 	Closed int                   // periods
-	Open   []metering.CustomerID // those with a due period that cannot be closed yet
+	Open   []metering.CustomerID // those with a due period that waits for a meter
 }
 
 // ClosePeriods closes the periods of these customers that are planned to close: usage
@@ -85,15 +85,15 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		}
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, reported, reported_scale)
-			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @test, @reported, @decimals
+			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, scale)
+			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @test, @scale
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
 			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
-			"reported": l.Reported, "decimals": l.ReportedScale,
+			"scale": l.Scale,
 		})
 	}
 	w.batch.Queue(`
@@ -113,6 +113,18 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	return publish(w.ctx, w.tx, w.tenant, w.customer, metering.PeriodClosed, map[string]any{
 		"period": map[string]any{"start": c.Period.Start.UTC(), "end": c.Period.End.UTC()},
 	}, w.facts.Now)
+}
+
+// complete notes which closed periods are complete, those that the plan closes too.
+func (w *planWriter) complete(all []billing.Period) {
+	var starts []time.Time
+	for _, p := range all {
+		starts = append(starts, p.Start)
+	}
+	if len(starts) > 0 {
+		w.batch.Queue(`update billing_periods set complete = true where tenant_id = $1 and customer_id = $2 and starts_at = any($3)`,
+			w.tenant, w.customer, starts)
+	}
 }
 
 // DuePeriods finds customers with a period that should be closed: its end and
@@ -186,14 +198,27 @@ const (
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
 		  and p.closed_at is null
-		  and p.ends_at <= @now::timestamptz
-		  and (p.ends_at <= @now::timestamptz - t.grace or exists (select ` + finalInvoices + `)))`
+		  and p.ends_at <= @now::timestamptz - t.grace)`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
 		select
 		from billing_periods p
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
 		  and p.ends_at > @now::timestamptz - t.grace))`
+	// A provider does not know all of a closed period: so says an open one.
+	unreportedClosing = `exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and ` + closedIncomplete + `) and exists (
+		select
+		from billing_periods p
+		join billing_connections k on k.tenant_id = p.tenant_id and k.retired_at is null
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.closed_at is null
+		  and p.watermark_configuration = '')`
 )
 
 func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {
@@ -213,7 +238,8 @@ func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after m
 	return customers, coded(err)
 }
 
-// DueTenants lists, over all tenants, those who may have a period to close.
+// DueTenants lists, over all tenants, those who may have a period to close, or a
+// closed one to report.
 func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
 	rows, err := l.pool.Query(ctx, `
 		select t.id
@@ -222,7 +248,7 @@ func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.Tenan
 		  select
 		  from customers c
 		  where c.tenant_id = t.id
-		    and (`+dueForClosing+` or `+behindClosing+`))
+		    and (`+dueForClosing+` or `+behindClosing+` or `+unreportedClosing+`))
 		order by t.id`, pgx.NamedArgs{"now": metering.Instant(now)})
 	if err != nil {
 		return nil, fmt.Errorf("find tenants with due periods: %w", coded(err))

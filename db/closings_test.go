@@ -63,7 +63,7 @@ func adjustments(t testing.TB, m message) []webhook.Adjustment {
 	return list
 }
 
-func TestAPeriodIsClosedAsTheProviderAcceptedIt(t *testing.T) {
+func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("141.75")
@@ -74,14 +74,21 @@ func TestAPeriodIsClosedAsTheProviderAcceptedIt(t *testing.T) {
 	require.Equal(t, db.Closing{}, b.closePeriods(), "its grace is not over")
 	b.now = over(month)
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "the provider does not know of the last unit")
-	sent := b.next(anew)
-	require.Equal(t, db.Closing{Open: []metering.CustomerID{b.customer.ID}}, b.closePeriods(), "it was not accepted")
-	b.lease(sent.ID)
-	b.complete(sent.ID, billing.Accepted)
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods(), "that the provider does not know of the last unit changes nothing")
 	require.Equal(t, db.Closing{}, b.closePeriods(), "once is enough")
 	require.True(t, month.End.Equal(*b.closedUntil()))
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	b.useAt("1", month.Start.AddDate(0, 0, 20))
+	last := b.accept()
+	require.True(t, month.Start.Equal(last.Data.Period.Start))
+	require.Equal(t, "142.75", last.Data.Meters[0].Usage.String(), "it is stated as it closed, without what came late")
+	b.acceptAll()
+	require.Empty(t, b.outOfSync())
+	b.exec(`update customers set look_again_at = null where id = $1`, b.customer.ID)
+	require.Empty(t, b.plan(anew).Send, "a closed period is stated once")
+	var complete bool
+	b.scan(`select complete from billing_periods where tenant_id = $1 and starts_at = $2`, []any{b.tenant, month.Start}, &complete)
+	require.True(t, complete)
 
 	var usage, charge metering.Decimal
 	var events int64

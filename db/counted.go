@@ -47,11 +47,11 @@ func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, rep
 }
 
 // Uncounted are the places where the provider has accepted what it was reported
-// of the customer's open periods, and was not seen to count it yet. What it
+// of the customer's periods that are not complete, and was not seen to count it yet. What it
 // accepted before the cutoff is Old. Places to which something is on its way
 // are left out.
 func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
-	all, err := l.counted(ctx, `and d.customer_id = @customer and p.closed_at is null
+	all, err := l.counted(ctx, `and d.customer_id = @customer and not p.complete
 		  and d.connection_id = (select id from billing_connections where tenant_id = @tenant and retired_at is null and not statements)`,
 		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
 	var open []Counted

@@ -62,19 +62,19 @@ func (b *biller) invoiced(period metering.Range, units string) {
 	b.save(b.final(b.bill("in_1", period, b.line(units, "0"))), b.now)
 }
 
-// closed is what a period was closed at: its usage, what was reported of it, with
-// how many decimals, and the charge.
+// closed is what a period was closed at: its usage, in how many decimals it is
+// charged, and the charge.
 func (b *biller) closed(period metering.Range) string {
 	b.Helper()
-	var usage, reported, charge metering.Decimal
+	var usage, charge metering.Decimal
 	var decimals int
 	require.NoError(b, b.connect().QueryRow(b.Context(), `
-		select t.usage, t.reported, t.reported_scale, t.charge
+		select t.usage, t.scale, t.charge
 		from billing_period_totals t
 		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
 		where t.tenant_id = $1
-		  and p.ends_at = $2`, b.tenant, period.End).Scan(&usage, &reported, &decimals, &charge))
-	return fmt.Sprintf("%s as %s to %d decimals for %s", usage, reported, decimals, charge)
+		  and p.ends_at = $2`, b.tenant, period.End).Scan(&usage, &decimals, &charge))
+	return fmt.Sprintf("%s to %d decimals for %s", usage, decimals, charge)
 }
 
 func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
@@ -103,7 +103,7 @@ func TestUsageRecordsAreOfWholeUnitsWhateverTheMeterSays(t *testing.T) {
 	require.Equal(t, []string{"usage_record 2"}, b.reportEach())
 	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Equal(t, "1.6 as 2 to 0 decimals for 200", b.closed(month))
+	require.Equal(t, "1.6 to 0 decimals for 200", b.closed(month))
 }
 
 func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	b.now = over(month)
 	b.subscribe(next, asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Equal(t, "1.2345 as 1.234 to 3 decimals for 123.4", b.closed(month))
+	require.Equal(t, "1.2345 to 3 decimals for 123.4", b.closed(month))
 
 	b.decimals(0)
 	require.Empty(t, b.reportEach(), "1.234 is not 1 in hindsight")
@@ -128,7 +128,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	b.now = over(next)
 	b.subscribe(billing.CalendarPeriod(next.End, time.UTC), asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Equal(t, "0.6 as 1 to 0 decimals for 100", b.closed(next))
+	require.Equal(t, "0.6 to 0 decimals for 100", b.closed(next))
 
 	b.decimals(6)
 	require.Empty(t, b.reportEach(), "1 is not 0.6 in hindsight")
@@ -152,8 +152,9 @@ func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.
 	b.decimals(0)
 	b.invoiced(month, "1.234")
 	require.Empty(t, b.reportEach(), "the invoice is final, with the decimals that it has")
+	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	require.Equal(t, "1.2361 as 1.234 to 3 decimals for 123.6", b.closed(month))
+	require.Equal(t, "1.2361 to 3 decimals for 123.6", b.closed(month))
 	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 is 1.236, for 123.60; 123.40 are invoiced
 }
 

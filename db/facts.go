@@ -85,7 +85,7 @@ func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T]
 }
 
 var selectBillingPeriods = `
-	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.subscription, p.subscription_start, p.subscription_end, p.trial,
+	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, p.trial,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -103,7 +103,7 @@ type storedPeriod struct {
 func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &s.ID, &start, &end, &s.Trial, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Trial, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}
@@ -112,7 +112,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 
 const selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
-	  t.billed, t.test, t.reported, t.reported_scale, t.reported is not null and p.trial, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
+	  t.billed, t.test, t.scale, t.scale is not null and p.trial, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
@@ -152,7 +152,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	}
 	n := &reconciled
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
-		&l.Billed, &l.Test, &l.Reported, &l.ReportedScale, &l.Trial, &l.LateUsage, &l.LateEvents,
+		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.LateUsage, &l.LateEvents,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
 	if l.bookedEvents != nil {
@@ -183,10 +183,10 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 }
 
 // reportedOf reads of a customer, as SQL, by series and meter, what was reported
-// of open periods, of those that lie in the same one of the subscription's, of
-// those that an invoice bills which is read with them, and of late usage. What
-// statements to the present connection say of an open period is needed only to
-// reconcile it: the next one takes their place.
+// of periods that are not complete, of those that lie in the same one of the
+// subscription's as an open one, of those that an invoice bills which is read with
+// them, and of late usage. What statements to the present connection say is needed
+// only to reconcile it: of the others the last ones are read.
 func reportedOf(customer string) string {
 	return `
 	with said as (
@@ -199,7 +199,7 @@ func reportedOf(customer string) string {
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
 	    and d.customer_id = ` + customer + `
-	    and (s.kind = 'charge' or p.closed_at is null or s.window_start >= (
+	    and (s.kind = 'charge' or not p.complete or s.window_start >= (
 	      select min(o.subscription_start)
 	      from billing_periods o
 	      where o.tenant_id = @tenant
@@ -211,7 +211,7 @@ func reportedOf(customer string) string {
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and (
-	    t.closed_at is null and d.connection_id <> @connection or t.id = any(array(` + periodsOfInvoices(customer) + `)))
+	    not t.complete and d.connection_id <> @connection or t.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
 	  where d.tenant_id = @tenant
@@ -286,7 +286,7 @@ var selectSentLines = `
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
-	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.closed_at is null
+	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and not p.complete
 	cross join lateral (
 	  (select r.id, r.number, r.state
 	   from billing_reports r
@@ -366,7 +366,7 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 		return err
 	}
 	for _, h := range hours {
-		f.Hours = append(f.Hours, billing.HourUsage{Period: h.within.Start, MeterID: h.meter, Start: h.start, Total: h.usage})
+		f.Hours = append(f.Hours, billing.HourUsage{Period: h.within.Start, MeterID: h.meter, Start: h.start, Total: h.usage.Sub(h.late)})
 	}
 	return r.countEvents()
 }

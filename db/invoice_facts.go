@@ -39,8 +39,8 @@ const (
 )
 
 // invoicesWithPeriods are the final invoices of a customer's subscriptions, in
-// the mode of the present connection, that bill usage of a period which is open,
-// or closed and not reconciled with all of its invoices; and those periods of the
+// the mode of the present connection, that bill usage of a period which is not
+// complete, or not reconciled with all of its invoices; and those periods of the
 // customer's that they touch. As SQL that is to be completed.
 func invoicesWithPeriods(customer string) string {
 	return `
@@ -56,7 +56,7 @@ func invoicesWithPeriods(customer string) string {
 	    offset 0) i
 	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `),
 	touched as (
-	  select i.connection_id, i.invoice_id, p.id as period_id, p.closed_at is null or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
+	  select i.connection_id, i.invoice_id, p.id as period_id, not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
 	  from final i
 	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and ` + overlapsPeriod + `),
 	wanted as (

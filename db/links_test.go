@@ -33,7 +33,7 @@ func TestATrialIsKeptWithItsPeriod(t *testing.T) {
 	b.linkTo(billing.Side{Subscription: "sub_1", Period: nextMonth(month), Currency: "USD"})
 	b.reportEach()
 	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
-	require.Equal(t, "3 as 3 to 0 decimals for 0", b.closed(month))
+	require.Equal(t, "3 to 0 decimals for 0", b.closed(month))
 
 	b.useAt("2", month.Start.AddDate(0, 0, 20))
 	require.Empty(t, b.reportEach(), "what came late costs nothing either")
@@ -73,7 +73,7 @@ func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
 	b.linkTo(euros)
 	require.Empty(t, b.outOfSync(), "nothing was read that was not known")
-	require.Equal(t, "3 as 3 to 0 decimals for 300", b.closed(month))
+	require.Equal(t, "3 to 0 decimals for 300", b.closed(month))
 
 	b.useAt("2", month.Start.AddDate(0, 0, 20))
 	planned := b.plan(anew)

@@ -27,7 +27,16 @@ const scannedAtOnce = 20_000
 // its way, or whose plan said to look again by now, and whom nobody has paused.
 // It compares counts and reads no usage; whether there is something to report is
 // for the plan to say.
-func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
+func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
+	return l.outOfSync(ctx, tenant, after, limit, now, false)
+}
+
+// OutOfSyncClosed finds those of them who have a closed period that is not complete.
+func (l Ledger) OutOfSyncClosed(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
+	return l.outOfSync(ctx, tenant, after, limit, now, true)
+}
+
+func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, closed bool) (page CustomerPage, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		provider, err := activeProvider(ctx, tx, tenant)
 		if err != nil {
@@ -48,6 +57,12 @@ func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after m
 			  order by c.id
 			  limit @scanned) c
 			where not `+isPaused("c.tenant_id", "c.id")+`
+			  and (not @closed or exists (
+			    select
+			    from billing_periods p
+			    where p.tenant_id = c.tenant_id
+			      and p.customer_id = c.id
+			      and `+closedIncomplete+`))
 			  and (coalesce(c.look_again_at, @now) <= @now
 			  or exists (
 			    select
@@ -78,7 +93,7 @@ func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after m
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
-			"starts": open.starts, "products": open.products, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
+			"closed": closed, "starts": open.starts, "products": open.products, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
 		})
 		if err != nil {
 			return err
@@ -98,6 +113,9 @@ func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after m
 	}
 	return page, nil
 }
+
+// closedIncomplete says that a period p is closed, and not complete, as SQL.
+const closedIncomplete = `p.closed_at is not null and not p.complete`
 
 // catalogs are what open periods are charged by, in columns.
 type catalogs struct {

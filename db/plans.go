@@ -30,6 +30,7 @@ func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	w.watermarks(plan.Reported)
 	w.leaveFormer(plan)
 	w.resolve(plan.Resolved)
+	w.complete(plan.Complete)
 	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
 	return w, plan, nil
 }

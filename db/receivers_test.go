@@ -119,6 +119,21 @@ func (m *machine) requireBilled(t *rapid.T) {
 	m.requireClosed(t)
 }
 
+// requireBilledTogether says whether the receivers hold what was used, each
+// period with its adjustments: what a former receiver turns out to lack once the
+// period is closed is one.
+func (m *machine) requireBilledTogether(t *rapid.T) {
+	held, late := billed(m.accounts)
+	came := m.expectedLate()
+	for period, want := range m.expected() {
+		usage, amount := held[period].usage.Add(late[period].usage), held[period].amount.Add(late[period].amount)
+		if !usage.Equal(want.usage.Add(came[period].usage)) || !amount.Equal(want.amount.Add(came[period].amount)) {
+			t.Fatalf("of %s the receivers hold %s and %s of adjustments, we hold %s and %s", period, held[period], late[period], want, came[period])
+		}
+	}
+	m.requireClosed(t)
+}
+
 // requireClosed holds the totals of the closed periods to what was used before.
 func (m *machine) requireClosed(t *rapid.T) {
 	rows, err := m.conn.Query(m.Context(), `

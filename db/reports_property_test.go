@@ -337,6 +337,6 @@ func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 		m.quiesce(rt)
 		m.resolve(rt)
 		m.quiesce(rt)
-		m.requireBilled(rt)
+		m.requireBilledTogether(rt)
 	})
 }

@@ -165,7 +165,7 @@ func (w *town) stated() map[string]db.Revenue {
 				case s.ClosedAt == nil:
 					r.Estimated = r.Estimated.Add(l.Charge)
 				case l.Billed:
-					r.Billed = r.Billed.Add(l.Charge).Add(l.LateCharge)
+					r.Billed = r.Billed.Add(withThePeriod(l)).Add(l.LateCharge)
 				default:
 					r.Unbilled = r.Unbilled.Add(l.Charge)
 				}
@@ -178,6 +178,18 @@ func (w *town) stated() map[string]db.Revenue {
 		}
 	}
 	return want
+}
+
+// withThePeriod is what of a closed line is billed with its period: what is
+// lacking is carried, with what came late.
+func withThePeriod(l billing.StatementLine) (amount metering.Decimal) {
+	amount = l.Charge
+	for _, s := range l.Working {
+		if s.Name == billing.StepAmount {
+			amount = s.Amount
+		}
+	}
+	return amount
 }
 
 func (w *town) revenue() map[string]db.Revenue {
@@ -213,7 +225,9 @@ func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
 	w.use(second, 2)
 	w.compare()
 	w.now = over(first)
-	w.close()
+	w.each(2, func(int) { w.closePeriods() })
+	w.exec(`update billing_connections set retired_at = validated_at where tenant_id = $1`, w.tenant)
+	w.close() // the others' are billed by nobody
 	w.compare()
 
 	w.useMode("acct_1", false)

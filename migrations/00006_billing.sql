@@ -68,6 +68,7 @@ create table billing_periods (
   closed_at          timestamptz,
   closed_epoch       bigint, -- the tenant's when it was closed: events from it on are late
   closed_sequence    bigint, -- of the ledger
+  complete           boolean not null default false, -- closed, and nothing of it is to be reported, on its way, or to be seen on an invoice
   reconciled_through bigint not null default 0, -- invoices up to this number of the ledger
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, stream, starts_at),
@@ -76,6 +77,7 @@ create table billing_periods (
 );
 comment on table billing_periods is 'A customer''s billing periods: each begins where the former ended.';
 create index billing_periods_open on billing_periods (tenant_id, customer_id) where closed_at is null;
+create index billing_periods_incomplete on billing_periods (tenant_id, customer_id) where not complete;
 
 -- Usage that arrives later is kept apart from it, and billed, if at all, as an
 -- adjustment in another period.
@@ -91,11 +93,9 @@ create table billing_period_totals (
   charge           numeric not null, -- for usage, rounded to the currency's minor unit
   currency         text not null,
   working          jsonb not null, -- how the charge was worked out, step by step
-  billed           boolean not null, -- whether a provider has it: only then is there something to adjust
+  billed           boolean not null, -- whether a provider bills it: only then is there something to adjust
   test             boolean not null, -- in test mode, in which nobody is charged
-  -- What the provider has of usage and what the charge is for; null: all of it, exactly.
-  reported         numeric,
-  reported_scale   smallint not null default 0, -- the decimals that reported is rounded to
+  scale            smallint, -- decimals of the units that the charge is for; null: all that the usage has
   late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count       bigint,
   primary key (tenant_id, period_id, meter_id),

@@ -17,6 +17,7 @@ type AutoSyncInput struct {
 	SoFar     BulkSyncResult      `json:"so_far"`
 	Unindexed bool                `json:"unindexed"`
 	Paused    bool                `json:"paused,omitempty"`
+	Closed    bool                `json:"closed,omitempty"` // only customers with a closed period of which the provider does not know all
 }
 
 // AutoSync brings every customer whose usage the provider does not know of up
@@ -24,13 +25,13 @@ type AutoSyncInput struct {
 // tries again, with everybody who is out of sync by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, unindexed: in.Unindexed, after: in.After, result: in.SoFar}
-	b.paused = in.Paused
+	b.paused, b.closed = in.Paused, in.Closed
 	more, err := b.pages(ctx, do.FindOutOfSync, "find who is out of sync", b.sync)
 	if more {
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
 	}
-	if err != nil {
+	if err != nil || in.Closed {
 		return b.result, err
 	}
 	if err := b.startClosing(ctx); err != nil || b.result.Left == 0 {

@@ -32,6 +32,8 @@ type fleet struct {
 	open            int          // how often a closing has to wait
 	closing         func() error
 	periods         func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error)
+	askedForClosed  bool
+	lacking         error // who looks for closed periods to report
 }
 
 func newFleet(t *testing.T, customers int) *fleet {
@@ -48,7 +50,7 @@ func newFleet(t *testing.T, customers int) *fleet {
 		f.RegisterWorkflow(w)
 	}
 	f.RegisterActivity(do)
-	f.OnActivity(do.FindOutOfSync, mock.Anything, mock.Anything).Return(f.page).Maybe()
+	f.OnActivity(do.FindOutOfSync, mock.Anything, mock.Anything).Return(f.findOutOfSync).Maybe()
 	f.periods, f.closing = f.page, func() error { return nil }
 	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
 		return f.periods(ctx, in)
@@ -68,6 +70,22 @@ func (f *fleet) closeElsewhere() {
 		f.closed++
 		return workflows.BulkSyncResult{}, nil
 	}).Maybe()
+}
+
+// reportElsewhere notes the runs that would report closed periods.
+func (f *fleet) reportElsewhere() {
+	f.OnWorkflow(workflows.AutoSync, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.AutoSyncInput) (workflows.BulkSyncResult, error) {
+		f.children = append(f.children, workflow.GetInfo(ctx).WorkflowExecution.ID)
+		return workflows.BulkSyncResult{}, nil
+	}).Maybe()
+}
+
+func (f *fleet) findOutOfSync(ctx context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
+	f.askedForClosed = in.Closed
+	if f.lacking != nil {
+		return activities.CustomerPageResult{}, activities.Failure(f.lacking)
+	}
+	return f.page(ctx, in)
 }
 
 func (f *fleet) page(_ context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
@@ -226,18 +244,21 @@ func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 				f := newFleet(t, 250) // two pages
 				if name == "AutoSync" {
 					f.closeElsewhere()
+				} else {
+					f.reportElsewhere()
 				}
 				return f
 			}
 			f := fresh()
 			f.sync = down
+			paused := name == "ClosePeriod" // which waits for nobody else
 			f.ask(t, time.Minute, "pause")
 			f.RegisterDelayedCallback(func() {
 				require.Contains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
 				f.SetContinueAsNewSuggested(true)
 			}, time.Hour)
 			f.ask(t, time.Hour+time.Minute, "pause")
-			f.ExecuteWorkflow(run.workflow, run.input(false, 20))
+			f.ExecuteWorkflow(run.workflow, run.input(paused, 20))
 			var next *workflow.ContinueAsNewError
 			require.ErrorAs(t, f.GetWorkflowError(), &next)
 			var input struct {
@@ -251,39 +272,55 @@ func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 			f = fresh()
 			began := f.Now()
 			f.RegisterDelayedCallback(func() {
-				require.Empty(t, f.synced)
+				require.Empty(t, slices.Concat(f.synced, f.customersClosed))
 				require.Contains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
 			}, 2*time.Hour)
 			f.ask(t, 3*time.Hour, "resume")
 			f.ExecuteWorkflow(run.workflow, run.input(true, 20))
 			require.NoError(t, f.GetWorkflowError())
-			require.Len(t, f.synced, 230)
+			require.Len(t, slices.Concat(f.synced, f.customersClosed), 230)
 			require.GreaterOrEqual(t, f.Now().Sub(began), 3*time.Hour)
 			require.NotContains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
 		})
 	}
 }
 
-func TestClosePeriodSyncsAndThenCloses(t *testing.T) {
+// No provider is asked before a period closes, nor waited for: what it does not
+// know of closed periods is reported by a run of its own.
+func TestClosePeriodWaitsForNoProvider(t *testing.T) {
 	f := newFleet(t, 70)
-	f.open = 1
+	f.sync = down
+	f.reportElsewhere()
 	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
 	require.NoError(t, f.GetWorkflowError())
 	var result workflows.BulkSyncResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, workflows.BulkSyncResult{Customers: 71, Sent: 71, Closed: 70}, result, "what usage has overtaken is synced again")
-	require.Len(t, f.synced, 71)
+	require.Equal(t, workflows.BulkSyncResult{Closed: 70}, result)
+	require.Empty(t, f.synced)
+	require.Equal(t, []string{"report-closed/1"}, f.children)
 }
 
-func TestClosePeriodLeavesWhatCannotBeClosedAndNeedsNoProvider(t *testing.T) {
+func TestClosePeriodLeavesWhatWaitsForAMeterAndNeedsNoProvider(t *testing.T) {
 	f := newFleet(t, 3)
-	f.open = 100
-	f.sync = func() error { return metering.Errorf(metering.CodeNoProvider, "no billing provider is configured") }
+	f.open = 1
+	f.lacking = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured")
 	f.ExecuteWorkflow(workflows.ClosePeriod, workflows.ClosePeriodInput{TenantID: 1})
 	require.NoError(t, f.GetWorkflowError())
 	var result workflows.BulkSyncResult
 	require.NoError(t, f.GetWorkflowResult(&result))
-	require.Equal(t, 1, result.Open)
+	require.Equal(t, workflows.BulkSyncResult{Closed: 2, Open: 1}, result)
+	require.Empty(t, f.children)
+}
+
+// The run that reports closed periods leaves other customers, and the closing, alone.
+func TestClosedPeriodsAreReportedByThemselves(t *testing.T) {
+	f := newFleet(t, 4)
+	f.closeElsewhere()
+	f.ExecuteWorkflow(workflows.AutoSync, workflows.AutoSyncInput{TenantID: 1, Closed: true})
+	require.NoError(t, f.GetWorkflowError())
+	require.Len(t, f.synced, 4)
+	require.True(t, f.askedForClosed)
+	require.Zero(t, f.closed)
 }
 
 func TestMaintainDoesTheRestWhateverFails(t *testing.T) {

@@ -28,7 +28,7 @@ type BulkSyncResult struct {
 	Failed    int `json:"failed"`         // customers that have a run of their own now
 	Left      int `json:"left,omitempty"` // customers of batches in which the provider answered nobody for an hour
 	Closed    int `json:"closed"`         // periods
-	Open      int `json:"open"`           // customers with a due period that has to wait
+	Open      int `json:"open"`           // customers with a due period that waits for a meter
 }
 
 // bulkSync syncs many customers of one tenant. The customers who fail on their own
@@ -37,6 +37,7 @@ type bulkSync struct {
 	operators
 	tenant    metering.TenantID
 	unindexed bool
+	closed    bool                // only customers with a closed period that is not complete
 	after     metering.CustomerID // the last one of the pages that are done
 	result    BulkSyncResult
 }
@@ -71,7 +72,7 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 		return page, err
 	}
 	err = workflow.ExecuteActivity(storing(ctx, summary), find,
-		activities.CustomerPageInput{TenantID: b.tenant, After: b.after, Limit: customersPerPage}).Get(ctx, &page)
+		activities.CustomerPageInput{TenantID: b.tenant, After: b.after, Limit: customersPerPage, Closed: b.closed}).Get(ctx, &page)
 	return page, err
 }
 

@@ -20,9 +20,9 @@ type ClosePeriodInput struct {
 	Paused   bool                `json:"paused,omitempty"`
 }
 
-// ClosePeriod closes a tenant's billing periods whose end and grace are over:
-// a last sync, and then the closing, which takes place only where the provider
-// has accepted everything. What cannot be closed stays due.
+// ClosePeriod closes a tenant's billing periods whose end and grace are over,
+// whatever a provider knows of them: it waits for none. What they leave to be
+// reported is for a run of its own. What waits for a meter stays due.
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, unindexed: true, after: in.After, result: in.SoFar}
 	b.paused = in.Paused
@@ -31,36 +31,54 @@ func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, err
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, ClosePeriod, in)
 	}
-	return b.result, err
+	if err != nil {
+		return b.result, err
+	}
+	return b.result, b.startReporting(ctx)
 }
 
-// closeTries is how often usage may overtake the closing before the period is
-// left to the next run.
-const closeTries = 3
-
 func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) error {
-	for try := 0; try < closeTries && len(customers) > 0; try++ {
-		err := b.sync(ctx, customers)
-		if code, _, ok := failureOf(err); err != nil && (!ok || code != string(metering.CodeNoProvider)) {
-			return err // without a provider there is nobody to report to
+	for few := range slices.Chunk(customers, customersPerBatch) {
+		var closed activities.CloseBatchResult
+		err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("close %s to %s", few[0], few[len(few)-1])), do.CloseBatch,
+			activities.BatchInput{TenantID: b.tenant, Customers: few}).Get(ctx, &closed)
+		if err != nil {
+			return err
 		}
-		var open []metering.CustomerID
-		for few := range slices.Chunk(customers, customersPerBatch) {
-			var closed activities.CloseBatchResult
-			err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("close %s to %s", few[0], few[len(few)-1])), do.CloseBatch,
-				activities.BatchInput{TenantID: b.tenant, Customers: few}).Get(ctx, &closed)
-			if err != nil {
-				return err
-			}
-			b.result.Closed += closed.Closed
-			open = append(open, closed.Open...)
-		}
-		customers = open
-		b.report(ctx)
+		b.result.Closed += closed.Closed
+		b.result.Open += len(closed.Open)
 	}
-	b.result.Open += len(customers)
 	b.report(ctx)
 	return nil
+}
+
+// startReporting leaves what closed periods lack to a run of its own, which may
+// wait for a provider.
+func (b *bulkSync) startReporting(ctx workflow.Context) error {
+	var lacking activities.CustomerPageResult
+	err := workflow.ExecuteActivity(storing(ctx, "look for closed periods to report"), do.FindOutOfSync,
+		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1, Closed: true}).Get(ctx, &lacking)
+	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNoProvider) {
+		return nil // there is nobody to report to
+	}
+	if err != nil || len(lacking.Customers) == 0 {
+		return err
+	}
+	return reportClosedStart(b.tenant).withoutAttributes(b.unindexed).apart(ctx)
+}
+
+// reportClosedStart is a sync of the customers who have something unreported of a
+// closed period, of tenants without Auto-Sync too.
+func reportClosedStart(tenant metering.TenantID) start {
+	return start{
+		workflow: AutoSync,
+		input:    AutoSyncInput{TenantID: tenant, Closed: true},
+		id:       fmt.Sprintf("report-closed/%d", tenant),
+		summary:  fmt.Sprintf("Report the closed billing periods of %s", tenant),
+		details:  "Reports to the billing provider what it does not know of closed periods.",
+		tenant:   tenant,
+		priority: background,
+	}
 }
 
 // ClosePeriodID is the workflow id of the closing of a tenant's periods.
@@ -72,7 +90,7 @@ func closePeriodStart(tenant metering.TenantID) start {
 		input:    ClosePeriodInput{TenantID: tenant},
 		id:       ClosePeriodID(tenant),
 		summary:  fmt.Sprintf("Close the billing periods of %s", tenant),
-		details:  "Reports to the provider the last usage of the periods whose grace is over, and then closes them.",
+		details:  "Closes the periods whose grace is over. What the provider does not know of them is reported by a run of its own.",
 		tenant:   tenant,
 		priority: background,
 	}

@@ -182,15 +182,14 @@ type Period struct {
 
 // ClosedLine is what a closed period came to for a meter.
 type ClosedLine struct {
-	Meter         metering.MeterID  `json:"meter"`
-	Usage         metering.Decimal  `json:"usage"`
-	Events        int64             `json:"events"`
-	PriceVersion  int               `json:"price_version"`
-	Charge        metering.Decimal  `json:"charge"`
-	Currency      string            `json:"currency"`
-	Billed        bool              `json:"billed"`
-	Reported      *metering.Decimal `json:"reported,omitempty"`
-	ReportedScale int32             `json:"reported_scale,omitempty"`
+	Meter        metering.MeterID `json:"meter"`
+	Usage        metering.Decimal `json:"usage"`
+	Events       int64            `json:"events"`
+	PriceVersion int              `json:"price_version"`
+	Charge       metering.Decimal `json:"charge"`
+	Currency     string           `json:"currency"`
+	Billed       bool             `json:"billed"`
+	Scale        *int32           `json:"scale,omitempty"`
 }
 
 // Statement is the last one that a receiver has of a period.

@@ -1,0 +1,161 @@
+package billing
+
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A period closes by the clock, whatever was reported of it by then. What it
+// closed at is reported on as its own: in a statement until one that says all
+// was taken, in quantities until the invoice that bills them is final. Where
+// that comes to an end, and something is lacking, it is carried.
+
+// billedSoFar is what is billed of a closed line of which nothing more is reported.
+type billedSoFar struct{ units, amount metering.Decimal }
+
+// pending says whether the period is closed and not complete.
+func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
+
+// account notes in the lines of a closed period what is billed of them, if they
+// are not reported on and that is something else than what they came to.
+func (f Facts) account(p *Period) {
+	if p.ClosedAt == nil {
+		return
+	}
+	p.Closed = slices.Clone(p.Closed)
+	billed := f.billedOf(*p)
+	for n := range p.Closed {
+		l := &p.Closed[n]
+		so := l.billedIn(billed)
+		if l.so = nil; p.pending() && l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !l.isAll(so) {
+			l.so = &so
+		}
+	}
+}
+
+// billedOf is what everybody has billed of the period: the present receiver with
+// the last statement that it has taken, others at the most.
+func (f Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
+	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
+	all := f.billed(p, func(r Reported) bool { return !r.Late && !stated(r.Series) })
+	for _, l := range (&planner{Facts: f}).lastStatement(p, State.Taken).Lines {
+		if l.Component() == UsageComponent {
+			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
+			e.add(Reported{Taken: taken, Standing: taken}, Price{})
+			all[l.MeterID] = e
+		}
+	}
+	return all
+}
+
+func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar {
+	e := billed[l.MeterID]
+	return billedSoFar{e.quantity, e.amountIn(l.Currency)}
+}
+
+// isAll says whether it is what the line came to. What units cost is known.
+func (l ClosedLine) isAll(so billedSoFar) bool {
+	return so.units.Equal(l.ownUnits()) && (l.Scale != nil || so.amount.Equal(l.Charge))
+}
+
+// reportedOn says whether what the closed line lacks is still reported as its own.
+func (f Facts) reportedOn(p Period, l ClosedLine) bool {
+	switch {
+	case !p.pending() || l.Reconciled != nil || !f.bills(l) || f.Connection == nil:
+		return false
+	case f.Connection.Statements:
+		return !f.saidAll(p)
+	case f.Side == nil:
+		return true // that is not known
+	case f.Connection.Invoices:
+		return f.awaitsInvoice(p)
+	}
+	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
+	m := (&planner{Facts: f}).quantityOf(p, f.Meters[i])
+	return m.excluded(false) == "" && m.over() == "" && !m.value(l.Usage).Equal(m.reportedHere())
+}
+
+// awaitsInvoice says whether the period is one of the present subscription's
+// whose last invoice is not final.
+func (f Facts) awaitsInvoice(p Period) bool {
+	return f.Connection.Invoices && f.subscribed() && p.Subscription.ID == f.Side.Subscription && !p.Subscription.Invoiced
+}
+
+// saidAll says whether a statement was taken of all that the period came to.
+func (f Facts) saidAll(p Period) bool {
+	return slices.ContainsFunc(f.Statements, func(s Sent) bool {
+		return s.Period.Equal(p.Start) && s.State.Taken() && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+			return f.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
+		})
+	})
+}
+
+// stated says whether the closed line stands in the period's last statement.
+func (f Facts) stated(l ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
+
+func (l ClosedLine) isSaidBy(said Line) bool {
+	return said.about(Line{MeterID: l.MeterID}) && said.Events == l.Events && said.PriceVersion == l.PriceVersion && said.Currency == l.Currency &&
+		said.Usage.Equal(l.Usage) && said.Charge.Equal(l.Charge)
+}
+
+// lastLines are what the last statement of a closed period says; none where
+// all of it is billed, or was said already. What it adjusted while it was the
+// target period stays as it was taken.
+func (p *planner) lastLines(period Period) (lines, late []Line) {
+	if !period.pending() || p.saidAll(period) {
+		return nil, nil
+	}
+	billed, others := p.billedOf(period), p.billed(period, func(r Reported) bool { return !r.Late && !p.here(r.Series) })
+	lacking := len(billed) == 0
+	for _, m := range p.Meters {
+		l, known := period.Line(m.ID)
+		if !known || !p.stated(l) {
+			continue
+		}
+		lacking = lacking || !l.isAll(l.billedIn(billed))
+		c := closedCalculation(m, l)
+		c.closed, c.others = nil, others[m.ID]
+		lines = append(lines, c.line())
+	}
+	if !lacking {
+		return nil, nil
+	}
+	for _, l := range p.lastStatement(period, State.Taken).Lines {
+		if l.Component() == AdjustmentComponent {
+			late = append(late, l)
+		}
+	}
+	return lines, late
+}
+
+// isComplete says whether nothing of a closed period is to be reported any
+// more, on its way, or to be seen on an invoice.
+func (f Facts) isComplete(p Period) bool {
+	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p)) {
+		return !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return l.Billed && l.Reconciled == nil })
+	}
+	billed := f.billedOf(p)
+	if f.Connection.Statements && len(billed) == 0 && slices.ContainsFunc(p.Closed, f.stated) {
+		return false // also that there is nothing to bill is said once
+	}
+	open := slices.ContainsFunc(f.Reported, func(r Reported) bool {
+		uncounted := r.Kind == QuantityReport && r.State == Accepted && f.here(r.Series) && !f.Connection.Invoices
+		return r.about(p) && !r.Late && (r.undecided() || uncounted)
+	}) || slices.ContainsFunc(f.Open, func(o Open) bool {
+		return o.Kind == StatementReport && o.Period.Equal(p.Start) && f.connectedTo(o.Connection)
+	})
+	return !open && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		return l.Billed && l.Reconciled == nil && !(f.bills(l) && l.isAll(l.billedIn(billed)))
+	})
+}
+
+// complete are the closed periods that are complete by now.
+func (f Facts) complete() (all []Period) {
+	for _, p := range f.Stored {
+		if p.pending() && f.isComplete(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}

@@ -191,7 +191,10 @@ func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 	if err != nil {
 		return err
 	}
-	return a.store.Links.Save(ctx, in.TenantID, in.CustomerID, wanted.Provider.ID, side, readAt)
+	if err := a.store.Links.Save(ctx, in.TenantID, in.CustomerID, wanted.Provider.ID, side, readAt); err != nil {
+		return err
+	}
+	return a.readAddedUp(ctx, in)
 }
 
 func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wanted) (billing.Side, error) {

@@ -125,6 +125,10 @@ func (p *planner) lateCharges(target Period) {
 	if !p.subscribed() || p.Side.Ended {
 		return
 	}
+	if p.Unread {
+		p.open = true
+		return
+	}
 	at := Series{
 		Kind: ChargeReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: p.Side.Subscription,
 		Counting: Adds, Window: target.Range, Late: true,

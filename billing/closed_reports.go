@@ -39,8 +39,9 @@ func (f Facts) account(p *Period) {
 func (f Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
 	all := f.billed(p, func(r Reported) bool { return !r.Late && !stated(r.Series) })
-	for _, l := range (&planner{Facts: f}).lastStatement(p, State.Taken).Lines {
-		if l.Component() == UsageComponent {
+	last := (&planner{Facts: f}).lastStatement(p, State.Taken)
+	for _, l := range last.Lines {
+		if l.Component() == UsageComponent && f.stands(last, p) {
 			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
 			e.add(Reported{Taken: taken, Standing: taken}, Price{})
 			all[l.MeterID] = e
@@ -85,7 +86,7 @@ func (f Facts) awaitsInvoice(p Period) bool {
 // saidAll says whether a statement was taken of all that the period came to.
 func (f Facts) saidAll(p Period) bool {
 	return slices.ContainsFunc(f.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State.Taken() && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		return s.Period.Equal(p.Start) && s.State.Taken() && f.stands(s, p) && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
 			return f.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
 		})
 	})

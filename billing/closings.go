@@ -21,9 +21,14 @@ func (l ClosedLine) Working() []Step {
 
 // close plans which periods close: those whose end and grace are over, oldest
 // first. Nothing that a provider does, or says, changes that. A meter that is
-// still counting its past is waited for, and so are the periods after it.
+// still counting its past is waited for, and so are the periods after it. Once
+// the ledger was restored, what clients send again has the grace to come in time.
 func (p *planner) close() {
 	p.leaveFormer()
+	if p.Now.Before(p.restoredAt().Add(p.Settings.Grace)) {
+		p.plan.Waiting = true
+		return
+	}
 	for i, period := range p.periods {
 		if period.ClosedAt != nil {
 			continue

@@ -14,6 +14,8 @@ type Facts struct {
 	After    int64              // the number of the customer's last report before the caller's own pass
 	Excluded []metering.MeterID // meters that an operator leaves as they were reported
 	MayClose bool               // nothing can be ingested for the tenant meanwhile
+	Epoch    int64              // of the ledger: when it was restored from a backup last, in seconds since 1970; 0: never
+	Unread   bool               // what the far side has added up was not read since then: some of it may be unknown here
 
 	Customer   Customer
 	Settings   Settings
@@ -162,6 +164,7 @@ type Reported struct {
 	Number      int64      // its number
 	State       State      // its state
 	Timestamp   *time.Time // with which the latest one went out
+	Epoch       int64      // in which the last one was made that was taken
 	TakenAt     time.Time  // when the last one was taken that was not seen counted; zero: there is none
 
 	Invoiced *metering.Decimal // of the quantity, what final invoices bill; nil: they are not final. Reconcile finds it
@@ -182,6 +185,7 @@ type Sent struct {
 	ID     uuid.UUID
 	Period time.Time // its start
 	Number int64
+	Epoch  int64 // in which it was made
 	State  State
 	Lines  []Line
 }
@@ -193,5 +197,6 @@ type Open struct {
 	Connection metering.ConnectionID // that it was made for
 	Period     time.Time             // start of the one that it is about
 	State      State
+	Epoch      int64      // in which it was made
 	LeaseUntil *time.Time // nobody else sends it before
 }

@@ -16,6 +16,7 @@ type Message struct {
 	TenantID           metering.TenantID
 	CustomerExternalID string
 	Sequence           int64            // of a statement
+	Epoch              int64            // of the ledger
 	Periods            []metering.Range // the customer's, which lines of closed ones are about
 	Meter              metering.Meter   // of a quantity and a charge
 	Timezone           *time.Location

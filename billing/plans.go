@@ -130,6 +130,7 @@ func (p *planner) leaveFormer() {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
 		case o.Kind == QuantityReport && o.State == InDoubt && p.isOver(o.Period): // it is for people to find out
+		case p.Unread && o.Epoch < p.Epoch: // it may be in what is to be read first
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:
@@ -162,7 +163,7 @@ func (p *planner) statements() {
 		latest := p.lastStatement(period, func(State) bool { return true })
 		lines, late := p.statement(period, latest)
 		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
-		taken, same := latest.State.Taken(), sameLines(latest.Lines, of)
+		taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
 		switch {
 		case mine && latest.State == Rejected:
 			p.open = p.open || len(lines) > 0
@@ -304,6 +305,8 @@ func (p *planner) quantitiesOf(period Period) {
 		case !m.isReported():
 		case excluded != "":
 			m.leaveOut(excluded)
+		case p.Unread && m.destination.Counting == Adds:
+			p.waitForReading(meter)
 		case over != "":
 			m.leaveRest(over)
 		default:

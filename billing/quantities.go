@@ -217,6 +217,9 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 		}
 	}
 	changed, quantity := !l.Quantity.Equal(s.taken()), l.Quantity
+	if m.destination.Counting != Adds {
+		changed = changed || m.forgotten(s)
+	}
 	switch m.destination.Counting {
 	case Adds:
 		quantity = l.Quantity.Sub(s.taken())

@@ -181,6 +181,7 @@ type message struct {
 		TenantID           string `json:"tenant_id"`
 		CustomerExternalID string `json:"customer_external_id"`
 		Period             struct{ Start, End time.Time }
+		LedgerEpoch        int64 `json:"ledger_epoch"`
 		Sequence           int64
 		Currency           string
 		Meters             []struct {

@@ -45,7 +45,8 @@ var selectCustomerFacts = `
 	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
-	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `
+	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
+	  (` + ledgerEpoch + `), ` + isUnread + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -81,6 +82,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		start, end *time.Time
 		products   []metering.ProductID
 		since      []time.Time
+		unread     *bool // nil: nobody bills the tenant's usage
 
 		earlyAt, earlyIngested []time.Time
 	)
@@ -88,10 +90,11 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
 		&side.Trial, &side.Ended, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused)
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread)
 	if err != nil {
 		return f, err
 	}
+	f.Unread = unread != nil && *unread
 	f.Settings.Timezone = metering.Location(zone)
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})

@@ -47,6 +47,7 @@ type DB struct {
 	Ledger          Ledger
 	Syncs           Syncs
 	Links           Links
+	Restores        Restores
 	Invoices        Invoices
 	Reconciliations Reconciliations
 	ProviderEvents  ProviderEvents
@@ -126,6 +127,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Ledger:          Ledger{pool},
 		Syncs:           Syncs{pool},
 		Links:           Links{pool},
+		Restores:        Restores{pool},
 		Invoices:        Invoices{pool},
 		Reconciliations: Reconciliations{pool},
 		ProviderEvents:  ProviderEvents{pool},

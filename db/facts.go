@@ -191,7 +191,7 @@ func reportedOf(customer string) string {
 	return `
 	with said as (
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
-	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind <> 'statement' offset 0) s
 	  join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.id = s.period_id
@@ -207,7 +207,7 @@ func reportedOf(customer string) string {
 	        and o.closed_at is null) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
-	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and (
@@ -218,7 +218,7 @@ func reportedOf(customer string) string {
 	    and d.customer_id = ` + customer + `
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
-	    r.id, r.number, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
 	  from billing_periods c
 	  cross join lateral (
 	    select *
@@ -239,7 +239,8 @@ func reportedOf(customer string) string {
 	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
 	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
-	  coalesce(max(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01')
+	  coalesce(max(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01'),
+	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0)
 	from said x
 	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
@@ -277,18 +278,18 @@ func reportedFields(s *billing.Reported) []any {
 		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
 		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
 		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
-		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt,
+		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt, &s.Epoch,
 	}
 }
 
 var selectSentLines = `
-	select x.id, p.starts_at, x.number, x.state, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
+	select x.id, p.starts_at, x.number, x.ledger_epoch, x.state, l.meter_id, case l.component when 'adjustment' then c.starts_at end,
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and not p.complete
 	cross join lateral (
-	  (select r.id, r.number, r.state
+	  (select r.id, r.number, r.ledger_epoch, r.state
 	   from billing_reports r
 	   where r.tenant_id = d.tenant_id
 	     and r.customer_id = d.customer_id
@@ -297,7 +298,7 @@ var selectSentLines = `
 	   order by r.number desc
 	   limit 1)
 	  union
-	  (select r.id, r.number, r.state
+	  (select r.id, r.number, r.ledger_epoch, r.state
 	   from billing_reports r
 	   where r.tenant_id = d.tenant_id
 	     and r.customer_id = d.customer_id
@@ -320,7 +321,7 @@ type sentLine struct {
 
 func scanSentLine(row pgx.CollectableRow) (l sentLine, err error) {
 	var closed *time.Time
-	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.State, &l.MeterID, &closed,
+	err = row.Scan(&l.sent.ID, &l.sent.Period, &l.sent.Number, &l.sent.Epoch, &l.sent.State, &l.MeterID, &closed,
 		&l.Usage, &l.Events, &l.Quantity, &l.PriceVersion, &l.UnitPrice, &l.Charge, &l.Amount, &l.Currency)
 	if closed != nil {
 		l.Closed = *closed
@@ -338,7 +339,7 @@ func (r *factReader) addSentLine(l sentLine) {
 }
 
 const selectOpen = `
-	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.lease_until
+	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, r.lease_until
 	from billing_reports r
 	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
@@ -349,7 +350,7 @@ const selectOpen = `
 	order by r.number`
 
 func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
-	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.LeaseUntil)
+	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.Epoch, &o.LeaseUntil)
 }
 
 // usageOf reads what the meters have counted in some periods, and how many

@@ -211,7 +211,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	w.lastNumber++
+	w.lastNumber = max(w.lastNumber, w.facts.Epoch*numbersOfEpoch) + 1
 	written := Report{ID: id, Number: w.lastNumber, Kind: r.Kind, Method: r.Method, Period: r.Of, Deadline: r.Deadline}
 	if r.Kind != billing.StatementReport {
 		written.Meter, written.Quantity = r.Lines[0].MeterID, &r.Quantity
@@ -223,14 +223,14 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	args := w.seriesArgs(r.Series, written.Meter)
 	w.series(r.Kind, args)
 	maps.Copy(args, pgx.NamedArgs{
-		"id": id, "number": written.Number, "quantity": written.Quantity, "body": framed.Body, "provider_time": nil, "now": w.facts.Now,
+		"id": id, "number": written.Number, "quantity": written.Quantity, "body": framed.Body, "provider_time": nil, "now": w.facts.Now, "epoch": w.facts.Epoch,
 	})
 	if !framed.Timestamp.IsZero() {
 		args["provider_time"] = framed.Timestamp
 	}
 	w.batch.Queue(`
-		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, recorded_at)
-		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @now
+		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, ledger_epoch, recorded_at)
+		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @epoch, @now
 		from billing_destinations d
 		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
 		cross join lateral (`+seriesAt+` and `+seriesOf(r.Kind)+` offset 0) s
@@ -242,7 +242,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 // message is the report with what its receiver is told besides.
 func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	m := billing.Message{
-		Report: r, ID: written.ID, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number,
+		Report: r, ID: written.ID, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number, Epoch: w.facts.Epoch,
 		Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
 	}
 	for _, p := range w.facts.Stored {

@@ -117,6 +117,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		state      billing.State
 		leaseUntil *time.Time
 		paused     bool
+		unread     bool
 	)
 	err = tx.QueryRow(ctx, `
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
@@ -125,7 +126,8 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		    select
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
-		      and `+lastOfPeriod+`), `+isPaused("r.tenant_id", "r.customer_id")+`
+		      and `+lastOfPeriod+`), `+isPaused("r.tenant_id", "r.customer_id")+`,
+		  s.counting = 'adds' and r.ledger_epoch < (`+ledgerEpoch+`) and d.read_epoch < (`+ledgerEpoch+`)
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
@@ -134,7 +136,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		  and r.id = $2
 		for update of r`, tenant, report, now,
 	).Scan(&state, &leaseUntil, &l.Attempt, &l.Body, &l.Revision, &l.FirstSentAt,
-		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Invoiced, &paused)
+		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Invoiced, &paused, &unread)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, errNoReport
 	}
@@ -146,6 +148,9 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	}
 	if paused {
 		return l, errPaused
+	}
+	if unread {
+		return l, metering.Errorf(metering.CodeConflict, "the ledger was restored from a backup: what was added up is read first")
 	}
 	if leaseUntil != nil && leaseUntil.After(now) {
 		return l, metering.Errorf(metering.CodeOverloaded, "the report is being sent").Because(Busy{leaseUntil.Sub(now)})

@@ -65,8 +65,11 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 	}
 	_, err = s.pool.Exec(ctx, `
 		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
-		select @tenant, @id, @customer, 'schedule', @actor, @now
-		where not exists (
+		select @tenant, @id, c.id, 'schedule', @actor, @now
+		from customers c
+		where c.tenant_id = @tenant
+		  and c.id = @customer
+		  and not exists (
 		  select
 		  from billing_syncs
 		  where tenant_id = @tenant
@@ -268,13 +271,18 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	return more, nil
 }
 
-// explain keeps what answers the syncs: reports, and the meters left out.
+// explain keeps what answers the syncs: reports, and the meters left out. Those
+// of a run that began before the database was restored may be gone.
 func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer) error {
 	if _, err := tx.Exec(ctx, `
 		insert into billing_sync_reports (tenant_id, sync_id, report_id)
 		select $1, s.id, r.id
-		from unnest($2::uuid[]) r (id)
-		cross join unnest($3::uuid[]) s (id)
+		from billing_syncs s
+		cross join billing_reports r
+		where s.tenant_id = $1
+		  and s.id = any($3)
+		  and r.tenant_id = $1
+		  and r.id = any($2)
 		on conflict do nothing`, tenant, a.Reports, a.Syncs); err != nil {
 		return err
 	}
@@ -304,8 +312,10 @@ func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 	_, err := tx.Exec(ctx, `
 		insert into billing_sync_exclusions (tenant_id, sync_id, meter_id, reason)
 		select $1, s.id, m.id, m.reason
-		from unnest($2::uuid[]) s (id)
+		from billing_syncs s
 		cross join unnest($3::bigint[], $4::text[]) m (id, reason)
+		where s.tenant_id = $1
+		  and s.id = any($2)
 		on conflict do nothing`, tenant, syncs, ids, reasons)
 	return err
 }

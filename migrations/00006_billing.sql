@@ -6,6 +6,15 @@
 -- down are missing.
 create sequence ledger_sequence;
 
+-- Numbers of reports rise with it too, so that no report made since has the
+-- number of one that was sent and is not known any more.
+create table ledger_epochs (
+  epoch     bigint primary key, -- in seconds since 1970 when it was raised, so that two restores of one backup differ
+  raised_at timestamptz not null,
+  known_at  timestamptz not null -- of the last report that the backup had: what was reported later is not known
+);
+comment on table ledger_epochs is 'When the database was restored from a backup. The highest epoch holds; without any it is 0.';
+
 create table billing_connections (
   tenant_id                bigint not null references tenants,
   id                       bigint generated always as identity,
@@ -139,6 +148,7 @@ create table billing_destinations (
   connection_id     bigint not null,
   provider_customer text not null, -- ''; of who takes statements
   created_at        timestamptz not null default now(),
+  read_epoch        bigint not null default 0, -- of the ledger: the last one in which what was added up there was read
   primary key (tenant_id, id),
   unique (tenant_id, customer_id, connection_id, provider_customer),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
@@ -191,7 +201,7 @@ create table billing_reports (
   response       text not null default '', -- what came of the last attempt, without the provider's words
   decided_at     timestamptz, -- when its outcome became known
   mode           text not null default 'live' check (mode in ('live', 'shadow')), -- shadow: it is kept and never sent
-  ledger_epoch   integer not null default 0, -- how often the ledger was restored from a backup before it
+  ledger_epoch   bigint not null default 0, -- in which it was made
   rule_version   integer not null default 1, -- of the rules that planned it
   sequence       bigint not null default nextval('ledger_sequence'), -- of the ledger
   recorded_at    timestamptz not null,
@@ -423,4 +433,5 @@ drop table billing_period_totals;
 drop table billing_periods;
 drop table billing_links;
 drop table billing_connections;
+drop table ledger_epochs;
 drop sequence ledger_sequence;

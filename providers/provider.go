@@ -67,6 +67,12 @@ type Invoices interface {
 	Invoice(ctx context.Context, c Credentials, q InvoiceQuestion) (metering.Invoice, error)
 }
 
+// Charges are of a provider that adds up money, and lists what it was charged.
+type Charges interface {
+	// Charges are those that a customer got from here since an instant.
+	Charges(ctx context.Context, c Credentials, customer string, since time.Time) ([]billing.FoundCharge, error)
+}
+
 // InvoiceQuestion asks for an invoice of a customer's.
 type InvoiceQuestion struct {
 	ID           string

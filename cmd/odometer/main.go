@@ -21,6 +21,7 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer worker           run the Temporal worker
   odometer migrate          bring the database's schema up to date
   odometer tenant create    make a tenant, its first admin key and its owner
+  odometer restored         say that the database was restored from a backup
   odometer rotate-secrets   seal every secret under the first of the encryption keys
   odometer openapi          print the OpenAPI document
 
@@ -69,6 +70,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return runWorker(ctx, env)
 	case is(args, "migrate"):
 		return migrate(ctx, env)
+	case is(args, "restored"):
+		return restored(ctx, env, out)
 	case is(args, "rotate-secrets"):
 		return rotateSecrets(ctx, env, out)
 	case is(args, "openapi"):

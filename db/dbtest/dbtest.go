@@ -101,6 +101,32 @@ func Fresh(t testing.TB) (*db.DB, string) {
 	return store, address
 }
 
+// Copy makes a copy of a database as it is now, which nobody else may be
+// connected to, and returns its address; it is dropped at the test's end.
+func Copy(t testing.TB, address string) string {
+	t.Helper()
+	server := ServerURL(t)
+	source, err := url.Parse(address)
+	require.NoError(t, err)
+	target := create(t, server)
+	t.Cleanup(func() { Drop(t, server, target) })
+	Drop(t, server, target)
+	parsed, err := url.Parse(target)
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), server)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	from, to := strings.TrimPrefix(source.Path, "/"), strings.TrimPrefix(parsed.Path, "/")
+	Eventually(t, 30*time.Second, func() error { // the extension's own workers come and go
+		_, err := conn.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`, from)
+		if err == nil {
+			_, err = conn.Exec(t.Context(), "create database "+to+" template "+from)
+		}
+		return err
+	})
+	return target
+}
+
 // Drop removes a database, whoever is still connected.
 func Drop(t testing.TB, server, address string) {
 	t.Helper()

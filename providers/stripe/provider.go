@@ -133,6 +133,7 @@ type call struct {
 	Currency    string      `json:"currency,omitempty"`
 	Description string      `json:"description,omitempty"`
 	Period      *chargedFor `json:"period,omitempty"` // what it is charged for
+	About       *About      `json:"about,omitempty"`
 }
 
 type chargedFor struct {
@@ -146,6 +147,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	if m.Kind == billing.ChargeReport {
 		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &chargedFor{m.Of.Start, m.Of.End}
 		c.Description = billing.Description(m.Meter, m.Of, m.Timezone)
+		c.About = &About{m.Meter.ID, m.Of.Start, m.Window.Start, m.Lines[0].Quantity}
 	} else {
 		var last time.Time
 		if m.Former != nil {
@@ -194,7 +196,7 @@ func reportOf(s providers.Sending) (Report, error) {
 		Customer: c.Customer, Value: c.Quantity, Timestamp: c.Timestamp, Identifier: id, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
 	}
 	if c.Method == InvoiceItem {
-		r.SubscriptionID, r.Currency, r.Description, r.Period = c.Target, c.Currency, c.Description, metering.Range(*c.Period)
+		r.SubscriptionID, r.Currency, r.Description, r.Period, r.About = c.Target, c.Currency, c.Description, metering.Range(*c.Period), c.About
 		r.Value = Smallest(c.Quantity, c.Currency)
 	}
 	return r, nil

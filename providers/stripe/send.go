@@ -28,6 +28,7 @@ type Report struct {
 	Currency       string           // of an invoice item: ISO 4217, the one that the customer is billed in
 	Description    string           // of an invoice item: the customer reads it on the invoice
 	Period         metering.Range   // of an invoice item: what it is charged for
+	About          *About           // of an invoice item: what reads it again, where nobody knows of it any more
 	Customer       string           // at Stripe
 	Value          metering.Decimal // whole but of a meter event; of an invoice item the amount in Stripe's smallest unit of the currency, never 0
 	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in; invoice items have none
@@ -87,7 +88,7 @@ func (c *Client) create(key string, r Report, params stripego.Params) (err error
 			Amount:       &amount,
 			Description:  &r.Description,
 			Period:       &stripego.InvoiceItemPeriodParams{Start: new(r.Period.Start.Unix()), End: new(r.Period.End.Unix())},
-			Metadata:     map[string]string{reportKey: r.Identifier},
+			Metadata:     r.metadata(),
 		})
 	default:
 		_, err = meterevent.Client{B: c.backend, Key: key}.New(&stripego.BillingMeterEventParams{

@@ -77,8 +77,9 @@ type Statement struct {
 	TenantID           string          `json:"tenant_id"`
 	CustomerExternalID string          `json:"customer_external_id"`
 	Period             StatementPeriod `json:"period"`
-	Sequence           int64           `json:"sequence"` // one series of numbers per customer
-	Currency           string          `json:"currency"` // the lines' where they have one in common, else the tenant's
+	LedgerEpoch        int64           `json:"ledger_epoch"` // rises when the ledger was restored from a backup; sequence rises with it
+	Sequence           int64           `json:"sequence"`     // one series of numbers per customer
+	Currency           string          `json:"currency"`     // the lines' where they have one in common, else the tenant's
 	Meters             []StatementLine `json:"meters"`
 	Adjustments        []Adjustment    `json:"adjustments"`
 }
@@ -110,7 +111,7 @@ type Adjustment struct {
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	statement := Statement{
 		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Period: periodOf(m.Of),
-		Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
+		LedgerEpoch: m.Epoch, Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
 	}
 	for _, l := range m.Lines {
 		line := StatementLine{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}

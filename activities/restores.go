@@ -1,0 +1,52 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// readAddedUp reads what the provider has added up of the customer's open
+// periods, where the ledger was restored from a backup since: it does not know
+// what was reported after that was made. Nothing was sent since the restore, so
+// that the provider has counted everything once its time for that has passed.
+func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
+	now := a.now()
+	reading, unread, err := a.store.Restores.Unread(ctx, in.TenantID, in.CustomerID, now)
+	if err != nil || !unread {
+		return err
+	}
+	active, err := a.store.Providers.Active(ctx, in.TenantID)
+	if err != nil {
+		return err
+	}
+	p, err := a.open(in.TenantID, active)
+	if err != nil {
+		return err
+	}
+	if len(reading.Places) > 0 && now.Before(reading.RaisedAt.Add(p.CountsWithin)) {
+		return nil
+	}
+	var seen db.Seen
+	if lists, ok := p.Provider.(providers.Charges); ok && reading.Customer != "" {
+		seen.Charges, err = measured(a.metrics, p.Kind, func() ([]billing.FoundCharge, error) {
+			return lists.Charges(ctx, p.credentials, reading.Customer, reading.KnownAt)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, at := range reading.Places {
+		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) {
+			return p.Count(ctx, p.credentials, providers.Place{Method: at.Method, Target: at.Target, Customer: at.Customer, Range: at.Window})
+		})
+		if err != nil {
+			return err
+		}
+		seen.Added = append(seen.Added, billing.Found{AddedUp: at, Counted: counted})
+	}
+	return a.store.Restores.Read(ctx, in.TenantID, in.CustomerID, seen, a.providers.Frame, now)
+}

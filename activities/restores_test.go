@@ -1,0 +1,259 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// drill is a subscriber whose database is restored from a backup, while Stripe
+// goes on and the client keeps what it has sent.
+type drill struct {
+	*subscriber
+	address string // of the database
+	kept    []metering.Event
+}
+
+func newDrill(t *testing.T) *drill {
+	t.Helper()
+	store, address := dbtest.Fresh(t)
+	d := &drill{address: address}
+	writer := db.NewWriter(store, db.WriterOptions{})
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	subscriber, stop := newSubscriber(t, store, writer, conn)
+	t.Cleanup(stop)
+	d.subscriber = subscriber
+	t.Cleanup(d.disconnect)
+	return d
+}
+
+func (d *drill) disconnect() {
+	d.writer.Close()
+	d.conn.Close(context.Background())
+	d.store.Close()
+}
+
+func (d *drill) connect() {
+	d.Helper()
+	var err error
+	d.store, err = db.Open(d.Context(), d.address)
+	require.NoError(d, err)
+	d.writer = db.NewWriter(d.store, db.WriterOptions{})
+	d.conn, err = pgx.Connect(d.Context(), d.address)
+	require.NoError(d, err)
+	d.do = d.of(d.store)
+	d.RegisterActivity(d.do)
+}
+
+// backUp returns the address of a copy of the database.
+func (d *drill) backUp() string {
+	d.Helper()
+	d.disconnect()
+	backup := dbtest.Copy(d, d.address)
+	d.connect()
+	return backup
+}
+
+// restore goes on with the backup, as an operator does: the epoch is raised, and
+// the client sends again all that it has kept.
+func (d *drill) restore(backup string) {
+	d.Helper()
+	d.disconnect()
+	d.address = backup
+	d.connect()
+	_, err := d.store.Restores.Raise(d.Context(), d.fake.Now())
+	require.NoError(d, err)
+	_, err = d.writer.Ingest(d.Context(), d.tenant, d.kept)
+	require.NoError(d, err)
+}
+
+// useEach sends an event of each meter and keeps it.
+func (d *drill) useEach(value string) {
+	d.Helper()
+	period := 0
+	if !d.fake.Now().Before(d.first.End) {
+		period = 1
+	}
+	var events []metering.Event
+	for _, meter := range inAllWays {
+		events = append(events, dbtest.Event(d, meter, "acme", metering.Instant(d.fake.Now().Add(-time.Minute)), value, uuid.NewString(), ""))
+		d.used[period][meter] = d.used[period][meter].Add(metering.MustDecimal(value))
+	}
+	d.kept = append(d.kept, events...)
+	_, err := d.writer.Ingest(d.Context(), d.tenant, events)
+	require.NoError(d, err)
+}
+
+// sync is what the bulk sync does, some time later.
+func (d *drill) sync(wait time.Duration) {
+	d.Helper()
+	d.fake.Advance(wait)
+	d.must(d.do.SyncBatch, d.alone())
+}
+
+func (d *drill) requireQuantities(meters ...string) {
+	d.Helper()
+	period := 0
+	if d.invoiced {
+		period = 1
+	}
+	for _, meter := range meters {
+		require.Equal(d, billing.Units(d.used[period][meter], 0).String(), d.fake.Quantity("si_"+meter).String(), meter)
+	}
+}
+
+// TestARestoredDatabaseBillsEverythingOnce is the drill of docs/operating.md.
+func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]func(d *drill){
+		"NothingWasLost": func(*drill) {},
+		"ReportsWereLost": func(d *drill) {
+			d.useEach("7")
+			d.sync(time.Hour)
+			d.useEach("2")
+			d.sync(30 * time.Hour)
+		},
+		"WhatWasPlannedIsSentAfterTheBackup": func(d *drill) {
+			d.sync(time.Minute)
+			d.useEach("4")
+			d.sync(26 * time.Hour)
+		},
+		"JustBeforeTheRestore": func(d *drill) {
+			d.useEach("3")
+			d.sync(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDrill(t)
+			d.useEach("10")
+			d.sync(time.Minute)
+			d.requireQuantities(inAllWays...)
+			d.useEach("5")
+			d.read()
+			d.planned(true) // nothing of it was sent when the backup is made
+			backup := d.backUp()
+			lost(d)
+			d.restore(backup)
+
+			d.sync(time.Minute)
+			d.requireQuantities("record", "window", "last")
+			d.useEach("1")
+			d.sync(time.Hour)
+			d.requireQuantities("record", "window", "last")
+			d.sync(24 * time.Hour) // reads what was added up, and writes it down
+			d.sync(time.Hour)
+			d.requireQuantities(inAllWays...)
+			d.useEach("6")
+			d.sync(time.Hour)
+			d.requireQuantities(inAllWays...)
+
+			d.invoice(nil)
+			d.fake.Advance(73 * time.Hour)
+			d.settleAll(nil)
+			require.Empty(t, d.fake.State().Accounts[0].Pending)
+			d.requireInvoiced()
+		})
+	}
+}
+
+// requireInvoiced holds the first invoice to what was used.
+func (d *drill) requireInvoiced() {
+	d.Helper()
+	var billed, used metering.Decimal
+	for _, line := range d.fake.State().Accounts[0].Invoices[0].Lines {
+		billed = billed.Add(line.Quantity)
+	}
+	for _, meter := range inAllWays {
+		used = used.Add(d.used[0][meter])
+	}
+	require.Equal(d, used.String(), billed.String())
+	var open int
+	require.NoError(d, d.conn.QueryRow(d.Context(), `select count(*) from billing_periods where closed_at is null and ends_at < $1`, d.fake.Now().AddDate(0, 0, -4)).Scan(&open))
+	require.Zero(d, open)
+}
+
+// readInvoices is what comes of the events that Stripe has of its invoices.
+func (d *drill) readInvoices() {
+	d.Helper()
+	active, err := d.store.Providers.Active(d.Context(), d.tenant)
+	require.NoError(d, err)
+	for _, invoice := range d.fake.State().Accounts[0].Invoices {
+		row, _, err := d.store.ProviderEvents.Store(d.Context(), d.tenant, metering.ProviderEvent{
+			Connection: active.ID, EventID: uuid.NewString(), Kind: "invoice.finalized", Invoice: true, ObjectID: invoice.ID, Customer: "cus_1", MadeAt: d.fake.Now(),
+		}, d.fake.Now())
+		require.NoError(d, err)
+		d.must(d.do.ReadInvoice, activities.ProviderEventInput{TenantID: d.tenant, RowID: row})
+	}
+}
+
+// useLate sends an event of each meter of the first period.
+func (d *drill) useLate(value string) {
+	d.Helper()
+	var events []metering.Event
+	for _, meter := range inAllWays {
+		events = append(events, dbtest.Event(d, meter, "acme", d.first.End.Add(-time.Hour), value, uuid.NewString(), ""))
+		d.used[0][meter] = d.used[0][meter].Add(metering.MustDecimal(value))
+	}
+	d.kept = append(d.kept, events...)
+	_, err := d.writer.Ingest(d.Context(), d.tenant, events)
+	require.NoError(d, err)
+}
+
+// requireAllBilled holds the first invoice, and what is added to the next one, to
+// what was used of the first period.
+func (d *drill) requireAllBilled() {
+	d.Helper()
+	account := d.fake.State().Accounts[0]
+	var billed, used metering.Decimal
+	for _, line := range account.Invoices[0].Lines {
+		billed = billed.Add(line.Amount)
+	}
+	for _, late := range account.Pending {
+		billed = billed.Add(late.Amount)
+	}
+	for _, meter := range inAllWays {
+		used = used.Add(d.used[0][meter].Mul(metering.Whole(1_000_000)))
+	}
+	require.Equal(d, used.String(), billed.String())
+}
+
+// A period that ended, closed and was adjusted after the backup was made closes
+// again, and what was charged for late usage is not charged again.
+func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.useEach("10")
+	d.sync(time.Minute)
+	backup := d.backUp()
+	d.useEach("5")
+	d.invoice(nil)
+	d.fake.Advance(73 * time.Hour)
+	d.settleAll(nil)
+	d.useLate("3")
+	d.settleAll(nil)
+	require.NotEmpty(t, d.fake.State().Accounts[0].Pending)
+	d.requireAllBilled()
+	d.restore(backup)
+	d.readInvoices()
+	for range 4 {
+		d.sync(25 * time.Hour)
+		d.closePeriods(nil)
+	}
+	d.settleAll(nil)
+	d.requireAllBilled()
+	d.useLate("2")
+	d.settleAll(nil)
+	d.requireAllBilled()
+}

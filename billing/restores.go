@@ -1,0 +1,164 @@
+package billing
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A ledger that was restored from a backup does not know what was reported since
+// that was made. What overwrites is put right by being reported again. What
+// adds up is read from the far side, once it has surely counted everything, and
+// taken as reported.
+
+// restoredAt is when the ledger was restored last; long ago, if never.
+func (f Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
+
+// forgotten says whether the far side may have been reported something else of
+// a series since the backup was made.
+func (p *planner) forgotten(s Reported) bool {
+	return s.Taken.Any && s.Epoch < p.Epoch
+}
+
+// stands says whether the statement of a closed period is the last one that the
+// receiver has of it. Another one may have been sent since the backup was made,
+// if the period was open in that.
+func (f Facts) stands(s Sent, p Period) bool {
+	return s.Epoch == f.Epoch || p.ClosedAt != nil && p.ClosedAt.Before(f.restoredAt())
+}
+
+// waitForReading leaves a meter out until what the far side has added up is read.
+func (p *planner) waitForReading(m metering.Meter) {
+	p.open = true
+	p.exclude(Exclusion{m.ID, m.Slug, ExcludedRestored})
+	p.lookFrom(p.Now.Add(time.Hour))
+}
+
+// AddedUp is where usage of one meter is added up.
+type AddedUp struct {
+	MeterID metering.MeterID
+	Series
+}
+
+// AddedUp are the places that the far side adds up of the periods that are
+// reported, while they have to be read.
+func (f Facts) AddedUp() (all []AddedUp) {
+	if !f.Unread || f.Side == nil {
+		return nil
+	}
+	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) { all = append(all, at) })
+	return all
+}
+
+func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
+	p := planner{Facts: f, periods: Periods(f)}
+	for _, period := range p.periods {
+		for _, meter := range f.Meters {
+			m := p.quantityOf(period, meter)
+			if !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || m.part.Empty() {
+				continue
+			}
+			do(m, AddedUp{meter.ID, Series{
+				Kind: QuantityReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: m.destination.Target,
+				Method: m.destination.Method, Counting: Adds, Period: period.Start, Window: m.part,
+			}})
+		}
+	}
+}
+
+// Found is what the far side has added up in a place.
+type Found struct {
+	AddedUp
+	Counted metering.Decimal
+}
+
+// Lost are the reports that the ledger lacks, where the far side has more than
+// it knows of: one for each place, of all that was reported there since the backup.
+func (f Facts) Lost(found []Found) (reports []Report) {
+	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+		for _, there := range found {
+			more := there.Counted.Sub(m.reportedHere())
+			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
+				continue
+			}
+			reports = append(reports, Report{
+				Series: at.Series, Destination: m.destination, Lines: []Line{m.line(m.others.quantity.Add(there.Counted))},
+				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
+			})
+		}
+	})
+	return reports
+}
+
+// FoundCharge is money that the far side was charged with from here.
+type FoundCharge struct {
+	ReportID     uuid.UUID // in the order in which reports were made
+	MeterID      metering.MeterID
+	Subscription string
+	Closed       time.Time // start of the period whose late usage it is, in whole seconds
+	Target       time.Time // start of the period that carries it, in whole seconds
+	Units        metering.Decimal
+	Amount       metering.Decimal
+	Currency     string
+}
+
+// LostCharges are the reports that the ledger lacks of charges that it does not
+// know: one for each line of a target period.
+func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
+	slices.SortFunc(found, func(a, b FoundCharge) int { return cmp.Compare(a.ReportID.String(), b.ReportID.String()) })
+	for _, charge := range found {
+		r, known := f.lostCharge(charge)
+		if !known {
+			continue
+		}
+		i := slices.IndexFunc(reports, func(o Report) bool { return o.Series == r.Series && o.Lines[0].MeterID == charge.MeterID })
+		if i < 0 {
+			reports = append(reports, r)
+			continue
+		}
+		before := reports[i]
+		r.Quantity = r.Quantity.Add(before.Quantity)
+		r.Lines[0].Amount = r.Lines[0].Amount.Add(before.Quantity)
+		reports[i] = r
+	}
+	return reports
+}
+
+func (f Facts) lostCharge(c FoundCharge) (r Report, known bool) {
+	periods := Periods(f)
+	closed, found := periodAt(periods, c.Closed)
+	if !found || !slices.ContainsFunc(f.Meters, func(m metering.Meter) bool { return m.ID == c.MeterID }) {
+		return r, false
+	}
+	target, found := periodAt(periods, c.Target)
+	if !found {
+		target, _ = openPeriod(periods)
+	}
+	r = Report{
+		Series: Series{
+			Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: c.Subscription,
+			Counting: Adds, Period: closed.Start, Window: target.Range, Late: true,
+		},
+		Quantity: c.Amount, Currency: c.Currency, Of: closed.Range, Deadline: target.Deadline(f.Settings.Grace),
+	}
+	line := Line{MeterID: c.MeterID, Closed: closed.Start, Quantity: c.Units, Amount: c.Amount, Charge: c.Amount, Currency: c.Currency}
+	for _, s := range f.Reported {
+		if s.Late && s.MeterID == c.MeterID && s.about(closed) && s.sameTarget(r.Series) {
+			line.Amount = line.Amount.Add(s.Taken.Added)
+		}
+	}
+	r.Lines = []Line{line}
+	return r, true
+}
+
+func periodAt(periods []Period, second time.Time) (p Period, found bool) {
+	i := slices.IndexFunc(periods, func(p Period) bool { return p.Start.Truncate(time.Second).Equal(second) })
+	if i < 0 {
+		return p, false
+	}
+	return periods[i], true
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+)
+
+// restored begins another epoch of the ledger, because the database does not
+// know what was reported after its backup was made.
+func restored(ctx context.Context, env *environment, out io.Writer) error {
+	url := env.databaseURL()
+	if err := env.err(); err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r, err := store.Restores.Raise(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Ledger epoch           %d\nReports withdrawn      %d\nReports in doubt       %d\nPeriods to be reported %d\n",
+		r.Epoch, r.Withdrawn, r.InDoubt, r.Periods)
+	return err
+}

@@ -1,0 +1,248 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Restores is about a database that was restored from a backup: what was
+// reported after that was made is unknown to it.
+type Restores struct{ pool *pgxpool.Pool }
+
+// ledgerEpoch is the ledger's, as SQL.
+const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
+
+// isUnread says of a customer c at a connection k whether what was added up
+// there has to be read, as SQL.
+const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists (
+	    select
+	    from billing_destinations d
+	    where d.tenant_id = c.tenant_id
+	      and d.customer_id = c.id
+	      and d.connection_id = k.id
+	      and d.provider_customer = coalesce(c.billing_provider_id, '')
+	      and d.read_epoch = (` + ledgerEpoch + `))`
+
+// numbersOfEpoch are the numbers of a customer's reports in each second since
+// 1970: those of a later epoch are higher, whatever was reported in between.
+const numbersOfEpoch = 1_000_000
+
+// Restored is what raising the epoch has found.
+type Restored struct {
+	Epoch     int64
+	Withdrawn int64 // reports that were on their way, which the next ones take the place of
+	InDoubt   int64 // reports that were on their way to who adds up, or to former connections
+	Periods   int64 // open ones, which are reported anew
+}
+
+// Raise begins another epoch of the ledger. It is to be called after each
+// restore, before a worker runs: reports made since have higher numbers than
+// all before, and no id is given out twice.
+func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := skipIDs(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `
+			insert into ledger_epochs (epoch, raised_at, known_at)
+			values (greatest($1, (`+ledgerEpoch+`) + 1), $2, (select coalesce(max(recorded_at), $2) from billing_reports))
+			returning epoch`, now.Unix(), metering.Instant(now)).Scan(&r.Epoch); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, withdrawForgotten, metering.Instant(now))
+		if err != nil {
+			return err
+		}
+		r.Withdrawn = tag.RowsAffected()
+		if tag, err = tx.Exec(ctx, doubtForgotten); err != nil {
+			return err
+		}
+		r.InDoubt = tag.RowsAffected()
+		tag, err = tx.Exec(ctx, forgetWatermarks)
+		r.Periods = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return Restored{}, fmt.Errorf("raise epoch of ledger: %w", coded(err))
+	}
+	return r, nil
+}
+
+const (
+	// withdrawForgotten are reports to who is billed now, of series of which the
+	// next report says all.
+	withdrawForgotten = `
+		update billing_reports r
+		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report takes its place', lease_until = null, decided_at = $1
+		from billing_series s
+		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		where s.tenant_id = r.tenant_id
+		  and s.id = r.series_id
+		  and s.counting <> 'adds'
+		  and k.retired_at is null
+		  and r.state in ('planned', 'sending', 'in_doubt')`
+	// doubtForgotten are the others: what was never sent when the backup was made
+	// may have been since.
+	doubtForgotten = `
+		update billing_reports r
+		set state = 'in_doubt', response = 'it was on its way when the backup was made', lease_until = null, first_sent_at = coalesce(r.first_sent_at, r.recorded_at)
+		where r.state in ('planned', 'sending', 'in_doubt')
+		  and not exists (
+		    select
+		    from billing_series s
+		    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		    join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		    where s.tenant_id = r.tenant_id
+		      and s.id = r.series_id
+		      and s.counting <> 'adds'
+		      and k.retired_at is null)`
+	forgetWatermarks = `
+		update billing_periods
+		set watermark_configuration = ''
+		where closed_at is null`
+)
+
+// skipIDs leaves out the ids that may have been given out after the backup was
+// made: receivers know them.
+func skipIDs(ctx context.Context, tx pgx.Tx) error {
+	const skipped = 1_000_000
+	_, err := tx.Exec(ctx, `
+		select setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + $1)
+		from pg_sequences
+		where schemaname = 'public'`, skipped)
+	return err
+}
+
+// Reading is what has to be read of a customer in a new epoch.
+type Reading struct {
+	Places   []billing.AddedUp
+	RaisedAt time.Time
+	KnownAt  time.Time // what was reported later is not known
+	Customer string    // at the provider
+}
+
+// Seen is what was read.
+type Seen struct {
+	Added   []billing.Found
+	Charges []billing.FoundCharge
+}
+
+// Unread says what has to be read of what the customer's destination has added
+// up, if it has to be.
+func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (r Reading, unread bool, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select exists (
+		  select
+		  from customers c
+		  join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
+		  where c.tenant_id = $1
+		    and c.id = $2
+		    and `+isUnread+`)`, tenant, customer).Scan(&unread)
+	if err != nil || !unread {
+		return Reading{}, false, coded(err)
+	}
+	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		read, err := readFacts(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		unread = read.facts.Unread && read.facts.Side != nil
+		if !unread {
+			return nil
+		}
+		r.Places, r.Customer = read.facts.AddedUp(), read.facts.Side.Customer
+		return tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, read.facts.Epoch).Scan(&r.RaisedAt, &r.KnownAt)
+	})
+	if err != nil {
+		return Reading{}, false, fmt.Errorf("read what was added up: %w", err)
+	}
+	return r, unread, nil
+}
+
+// Read keeps what the customer's destination was found to have added up: what
+// is not known of it was reported after the backup was made, and is written down.
+func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
+	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		w, _, err := planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		if err != nil {
+			return err
+		}
+		if !w.facts.Unread || w.facts.Side == nil {
+			return nil // somebody else has read it
+		}
+		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
+		w.destination(at)
+		w.batch.Queue(settleForgotten, tenant, customer, at.Connection, at.Customer, w.facts.Epoch, w.facts.Now)
+		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
+		if err != nil {
+			return err
+		}
+		for _, report := range append(w.facts.Lost(seen.Added), w.facts.LostCharges(charges)...) {
+			written, err := w.report(report, frame)
+			if err != nil {
+				return err
+			}
+			w.batch.Queue(`
+				update billing_reports
+				set state = 'counted', response = 'found in what the provider has counted, once the ledger was restored', decided_at = $3
+				where tenant_id = $1
+				  and id = $2`, tenant, written.ID, w.facts.Now)
+		}
+		w.batch.Queue(`
+			update billing_destinations
+			set read_epoch = $5
+			where tenant_id = $1
+			  and customer_id = $2
+			  and connection_id = $3
+			  and provider_customer = $4`, tenant, customer, at.Connection, at.Customer, w.facts.Epoch)
+		return w.flush()
+	})
+	if err != nil {
+		return fmt.Errorf("keep what was added up: %w", err)
+	}
+	return nil
+}
+
+// unknownCharges are those that no report has made, as far as is known.
+func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, charges []billing.FoundCharge) ([]billing.FoundCharge, error) {
+	ids := make([]uuid.UUID, len(charges))
+	for i, c := range charges {
+		ids[i] = c.ReportID
+	}
+	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	known, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
+}
+
+// settleForgotten ends the reports of a former epoch whose quantity, if it
+// arrived, is in what was read.
+const settleForgotten = `
+	update billing_reports r
+	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and what it may have brought was read', lease_until = null, decided_at = $6
+	from billing_series s
+	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
+	where r.tenant_id = $1
+	  and r.customer_id = $2
+	  and s.tenant_id = r.tenant_id
+	  and s.id = r.series_id
+	  and s.kind = 'quantity'
+	  and s.counting = 'adds'
+	  and not p.complete
+	  and d.connection_id = $3
+	  and d.provider_customer = $4
+	  and r.ledger_epoch < $5
+	  and r.state in ('planned', 'sending', 'in_doubt')`

@@ -1,0 +1,156 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// billedThere is a receiver that lives on while the database is restored: of
+// each period it bills the statement with the highest sequence.
+type billedThere struct {
+	sequence map[time.Time]int64
+	usage    map[time.Time]string
+	bodies   map[int64]message
+}
+
+func newBilledThere() *billedThere {
+	return &billedThere{map[time.Time]int64{}, map[time.Time]string{}, map[int64]message{}}
+}
+
+func (r *billedThere) take(t testing.TB, m message) {
+	t.Helper()
+	if former, known := r.bodies[m.Data.Sequence]; known {
+		require.Equal(t, former, m, "a number has one body")
+	}
+	r.bodies[m.Data.Sequence] = m
+	start := m.Data.Period.Start
+	if m.Data.Sequence >= r.sequence[start] {
+		r.sequence[start], r.usage[start] = m.Data.Sequence, m.Data.Meters[0].Usage.String()
+	}
+}
+
+// restored are the biller's database and client once that was restored.
+func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *biller) {
+	b.Helper()
+	b.writer.Close()
+	b.store.Close()
+	store, err := db.Open(b.Context(), backup)
+	require.NoError(b, err)
+	b.Cleanup(store.Close)
+	raised, err := store.Restores.Raise(b.Context(), b.now)
+	require.NoError(b, err)
+	after := *b
+	after.store, after.address, after.writer = store, backup, db.NewWriter(store, db.WriterOptions{})
+	b.Cleanup(after.writer.Close)
+	_, err = after.writer.Ingest(b.Context(), b.tenant, kept)
+	require.NoError(b, err)
+	return raised, &after
+}
+
+// keep sends an event and returns it.
+func (b *biller) keep(value string) metering.Event {
+	b.Helper()
+	event := dbtest.Event(b, "api_call", "acme", b.now, value, uuid.NewString(), "")
+	event.ReceivedAt = b.now
+	_, err := b.writer.Ingest(b.Context(), b.tenant, []metering.Event{event})
+	require.NoError(b, err)
+	return event
+}
+
+func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sentAgain bool
+		usage     string
+	}{"ClientsSendAgainWhatTheyKept": {true, "31"}, "WhatWasLostIsLost": {false, "22"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, address := dbtest.Fresh(t)
+			b := newBillerAt(t, store, address)
+			there := newBilledThere()
+			kept := []metering.Event{b.keep("10")}
+			there.take(t, b.accept())
+			kept = append(kept, b.keep("5"))
+			planned := b.plan(anew) // it was never sent when the backup is made
+			b.writer.Close()
+			b.store.Close()
+			backup := dbtest.Copy(t, address)
+			store, err := db.Open(t.Context(), address)
+			require.NoError(t, err)
+			b.store, b.writer = store, db.NewWriter(store, db.WriterOptions{})
+
+			there.take(t, b.acceptOf(planned))
+			for _, value := range []string{"7", "2"} {
+				kept = append(kept, b.keep(value))
+				there.take(t, b.accept())
+			}
+			if !c.sentAgain {
+				kept = nil
+			}
+			last := there.sequence[billing.CalendarPeriod(b.now, time.UTC).Start]
+			b.now = b.now.Add(time.Minute)
+			raised, after := b.restored(backup, kept)
+			require.Equal(t, db.Restored{Epoch: b.now.Unix(), Withdrawn: 1, Periods: 1}, raised)
+			require.Equal(t, []metering.CustomerID{b.customer.ID}, after.outOfSync())
+
+			first := after.accept()
+			require.Equal(t, raised.Epoch, first.Data.LedgerEpoch)
+			require.Greater(t, first.Data.Sequence, last)
+			there.take(t, first)
+			require.Empty(t, after.plan(anew).Send, "once is enough")
+			require.Empty(t, after.outOfSync())
+			after.keep("7")
+			there.take(t, after.accept())
+			require.Equal(t, c.usage, there.usage[first.Data.Period.Start])
+		})
+	}
+}
+
+// A period takes what is sent again for the grace, before it closes.
+func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	month := billing.CalendarPeriod(b.now.AddDate(0, -2, 0), time.UTC)
+	b.created(month.Start)
+	b.useAt("10", month.Start)
+	b.now = over(month)
+	b.acceptAll()
+	_, err := b.store.Restores.Raise(t.Context(), b.now)
+	require.NoError(t, err)
+	require.Zero(t, b.closePeriods().Closed)
+	b.useAt("5", month.Start)
+	b.now = b.now.Add(72 * time.Hour)
+	b.acceptAll()
+	require.NotZero(t, b.closePeriods().Closed)
+	var usage metering.Decimal
+	b.scan(`
+		select t.usage
+		from billing_period_totals t
+		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+		where p.tenant_id = $1 and p.starts_at = $2`, []any{b.tenant, month.Start}, &usage)
+	require.Equal(t, "15", usage.String())
+}
+
+func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	tenant := dbtest.Tenant(t, store).ID
+	before := dbtest.Customer(t, store, tenant, "before")
+	now := time.Unix(1_800_000_000, 0)
+	first, err := store.Restores.Raise(t.Context(), now)
+	require.NoError(t, err)
+	require.EqualValues(t, 1_800_000_000, first.Epoch)
+	second, err := store.Restores.Raise(t.Context(), now.Add(-time.Hour))
+	require.NoError(t, err)
+	require.EqualValues(t, 1_800_000_001, second.Epoch, "whatever the clock says")
+	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
+}

@@ -1,0 +1,85 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// About is what an invoice item of ours says of the usage that it charges for,
+// for a ledger that was restored from a backup and does not know it.
+type About struct {
+	MeterID metering.MeterID `json:"meter_id"`
+	Closed  time.Time        `json:"closed"` // start of the period whose late usage it is
+	Target  time.Time        `json:"target"` // start of the period that carries it
+	Units   metering.Decimal `json:"units"`  // that are charged with it in all
+}
+
+// Its keys in the metadata.
+const (
+	aboutMeter        = "odometer_meter"
+	aboutClosed       = "odometer_closed"
+	aboutTarget       = "odometer_target"
+	aboutUnits        = "odometer_units"
+	aboutSubscription = "odometer_subscription"
+)
+
+func (r Report) metadata() map[string]string {
+	all := map[string]string{reportKey: r.Identifier}
+	if a := r.About; a != nil {
+		all[aboutMeter], all[aboutUnits], all[aboutSubscription] = strconv.FormatInt(int64(a.MeterID), 10), a.Units.String(), r.SubscriptionID
+		all[aboutClosed], all[aboutTarget] = seconds(a.Closed), seconds(a.Target)
+	}
+	return all
+}
+
+// Charges are the invoice items of ours that the customer got since an instant,
+// pending or invoiced.
+func (p Provider) Charges(ctx context.Context, c providers.Credentials, customer string, since time.Time) (charges []billing.FoundCharge, err error) {
+	items, err := list[chargedItem](ctx, p.client, c.Secret, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
+	if err != nil {
+		return nil, advised(fmt.Errorf("list invoice items: %w", err))
+	}
+	for _, i := range items {
+		if found, ours := i.charge(); ours {
+			charges = append(charges, found)
+		}
+	}
+	return charges, nil
+}
+
+type chargedItem struct {
+	ID       string            `json:"id"`
+	Amount   metering.Decimal  `json:"amount"`
+	Currency string            `json:"currency"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+func (i chargedItem) id() string { return i.ID }
+
+// charge reads the metadata; of others' items there is none of ours.
+func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
+	id, err := uuid.Parse(i.Metadata[reportKey])
+	meter, err1 := strconv.ParseInt(i.Metadata[aboutMeter], 10, 64)
+	closed, err2 := strconv.ParseInt(i.Metadata[aboutClosed], 10, 64)
+	target, err3 := strconv.ParseInt(i.Metadata[aboutTarget], 10, 64)
+	units, err4 := metering.ParseDecimal(i.Metadata[aboutUnits])
+	for _, failed := range []error{err, err1, err2, err3, err4} {
+		if failed != nil {
+			return f, false
+		}
+	}
+	currency := strings.ToUpper(i.Currency)
+	return billing.FoundCharge{
+		ReportID: id, MeterID: metering.MeterID(meter), Subscription: i.Metadata[aboutSubscription], Closed: time.Unix(closed, 0).UTC(), Target: time.Unix(target, 0).UTC(),
+		Units: units, Amount: Amount(i.Amount, currency), Currency: currency,
+	}, true
+}

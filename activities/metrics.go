@@ -16,6 +16,8 @@ type Metrics struct {
 	reports  *prometheus.CounterVec
 	syncs    *prometheus.CounterVec
 	webhooks *prometheus.CounterVec
+	missed   prometheus.Counter
+	gaps     prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them; registry may be nil.
@@ -37,9 +39,15 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_webhook_attempts_total", Help: "Attempts to tell tenants' webhooks what happened: succeeded or failed.",
 		}, []string{"outcome"}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "odometer_provider_events_missed_total", Help: "Events of providers that never came and were found in their lists.",
+		}),
+		gaps: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "odometer_provider_event_gaps_total", Help: "Times for which a provider does not list its events any more, and nobody had asked.",
+		}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.calls, m.failed, m.reports, m.syncs, m.webhooks)
+		registry.MustRegister(m.calls, m.failed, m.reports, m.syncs, m.webhooks, m.missed, m.gaps)
 	}
 	return m
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers"
 )
 
 // ProviderEventInput names the event's row.
@@ -40,38 +39,19 @@ type ReadInvoiceResult struct {
 // ReadInvoice reads the event's invoice as it is now, and keeps it.
 func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
 	defer alive(ctx)()
-	readAt := a.now()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	if err != nil || customer == 0 {
 		return ReadInvoiceResult{}, err
 	}
-	wanted, err := a.store.Links.Wanted(ctx, in.TenantID, customer)
+	reader, err := a.invoicesOf(ctx, in.TenantID, customer)
+	if err != nil || reader.invoices == nil {
+		return ReadInvoiceResult{}, err
+	}
+	kept, err := reader.keep(ctx, event.ObjectID)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	p, err := a.open(in.TenantID, wanted.Provider)
-	if err != nil {
-		return ReadInvoiceResult{}, err
-	}
-	invoices, ok := p.Provider.(providers.Invoices)
-	if !ok {
-		return ReadInvoiceResult{}, nil
-	}
-	destinations, err := a.store.Links.Destinations(ctx, in.TenantID, customer, event.Connection)
-	if err != nil {
-		return ReadInvoiceResult{}, err
-	}
-	kept, err := measured(a.metrics, p.Kind, func() (metering.Invoice, error) {
-		return invoices.Invoice(ctx, p.credentials, providers.InvoiceQuestion{
-			ID: event.ObjectID, Meters: wanted.Meters, Mapping: wanted.Provider.Mapping, Destinations: destinations,
-		})
-	})
-	if err != nil {
-		return ReadInvoiceResult{}, err
-	}
-	kept.Connection = event.Connection
-	err = a.store.Invoices.Save(ctx, in.TenantID, customer, kept, readAt)
-	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, err
+	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, nil
 }
 
 // RequestSync asks for a sync because of an event, once for each event.

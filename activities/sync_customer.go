@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
@@ -90,15 +91,43 @@ type FinishSyncInput struct {
 	Reports []uuid.UUID `json:"reports"`
 }
 
-// FinishSyncResult says whether other requests have come meanwhile.
+// FinishSyncResult says whether other requests have come meanwhile, and what of
+// the customer's closed periods is not settled with the provider's invoices.
 type FinishSyncResult struct {
-	More bool `json:"more"`
+	More      bool        `json:"more"`
+	Undecided []Undecided `json:"undecided,omitempty"`
 }
+
+// Undecided is a closed period's meter of which invoices bill something else, or
+// are not known to bill anything.
+type Undecided struct {
+	MeterID     metering.MeterID            `json:"meter_id"`
+	PeriodStart time.Time                   `json:"period_start"`
+	PeriodEnd   time.Time                   `json:"period_end"`
+	State       billing.ReconciliationState `json:"state"`
+	Reason      string                      `json:"reason,omitempty"`
+	Units       metering.Decimal            `json:"units"`
+	Invoiced    *metering.Decimal           `json:"invoiced,omitempty"`
+}
+
+// undecidedShown bounds what a run shows of these; the API lists them all.
+const undecidedShown = 10
 
 // FinishSync answers the requests that the pass took.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
 	defer alive(ctx)()
 	answer := db.Answer{Syncs: in.Syncs, Error: in.Error, Reports: in.Reports}
 	more, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, answer, a.now())
-	return FinishSyncResult{more}, a.metrics.synced(in.Error, len(in.Syncs), err)
+	if err := a.metrics.synced(in.Error, len(in.Syncs), err); err != nil {
+		return FinishSyncResult{}, err
+	}
+	result := FinishSyncResult{More: more}
+	undecided, err := a.store.Reconciliations.Undecided(ctx, in.TenantID, in.CustomerID, undecidedShown)
+	if err != nil { // the requests are answered without it
+		activity.GetLogger(ctx).Warn("undecided reconciliations cannot be shown", "error", err)
+	}
+	for _, u := range undecided {
+		result.Undecided = append(result.Undecided, Undecided{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason, u.Units, u.Invoiced})
+	}
+	return result, nil
 }

@@ -178,3 +178,26 @@ func TestWhatCannotBeDecidedSaysWhy(t *testing.T) {
 	a.problem(t, 404, "not_found")
 	require.Equal(t, `{"data":[],"has_more":false,"next_page_token":null}`, strings.TrimSpace(b.send(t, "GET", "/v1/billing/reconciliation", "", other.headers("")...).body))
 }
+
+func TestASyncShowsWhatIsNotSettled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	periods := b.reconciled(t)
+	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	asked, err := b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, c.ID, metering.Manual, time.Now())
+	require.NoError(t, err)
+	var run client.SyncRun
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/billing/syncs/"+asked.ID.String(), "").body), &run))
+	require.NotNil(t, run.Reconciliations)
+	require.Len(t, *run.Reconciliations, len(periods)-1, "all but what agrees")
+	for _, u := range *run.Reconciliations {
+		require.Equal(t, periods[billing.ReconciliationState(u.State)], u.Period.Id)
+		require.Equal(t, []string{"calls", "10"}, []string{u.MeterSlug, u.Units.String()})
+		if u.State == "open" {
+			require.Nil(t, u.Difference)
+			continue
+		}
+		require.Equal(t, []string{"7", "-3"}, []string{u.Invoiced.String(), u.Difference.String()})
+	}
+}

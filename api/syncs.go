@@ -59,7 +59,40 @@ type syncRun struct {
 	Lines       []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
 	Excluded    []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
+
+	Reconciliations []undecided `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
 	*SyncProgress
+}
+
+// undecided is a reconciliation that somebody may have to look at.
+type undecided struct {
+	Period     reconciledPeriod            `json:"period"`
+	MeterID    string                      `json:"meter_id"`
+	MeterSlug  string                      `json:"meter_slug"`
+	State      billing.ReconciliationState `json:"state"`
+	Reason     string                      `json:"reason"`
+	Units      metering.Decimal            `json:"units" doc:"That the period closed at, as the provider takes them"`
+	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units that final invoices bill; absent while the state is open"`
+	Difference *metering.Decimal           `json:"difference,omitempty" doc:"What the invoices bill more; negative: what they lack"`
+}
+
+// undecidedShown bounds what is shown of these beside a sync.
+const undecidedShown = 20
+
+func (s *server) addUndecided(ctx context.Context, customer metering.CustomerID, shown *syncRun) error {
+	list, err := s.Store.Reconciliations.Undecided(ctx, principalOf(ctx).Tenant.ID, customer, undecidedShown)
+	for _, u := range list {
+		one := undecided{
+			Period:  reconciledPeriod{u.PeriodID.String(), u.Period.Start.UTC(), u.Period.End.UTC()},
+			MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug, State: u.State, Reason: u.Reason, Units: u.Units, Invoiced: u.Invoiced,
+		}
+		if u.Invoiced != nil {
+			more := u.Invoiced.Sub(u.Units)
+			one.Difference = &more
+		}
+		shown.Reconciliations = append(shown.Reconciliations, one)
+	}
+	return err
 }
 
 func showSync(run metering.Sync) syncRun {
@@ -159,6 +192,9 @@ func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, er
 		return nil, err
 	}
 	shown, err := s.showOpen(ctx, run)
+	if err == nil {
+		err = s.addUndecided(ctx, run.CustomerID, &shown)
+	}
 	return &syncOutput{http.StatusOK, shown}, err
 }
 

@@ -8,7 +8,8 @@ import (
 
 // Invoice is a final invoice of a provider's, with the lines that meters of ours
 // have made. Only it says what is billed of quantities: that a provider has
-// accepted or counted one does not.
+// accepted or counted one does not. Where a subscription has ended and makes none
+// any more, that stands in the place of the last one.
 type Invoice struct {
 	ID           string
 	Connection   metering.ConnectionID // with which it was read
@@ -16,6 +17,7 @@ type Invoice struct {
 	Subscription string
 	Period       metering.Range // of the subscription's, whose usage it bills
 	Renewal      bool           // it is the last one of the period
+	Ended        bool           // it is none: the subscription has ended, and all invoices of its last period are final
 	Void         bool           // nobody has to pay it
 	Lines        []InvoiceLine
 }
@@ -44,7 +46,7 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 		}
 		i := invoiced{last, make(map[metering.MeterID]metering.Decimal), make(map[metering.MeterID]metering.Decimal)}
 		for _, invoice := range f.Invoices {
-			if !invoice.samePeriod(last) {
+			if !invoice.isIn(last) {
 				continue
 			}
 			i.Void = i.Void || invoice.Void
@@ -62,12 +64,19 @@ func (i Invoice) samePeriod(o Invoice) bool {
 	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)
 }
 
+// isIn says whether an invoice bills the period that last is the last invoice of:
+// of one that was cut short also where it names another part of it.
+func (i Invoice) isIn(last Invoice) bool {
+	cut := last.Ended && i.Connection == last.Connection && i.Subscription == last.Subscription && i.Period.Start.After(last.Period.Start)
+	return cut || i.samePeriod(last)
+}
+
 // whose says whether the invoices of one of a subscription's periods bill a meter,
 // or would. Of several subscriptions it is the one whose invoices name the meter;
 // where none does, any but one whose period another one has, which the customer's
 // period is of and which is still to bill it.
 func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
-	if _, named := i.units[meter]; named {
+	if _, named := i.units[meter]; named || i.Ended { // of the end of one, says decides
 		return true
 	}
 	beside := func(o invoiced) bool {
@@ -88,6 +97,15 @@ func (i Invoice) bills(s Series) bool {
 	return s.Kind == QuantityReport && s.Connection == i.Connection && s.Customer == i.Customer && i.Period.Contains(s.Window.Start)
 }
 
+// says says whether an invoice shows what is billed of the series. That another
+// subscription has ended says nothing of one in whose period the series lies.
+func (f Facts) says(i Invoice, s Series) bool {
+	another := func(p Period) bool {
+		return s.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.Contains(s.Window.Start)
+	}
+	return i.bills(s) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
+}
+
 // share notes in each series what of the invoiced units is its own: what was
 // taken, less, from the newest on, what the invoices lack. What they have more
 // was in doubt, or comes from somebody else. A void invoice bills what was taken,
@@ -97,7 +115,7 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 	var taken metering.Decimal
 	for n := range f.Reported {
 		r := &f.Reported[n]
-		if r.MeterID != meter || !of.bills(r.Series) {
+		if r.MeterID != meter || !f.says(of.Invoice, r.Series) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)

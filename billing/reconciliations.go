@@ -29,12 +29,13 @@ func (ReconciliationState) Values() []ReconciliationState {
 
 // Why the invoices bill something else than the period came to.
 const (
-	ReasonAgreed     = ""                          // they do not
-	ReasonUnreported = "not reported"              // nobody reported it before the last invoice was final
-	ReasonNotBilled  = "accepted, not billed"      // the provider accepted it, and it is on no final invoice
-	ReasonTakenBack  = "taken back since"          // usage went down once it was reported
-	ReasonVoid       = "the invoice was voided"    // nobody has to pay what it bills
-	ReasonMore       = "billed more than reported" // something else reports there, or the line was edited
+	ReasonAgreed     = ""                                                // they do not
+	ReasonUnreported = "not reported"                                    // nobody reported it before the last invoice was final
+	ReasonNotBilled  = "accepted, not billed"                            // the provider accepted it, and it is on no final invoice
+	ReasonEnded      = "the subscription ended, and no invoice bills it" // of what was accepted: it was cancelled at once
+	ReasonTakenBack  = "taken back since"                                // usage went down once it was reported
+	ReasonVoid       = "the invoice was voided"                          // nobody has to pay what it bills
+	ReasonMore       = "billed more than reported"                       // something else reports there, or the line was edited
 )
 
 // Reconciliation is what the final invoices bill of a closed period's meter,
@@ -135,7 +136,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
 		return r, false
 	}
-	void := false
+	void, ended := false, false
 	for _, s := range f.Reported {
 		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
 			continue
@@ -153,10 +154,10 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		}
 	}
 	for _, i := range invoices {
-		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, invoices) {
+		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, invoices) || !f.isAbout(i.Invoice, p) {
 			continue
 		}
-		known, void = true, void || i.Void
+		known, void, ended = true, void || i.Void, ended || i.Ended
 		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
 		if f.isLastIn(p, i.Period) {
@@ -166,8 +167,17 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	if r.Invoiced = r.Invoiced.Add(r.Unexplained); void {
 		r.Invoiced = metering.Decimal{}
 	}
-	r.State, r.Reason = r.judged(void)
+	if r.State, r.Reason = r.judged(void); ended && r.Reason == ReasonNotBilled {
+		r.Reason = ReasonEnded
+	}
 	return r, known
+}
+
+// isAbout says whether an invoice is about a period that it touches. That a
+// subscription has ended is about those that lie in its period, or were reported to it.
+func (f Facts) isAbout(i Invoice, p Period) bool {
+	return !i.Ended || i.Subscription == p.Subscription.ID ||
+		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r.Series) })
 }
 
 // isLastIn says whether no later period of the customer's touches the range.

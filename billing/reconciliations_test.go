@@ -40,6 +40,13 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"LessThanNothing":    {"-3", []billing.Invoice{renewal("0")}, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000"},
 		"InTwoInvoices":      {"10", []billing.Invoice{threshold("6"), renewal("4")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"TheLastIsNotFinal":  {"10", []billing.Invoice{threshold("6")}, "open; carried 0"},
+		"ItEndedUnbilled":    {"10", []billing.Invoice{ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
+		"ItEndedBilled":      {"10", []billing.Invoice{cut("10"), ended(january)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ItEndedInTwo":       {"10", []billing.Invoice{threshold("6"), cut("4"), ended(january)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ItEndedAndDropped":  {"10", []billing.Invoice{cut("7"), ended(january)}, "carried 7 invoiced, 0 unexplained, 7 billed: the subscription ended, and no invoice bills it; carried 300"},
+		"ItEndedVoid":        {"10", []billing.Invoice{void(cut("10")), ended(january)}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+		"ItEndedAndDoubted":  {"4", []billing.Invoice{ended(january), cut("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"AnotherHasEnded":    {"10", []billing.Invoice{threshold("6"), ofAnother(ended(january))}, "open; carried 0"},
 		"Void":               {"10", []billing.Invoice{void(renewal("10"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +65,24 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 func threshold(units string) billing.Invoice {
 	i := renewal(units)
 	i.ID, i.Renewal = "in_0", false
+	return i
+}
+
+// cut is the last invoice of a subscription that was cancelled in January.
+func cut(units string) billing.Invoice {
+	i := renewal(units)
+	i.Renewal, i.Period = false, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: january.Start.AddDate(0, 0, 20)}
+	return i
+}
+
+// ended says that it makes no other one.
+func ended(last metering.Range) billing.Invoice {
+	last.End = january.Start.AddDate(0, 0, 20)
+	return billing.Invoice{ID: "sub_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: last, Renewal: true, Ended: true}
+}
+
+func ofAnother(i billing.Invoice) billing.Invoice {
+	i.ID, i.Subscription = "sub_2", "sub_2"
 	return i
 }
 

@@ -214,7 +214,13 @@ func (l *life) movesSubscription() bool {
 	for _, in := range c.invoices {
 		in.final = true
 	}
-	c.ended, last.End = true, l.now.Truncate(time.Second)
+	c.ended, last.End, last.cut = true, l.now.Truncate(time.Second), true
+	if l.tape == nil && l.rng.IntN(2) == 0 { // without an invoice
+		last.none = true
+		for _, taken := range l.farSide.calls {
+			taken.onNone = taken.onNone || taken.invoice == last
+		}
+	}
 	l.farSide.subscribe(l.providerID, l)
 	l.noteSubscription()
 	l.sync() // the provider says so
@@ -272,8 +278,17 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 	end := in.End.UTC()
 	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	i := storedInvoice{
-		billing.Invoice{ID: fmt.Sprint(c.id, in.Start), Connection: l.connection.ID, Customer: l.providerID, Subscription: c.id, Period: in.Range, Renewal: true},
+		billing.Invoice{ID: fmt.Sprint(c.id, in.Start), Connection: l.connection.ID, Customer: l.providerID, Subscription: c.id, Period: in.Range, Renewal: !in.cut},
 		make(map[metering.MeterID]int32),
+	}
+	if in.cut {
+		last := i
+		last.ID, last.Renewal, last.Ended = c.id, true, true
+		l.invoices = append(slices.Clone(l.invoices), last)
+	}
+	if in.none {
+		l.look()
+		return
 	}
 	for _, m := range l.meters {
 		if m.UsageScale > 0 {

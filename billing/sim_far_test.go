@@ -55,6 +55,8 @@ type invoice struct {
 	metering.Range
 	final bool
 	heard bool // that it is final
+	cut   bool // its subscription was cancelled at once
+	none  bool // and made no invoice of it
 }
 
 // call is a quantity or a charge that was taken.

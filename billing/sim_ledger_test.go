@@ -69,7 +69,7 @@ func (l *ledger) markInvoiced() {
 		s := &l.periods[i].Subscription
 		s.Invoiced, s.Scales = false, nil
 		for _, invoice := range l.invoices {
-			if l.inMode(invoice) && !s.Invoiced && invoice.Subscription == s.ID && s.Start.Before(invoice.Period.End) && !invoice.Period.Within(l.periods[i].Range).Empty() {
+			if l.inMode(invoice) && invoice.Renewal && !invoice.Ended && !s.Invoiced && invoice.Subscription == s.ID && s.Start.Before(invoice.Period.End) && !invoice.Period.Within(l.periods[i].Range).Empty() {
 				s.Invoiced, s.Scales = true, invoice.scales
 			}
 		}
@@ -84,7 +84,9 @@ func (l *ledger) inMode(i storedInvoice) bool {
 // unreconciled are the final invoices of periods that are not complete, or not
 // compared with all of theirs yet.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
-	about := func(p billing.Period, i storedInvoice) bool { return l.inMode(i) && !i.Period.Within(p.Range).Empty() }
+	about := func(p billing.Period, i storedInvoice) bool {
+		return l.inMode(i) && !i.Period.Within(p.Range).Empty() && (!i.Ended || l.endedIn(p, i))
+	}
 	for _, p := range l.periods {
 		since := l.invoices[l.through[p.Start.UnixMicro()]:]
 		if p.Complete && !slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) }) {
@@ -98,6 +100,14 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 		}
 	}
 	return all
+}
+
+// endedIn says whether a subscription that has ended was reported usage of the period.
+func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
+	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		here := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && r.Period.Equal(p.Start)
+		return here && i.Period.Contains(r.Window.Start) && !p.Subscription.Contains(r.Window.Start)
+	})
 }
 
 // storedReport is a report as it is written down.

@@ -1020,6 +1020,36 @@ func (e TenantLatePolicy) Valid() bool {
 	}
 }
 
+// Defines values for UndecidedState.
+const (
+	UndecidedStateAgreed     UndecidedState = "agreed"
+	UndecidedStateCarried    UndecidedState = "carried"
+	UndecidedStateDisputed   UndecidedState = "disputed"
+	UndecidedStateOpen       UndecidedState = "open"
+	UndecidedStateWaived     UndecidedState = "waived"
+	UndecidedStateWrittenOff UndecidedState = "written_off"
+)
+
+// Valid indicates whether the value is a known member of the UndecidedState enum.
+func (e UndecidedState) Valid() bool {
+	switch e {
+	case UndecidedStateAgreed:
+		return true
+	case UndecidedStateCarried:
+		return true
+	case UndecidedStateDisputed:
+		return true
+	case UndecidedStateOpen:
+		return true
+	case UndecidedStateWaived:
+		return true
+	case UndecidedStateWrittenOff:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpdateMemberRole.
 const (
 	UpdateMemberRoleAdmin     UpdateMemberRole = "admin"
@@ -3051,10 +3081,13 @@ type SyncRun struct {
 	Pause         *SyncPause `json:"pause,omitempty"`
 
 	// Paused Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused
-	Paused      *bool         `json:"paused,omitempty"`
-	RequestedAt time.Time     `json:"requested_at"`
-	StartedAt   *time.Time    `json:"started_at"`
-	Status      SyncRunStatus `json:"status"`
+	Paused *bool `json:"paused,omitempty"`
+
+	// Reconciliations Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read
+	Reconciliations *[]Undecided  `json:"reconciliations,omitempty"`
+	RequestedAt     time.Time     `json:"requested_at"`
+	StartedAt       *time.Time    `json:"started_at"`
+	Status          SyncRunStatus `json:"status"`
 
 	// StatusUrl Where the run can be read again
 	StatusUrl string         `json:"status_url"`
@@ -3101,6 +3134,26 @@ type Total struct {
 	// Total An exact decimal number
 	Total json.Number `json:"total"`
 }
+
+// Undecided defines model for Undecided.
+type Undecided struct {
+	// Difference What the invoices bill more; negative: what they lack
+	Difference *json.Number `json:"difference,omitempty"`
+
+	// Invoiced Units that final invoices bill; absent while the state is open
+	Invoiced  *json.Number     `json:"invoiced,omitempty"`
+	MeterId   string           `json:"meter_id"`
+	MeterSlug string           `json:"meter_slug"`
+	Period    ReconciledPeriod `json:"period"`
+	Reason    string           `json:"reason"`
+	State     UndecidedState   `json:"state"`
+
+	// Units That the period closed at, as the provider takes them
+	Units json.Number `json:"units"`
+}
+
+// UndecidedState defines model for Undecided.State.
+type UndecidedState string
 
 // UpdateMember defines model for UpdateMember.
 type UpdateMember struct {

@@ -17,7 +17,6 @@ const (
 	    where present.tenant_id = k.tenant_id
 	      and present.retired_at is null
 	      and present.livemode is false)`
-	overlapsPeriod = `p.starts_at < i.period_end and p.ends_at > i.period_start`
 
 	// lastOfPeriod says that the invoice is final, and the last one of the
 	// subscription's period that p lies in.
@@ -27,7 +26,8 @@ const (
 	  and i.renewal
 	  and i.finalized_at is not null
 	  and p.subscription_start < i.period_end
-	  and ` + overlapsPeriod
+	  and p.starts_at < i.period_end
+	  and p.ends_at > i.period_start`
 
 	// finalInvoices are those that have billed a period p for good, in the mode of
 	// the tenant's present connection.
@@ -38,14 +38,54 @@ const (
 	  and ` + inPresentMode
 )
 
+// aboutPeriod says that an invoice i of a subscription's is about a period p, or
+// one of that alias: it is of the subscription that the period lies in, or bills
+// usage of our meters at that time. Another subscription's says nothing about it.
+// As SQL.
+func aboutPeriod(p string) string {
+	return `i.subscription <> ''
+	  and ` + p + `.starts_at < i.period_end
+	  and ` + p + `.ends_at > i.period_start
+	  and (i.subscription = ` + p + `.subscription or exists (
+	    select
+	    from billing_invoice_lines l
+	    where l.tenant_id = i.tenant_id
+	      and l.connection_id = i.connection_id
+	      and l.invoice_id = i.invoice_id
+	      and l.version = i.version
+	      and l.meter_id is not null
+	      and not l.proration))`
+}
+
+// endedInPeriod says that a subscription i that has ended, none of whose invoices
+// follows, was reported usage of a period p, as SQL. By now p may lie in another
+// one, to which a part of it was reported.
+const endedInPeriod = `p.starts_at < i.period_end
+	  and p.ends_at > i.period_start
+	  and (i.subscription = p.subscription or exists (
+	    select
+	    from billing_series s
+	    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	    where s.tenant_id = p.tenant_id
+	      and s.period_id = p.id
+	      and s.kind = 'quantity'
+	      and s.window_start >= i.period_start
+	      and s.window_start < i.period_end
+	      and not coalesce(s.window_start >= p.subscription_start and s.window_start < p.subscription_end, false)
+	      and d.connection_id = i.connection_id
+	      and d.provider_customer = i.provider_customer))`
+
+// invoicesWithPeriods are the final invoices of a customer's subscriptions, in
 // invoicesWithPeriods are the final invoices of a customer's subscriptions, in
 // the mode of the present connection, that bill usage of a period which is not
-// complete, or not reconciled with all of its invoices; and those periods of the
-// customer's that they touch. As SQL that is to be completed.
+// complete, or not reconciled with all of its invoices; those subscriptions that
+// have ended and make none any more; and those periods of the customer's that they
+// touch. As SQL that is to be completed.
 func invoicesWithPeriods(customer string) string {
 	return `
 	with final as (
-	  select i.*
+	  select i.tenant_id, i.connection_id, i.invoice_id, i.version, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
+	    i.finalized_at, i.sequence, false as ended
 	  from (
 	    select *
 	    from billing_invoices i
@@ -54,13 +94,22 @@ func invoicesWithPeriods(customer string) string {
 	      and i.finalized_at is not null
 	      and i.subscription <> ''
 	    offset 0) i
-	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `),
+	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
+	  union all
+	  select i.tenant_id, i.connection_id, i.subscription, 0, i.provider_customer, i.subscription, i.period_start, i.period_end, true, false, '',
+	    i.read_at, i.sequence, true
+	  from billing_ended_subscriptions i
+	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
+	  where i.tenant_id = @tenant
+	    and i.customer_id = ` + customer + `),
 	touched as (
-	  select i.connection_id, i.invoice_id, p.id as period_id, not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
+	  select i.connection_id, i.invoice_id, i.ended, p.id as period_id,
+	    not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
 	  from final i
-	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and ` + overlapsPeriod + `),
+	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and (
+	    not i.ended and ` + aboutPeriod("p") + ` or i.ended and ` + endedInPeriod + `)),
 	wanted as (
-	  select distinct connection_id, invoice_id
+	  select distinct connection_id, invoice_id, ended
 	  from touched
 	  where wanted)`
 }
@@ -71,14 +120,14 @@ func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
 	from touched t
-	join wanted using (connection_id, invoice_id)`
+	join wanted using (connection_id, invoice_id, ended)`
 }
 
 var selectInvoiceLines = invoicesWithPeriods("@customer") + `
-	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
+	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.ended, i.void, i.currency,
 	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0)
 	from final i
-	join wanted using (connection_id, invoice_id)
+	join wanted using (connection_id, invoice_id, ended)
 	left join lateral (
 	  select l.meter_id, sum(l.quantity) as quantity, sum(l.amount) as amount
 	  from billing_invoice_lines l
@@ -100,7 +149,7 @@ type invoiceLine struct {
 
 func scanInvoiceLine(row pgx.CollectableRow) (l invoiceLine, err error) {
 	in := &l.invoice
-	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Void, &l.Currency,
+	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Ended, &in.Void, &l.Currency,
 		&l.MeterID, &l.Quantity, &l.Amount)
 	return l, err
 }
@@ -133,6 +182,7 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 			"invoiced": n.Invoiced, "unexplained": n.Unexplained, "elsewhere": n.Elsewhere, "billed": n.Billed, "state": n.State, "reason": n.Reason, "now": w.facts.Now,
 		})
 	}
+	w.unreconciled(plan)
 	done := w.reconciledPeriods(plan.Reconciled)
 	if len(done) > 0 && len(w.facts.Invoices) > 0 {
 		w.batch.Queue(`
@@ -152,6 +202,31 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 		}
 	}
 	return nil
+}
+
+// unreconciled notes which totals wait for invoices: those of the periods that the
+// plan closes, but for what it has compared with them.
+func (w *planWriter) unreconciled(plan billing.Plan) {
+	var closed []time.Time
+	for _, c := range plan.Closings {
+		closed = append(closed, c.Period.Start)
+	}
+	const totals = `
+			update billing_period_totals t
+			set unreconciled = $4
+			from billing_periods p
+			where p.tenant_id = $1
+			  and p.customer_id = $2
+			  and p.starts_at = any($3)
+			  and t.tenant_id = p.tenant_id
+			  and t.period_id = p.id
+			  and `
+	if len(closed) > 0 {
+		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true)
+	}
+	for _, n := range plan.Reconciled {
+		w.batch.Queue(totals+`t.meter_id = $5`, w.tenant, w.customer, []time.Time{n.Period}, false, n.MeterID)
+	}
 }
 
 // reconciledPeriods are the starts of those that have been compared with the invoices.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -237,4 +238,83 @@ func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 		invoiced = append(invoiced, p.Subscription.Invoiced)
 	}
 	require.Equal(t, []bool{true, true, false}, invoiced)
+}
+
+func (b *biller) end(subscription string, last metering.Range) {
+	b.Helper()
+	of := metering.EndedSubscription{ID: subscription, Connection: b.connection, Customer: "cus_1", LastPeriod: last}
+	require.NoError(b, b.store.Invoices.SaveEnded(b.Context(), b.tenant, b.customer.ID, of, b.now))
+}
+
+// Another subscription of the same customer's decides nothing, unless it bills usage of ours.
+func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	seats := b.line("3", "30")
+	seats.MeterID = 0
+	others := b.bill("in_others", month, seats)
+	others.Subscription = "sub_2"
+	b.save(b.final(others), b.now)
+	require.Empty(t, b.invoices())
+	b.end("sub_2", metering.Range{Start: month.Start, End: b.now})
+	require.Empty(t, b.invoices(), "not even that it has ended")
+
+	ours := b.bill("in_ours", month, b.line("3", "30"))
+	ours.Subscription, ours.Renewal = "sub_3", false
+	b.save(b.final(ours), b.now)
+	require.Equal(t, []string{"in_ours 3 30 before the renewal"}, b.invoices())
+	books := &books{store: b.store, tenant: b.tenant, Books: &dbtest.Books{TB: b.TB}}
+	b.now = over(month)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	shown := books.list(db.ReconciliationFilter{})
+	require.Len(t, shown, 1)
+	require.Len(t, shown[0].Invoices, 1, "the same ones are shown")
+	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
+}
+
+func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	b.now = over(month)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.reportEach()
+	require.Empty(t, b.outOfSync())
+	due := func() []db.InvoiceList {
+		lists, err := b.store.Invoices.DueLists(t.Context(), b.tenant, b.connection, 10, b.now, b.now.Add(time.Hour))
+		require.NoError(t, err)
+		return lists
+	}
+	list := due()
+	require.Len(t, list, 1)
+	require.Equal(t, []any{b.customer.ID, "cus_1", month.Start}, []any{list[0].Customer, list[0].AtProvider, list[0].Since.UTC()})
+	require.Empty(t, due(), "somebody lists them")
+	b.now = b.now.Add(time.Hour)
+	require.Equal(t, list, due(), "whoever died over it")
+	require.NoError(t, b.store.Invoices.Listed(t.Context(), b.tenant, list[0], b.now.Add(24*time.Hour)))
+	b.now = b.now.Add(23 * time.Hour)
+	require.Empty(t, due())
+	b.now = b.now.Add(time.Hour)
+	require.Len(t, due(), 1)
+
+	b.end("sub_1", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)})
+	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
+	b.end("sub_1", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)})
+	b.reportEach()
+	last := b.facts().Stored[0].Closed[0].Reconciled
+	require.Equal(t, []any{billing.ReconciliationCarried, billing.ReasonEnded, "0"}, []any{last.State, last.Reason, last.Billed.String()})
+	b.now = b.now.Add(48 * time.Hour)
+	require.Empty(t, due(), "it is decided")
+
+	late := b.bill("in_late", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)}, b.line("20", "2"))
+	late.Reason, late.Renewal = "manual", false
+	b.save(b.final(late), b.now)
+	b.reportEach()
+	last = b.facts().Stored[0].Closed[0].Reconciled
+	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "an invoice came after all")
 }

@@ -44,8 +44,7 @@ type Reconciled struct {
 	DecidedAt *time.Time     // nil: it is open
 }
 
-// ReconciledInvoice is an invoice of the subscription's period in which the
-// billing period lies, or one that has the meter's usage of that time.
+// ReconciledInvoice is an invoice that is about the billing period.
 type ReconciledInvoice struct {
 	ID          string                `json:"id"`
 	Connection  metering.ConnectionID `json:"connection"`
@@ -123,7 +122,7 @@ const reportedUnits = `
 
 // invoicedUnits are what the invoices of a total t bill, as they were last
 // read, and the invoices, as SQL. Those that stand are final and not void.
-const invoicedUnits = `
+var invoicedUnits = `
 	  select sum(i.quantity) filter (where i.stands) as quantity, min(i.currency) filter (where i.stands and i.billed) as currency,
 	    case count(distinct i.currency) filter (where i.stands and i.billed) when 1 then sum(i.amount) filter (where i.stands) end as amount,
 	    jsonb_agg(jsonb_build_object('id', i.invoice_id, 'connection', i.connection_id, 'status', i.status, 'void', i.void, 'renewal', i.renewal,
@@ -144,9 +143,7 @@ const invoicedUnits = `
 	        and not l.proration) l
 	    where i.tenant_id = @tenant
 	      and i.customer_id = t.customer_id
-	      and i.period_start < t.ends_at
-	      and i.period_end > t.starts_at
-	      and (i.subscription = t.subscription or l.lines > 0)) i`
+	      and ` + aboutPeriod("t") + `) i`
 
 // selectReconciled reads a page from an index: of the totals, of the customer's
 // periods, or, where a state is asked for that is written down, of the
@@ -163,7 +160,7 @@ func selectReconciled(f ReconciliationFilter) string {
 	case "":
 		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, oneThatIsOrMayBe)...)
 	case billing.ReconciliationOpen:
-		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, `r.id is null`, reconcilable)...)
+		return reconciledOf(`billing_period_totals`, lastReconciliation, append(where, `k.unreconciled`, reconcilable)...)
 	}
 	return reconciledOf(`billing_reconciliations`, `join billing_reconciliations r on r.tenant_id = k.tenant_id and r.id = k.id`, append(where, `k.state = @state`, `k.id = (
 	      select max(r.id)
@@ -179,7 +176,7 @@ var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliati
 
 // lastReconciliation joins the reconciliation r that holds of a period p and
 // its total t; reconcilable says of a total that a provider with invoices bills
-// it; oneThatIsOrMayBe is both, as SQL.
+// it; oneThatIsOrMayBe that it is reconciled or will be, as SQL.
 const (
 	lastReconciliation = `left join lateral (
 	    select *
@@ -201,7 +198,7 @@ const (
 	        and s.meter_id = t.meter_id
 	        and s.kind = 'quantity')`
 
-	oneThatIsOrMayBe = `(r.id is not null or ` + reconcilable + `)`
+	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
 // reconciledOf walks through a table k that has the keys, newest first, and

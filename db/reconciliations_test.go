@@ -249,6 +249,37 @@ func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
+// What agrees, and what somebody has decided on, is settled.
+func TestWhatIsNotSettledIsListed(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	var want []string
+	for i, state := range billing.ReconciliationState("").Values() {
+		period := b.closed(b.before(3 + i))
+		if state != billing.ReconciliationOpen {
+			b.stands(period, state)
+		}
+		if state == billing.ReconciliationDisputed {
+			_, err := b.decide(period, billing.Waive, "why")
+			require.NoError(t, err)
+		} else if state != billing.ReconciliationAgreed {
+			want = append(want, string(state)+" of "+period.String())
+		}
+	}
+	list, err := b.store.Reconciliations.Undecided(t.Context(), b.tenant, b.customer.ID, 10)
+	require.NoError(t, err)
+	var got []string
+	for _, u := range list {
+		got = append(got, string(u.State)+" of "+u.PeriodID.String())
+		require.Equal(t, []string{"calls", "10"}, []string{u.MeterSlug, u.Units.String()})
+		require.Equal(t, u.State == billing.ReconciliationOpen, u.Invoiced == nil)
+	}
+	require.Equal(t, want, got, "the newest first")
+	list, err = b.store.Reconciliations.Undecided(t.Context(), b.tenant, b.customer.ID, 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+}
+
 func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
 	t.Parallel()
 	for _, state := range billing.ReconciliationState("").Values() {

@@ -38,6 +38,15 @@ type InvoiceLine struct {
 	Period    Range
 }
 
+// EndedSubscription is a subscription at a provider that was cancelled before its
+// last period was over.
+type EndedSubscription struct {
+	ID         string
+	Connection ConnectionID // with which it was read
+	Customer   string       // at the provider
+	LastPeriod Range        // up to its end
+}
+
 // Same says whether an invoice still says what it said when it was read before.
 func (in Invoice) Same(before Invoice) bool {
 	return in.Status == before.Status && in.Void == before.Void && in.Total.Equal(before.Total) &&

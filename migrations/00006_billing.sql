@@ -107,6 +107,7 @@ create table billing_period_totals (
   scale            smallint, -- decimals of the units that the charge is for; null: all that the usage has
   late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count       bigint,
+  unreconciled     boolean not null default false, -- invoices are to bill it, and it was not compared with the last one yet
   primary key (tenant_id, period_id, meter_id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
@@ -114,6 +115,7 @@ create table billing_period_totals (
   foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table billing_period_totals is 'What a billing period came to for each meter when it was closed.';
+create index billing_period_totals_unreconciled on billing_period_totals (tenant_id, period_id, meter_id) where unreconciled;
 
 -- Late usage, and what the provider was not reported in time. Each is counted
 -- from the one before it, or from the closing.
@@ -147,6 +149,7 @@ create table billing_destinations (
   customer_id       bigint not null,
   connection_id     bigint not null,
   provider_customer text not null, -- ''; of who takes statements
+  invoices_due_at   timestamptz, -- when the invoices there are listed again, while a reconciliation is open; null: at once
   created_at        timestamptz not null default now(),
   read_epoch        bigint not null default 0, -- of the ledger: the last one in which what was added up there was read
   primary key (tenant_id, id),
@@ -335,6 +338,18 @@ create table provider_events (
 comment on table provider_events is 'Events that a provider sent: each once, with what it takes to look up the rest.';
 create index provider_events_open on provider_events (received_at) where handled_at is null;
 
+create table provider_event_lists (
+  tenant_id     bigint not null,
+  connection_id bigint not null,
+  seen_until    timestamptz not null, -- what was made before is known
+  -- The walk through the list that is under way, from the newest event to seen_until.
+  began_at      timestamptz, -- null: there is none
+  last_event    text not null default '', -- that it has come to
+  primary key (tenant_id, connection_id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
+);
+comment on table provider_event_lists is 'How far a provider''s own list of its events was read, for those that it never sent.';
+
 create table billing_invoices (
   tenant_id        bigint not null,
   connection_id    bigint not null, -- with which it was read
@@ -388,6 +403,23 @@ create table billing_invoice_lines (
 );
 comment on table billing_invoice_lines is 'The lines of each version of an invoice that was read.';
 
+create table billing_ended_subscriptions (
+  tenant_id         bigint not null,
+  connection_id     bigint not null, -- with which it was read
+  subscription      text not null,
+  customer_id       bigint not null,
+  provider_customer text not null, -- whose it was
+  period_start      timestamptz not null, -- of its last period
+  period_end        timestamptz not null, -- when it ended
+  read_at           timestamptz not null,
+  sequence          bigint not null default nextval('ledger_sequence'), -- of the ledger
+  primary key (tenant_id, connection_id, subscription),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id)
+);
+comment on table billing_ended_subscriptions is 'Subscriptions that ended before their last period did, and none of whose invoices was a draft when they were listed after that: none follows.';
+create index on billing_ended_subscriptions (tenant_id, customer_id);
+
 create table billing_reconciliations (
   tenant_id   bigint not null,
   id          bigint generated always as identity,
@@ -416,8 +448,10 @@ create index on billing_reconciliations (state, tenant_id, period_id, meter_id);
 
 -- +goose Down
 drop table billing_reconciliations;
+drop table billing_ended_subscriptions;
 drop table billing_invoice_lines;
 drop table billing_invoices;
+drop table provider_event_lists;
 drop table provider_events;
 drop table auto_syncs;
 drop table billing_sync_exclusions;

@@ -53,6 +53,29 @@ type Signals struct {
 	Header string
 }
 
+// EventList is of a provider that keeps a list of its events, so that those that
+// never came can be asked for.
+type EventList interface {
+	Events
+	// KeepsEvents is how long an event can be listed.
+	KeepsEvents() time.Duration
+	// ListEvents lists a page of the events of the types in Signals, the newest first.
+	ListEvents(ctx context.Context, c Credentials, q EventQuestion) (EventPage, error)
+}
+
+// EventQuestion asks for a page of events.
+type EventQuestion struct {
+	Since time.Time // they were made then or later
+	After string    // what the page before ended with; "": it is the first one
+}
+
+// EventPage is a page of events. An event that cannot be read is not in it.
+type EventPage struct {
+	Events []metering.ProviderEvent
+	Last   string // what the page ends with
+	More   bool   // there are older ones
+}
+
 // Notice is how an event comes.
 type Notice struct {
 	Body      []byte
@@ -71,6 +94,28 @@ type Invoices interface {
 type Charges interface {
 	// Charges are those that a customer got from here since an instant.
 	Charges(ctx context.Context, c Credentials, customer string, since time.Time) ([]billing.FoundCharge, error)
+}
+
+// InvoiceList is of a provider that lists the invoices that it makes.
+type InvoiceList interface {
+	Invoices
+	// ListInvoices lists what there is of a customer's.
+	ListInvoices(ctx context.Context, c Credentials, q InvoiceListQuestion) (ListedInvoices, error)
+}
+
+// InvoiceListQuestion asks for the invoices of a customer.
+type InvoiceListQuestion struct {
+	Customer     string                // its id there
+	Since        time.Time             // they were made then or later
+	Destinations []billing.Destination // where its usage goes or went, in any order
+}
+
+// ListedInvoices are a customer's invoices, and the subscriptions that make none
+// any more: they were cancelled before their last period was over, had usage
+// of ours, and none of their invoices was a draft in a list that was read later.
+type ListedInvoices struct {
+	Invoices []string // their ids, the oldest first
+	Ended    []metering.EndedSubscription
 }
 
 // InvoiceQuestion asks for an invoice of a customer's.

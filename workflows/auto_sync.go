@@ -26,10 +26,20 @@ type AutoSyncInput struct {
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, unindexed: in.Unindexed, after: in.After, result: in.SoFar}
 	b.paused, b.closed = in.Paused, in.Closed
+	listing := func() error { return nil }
+	if in.After == 0 && !in.Paused && !in.Closed {
+		listing = b.listInvoices(ctx)
+		if err := b.listEvents(ctx); err != nil {
+			return b.result, err
+		}
+	}
 	more, err := b.pages(ctx, do.FindOutOfSync, "find who is out of sync", b.sync)
 	if more {
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
+	}
+	if err == nil {
+		err = listing()
 	}
 	if err != nil || in.Closed {
 		return b.result, err
@@ -40,6 +50,45 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b.result.Left = 0
 	in.After, in.SoFar, in.Paused = 0, b.result, b.paused
 	return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
+}
+
+// eventPagesPerRun bounds how much of the provider's list of events a run reads;
+// the next one goes on.
+const eventPagesPerRun = 20
+
+// listEvents has the events acted on that the provider never sent, or that did
+// not arrive. Where it cannot list them, nobody waits for it: the next run does.
+func (b *bulkSync) listEvents(ctx workflow.Context) error {
+	for range eventPagesPerRun {
+		var page activities.ListEventsResult
+		err := workflow.ExecuteActivity(looking(ctx, "ask for events that did not come"), do.ListEvents, activities.TenantInput{TenantID: b.tenant}).Get(ctx, &page)
+		if temporal.IsCanceledError(err) {
+			return err
+		}
+		for _, row := range page.Rows {
+			if err := handleProviderEventStart(b.tenant, row).withoutAttributes(b.unindexed).apart(ctx); err != nil {
+				return err
+			}
+		}
+		if b.result.Missed += len(page.Rows); err != nil || !page.More {
+			return nil //nolint:nilerr // nobody waits for the list
+		}
+	}
+	return nil
+}
+
+// listInvoices has the invoices of customers listed of which something is not
+// known, beside everything else; await waits for it.
+func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
+	listing := workflow.ExecuteActivity(listingOnce(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
+	return func() error {
+		var listed activities.ListInvoicesResult
+		err := listing.Get(ctx, &listed)
+		if b.result.Listed += listed.Customers; temporal.IsCanceledError(err) {
+			return err
+		}
+		return nil //nolint:nilerr // the next run goes on
+	}
 }
 
 // startClosing leaves the periods that are due to a run of their own.

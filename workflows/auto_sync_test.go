@@ -29,7 +29,9 @@ type fleet struct {
 	children        []string
 	closed          int
 	sync            func() error // how the provider answers
-	open            int          // how often a closing has to wait
+	events          func() (activities.ListEventsResult, error)
+	invoices        func() (activities.ListInvoicesResult, error)
+	open            int // how often a closing has to wait
 	closing         func() error
 	periods         func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error)
 	askedForClosed  bool
@@ -43,6 +45,8 @@ func newFleet(t *testing.T, customers int) *fleet {
 	f := &fleet{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), failing: map[metering.CustomerID]bool{}}
 	f.SetTestTimeout(time.Minute)
 	f.sync = func() error { return nil }
+	f.events = func() (activities.ListEventsResult, error) { return activities.ListEventsResult{}, nil }
+	f.invoices = func() (activities.ListInvoicesResult, error) { return activities.ListInvoicesResult{}, nil }
 	for i := range customers {
 		f.outOfSync = append(f.outOfSync, metering.CustomerID(i+1))
 	}
@@ -50,6 +54,12 @@ func newFleet(t *testing.T, customers int) *fleet {
 		f.RegisterWorkflow(w)
 	}
 	f.RegisterActivity(do)
+	f.OnActivity(do.ListEvents, mock.Anything, mock.Anything).Return(func(context.Context, activities.TenantInput) (activities.ListEventsResult, error) {
+		return f.events()
+	}).Maybe()
+	f.OnActivity(do.ListInvoices, mock.Anything, mock.Anything).Return(func(context.Context, activities.TenantInput) (activities.ListInvoicesResult, error) {
+		return f.invoices()
+	}).Maybe()
 	f.OnActivity(do.FindOutOfSync, mock.Anything, mock.Anything).Return(f.findOutOfSync).Maybe()
 	f.periods, f.closing = f.page, func() error { return nil }
 	f.OnActivity(do.DuePeriods, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.CustomerPageInput) (activities.CustomerPageResult, error) {
@@ -153,6 +163,54 @@ func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testi
 	require.Equal(t, f.outOfSync, f.synced)
 	require.ElementsMatch(t, []string{"sync-customer/1/7", "sync-customer/1/1030"}, f.children)
 	require.Equal(t, 1, f.closed, "periods that are due are closed by a run of their own")
+}
+
+// What the provider did and did not say is acted on like what it said.
+func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
+	f := newFleet(t, 3)
+	pages := 0
+	f.events = func() (activities.ListEventsResult, error) {
+		pages++
+		return activities.ListEventsResult{Rows: []metering.ProviderEventID{metering.ProviderEventID(pages)}, More: pages < 3}, nil
+	}
+	f.invoices = func() (activities.ListInvoicesResult, error) { return activities.ListInvoicesResult{Customers: 2}, nil }
+	var begun []string
+	f.OnWorkflow(workflows.HandleProviderEvent, mock.Anything, mock.Anything).Return(
+		func(ctx workflow.Context, _ workflows.HandleProviderEventInput) (workflows.HandleProviderEventResult, error) {
+			begun = append(begun, workflow.GetInfo(ctx).WorkflowExecution.ID)
+			return workflows.HandleProviderEventResult{}, nil
+		})
+	result, err := f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, workflows.BulkSyncResult{Customers: 3, Sent: 3, Missed: 3, Listed: 2}, result)
+	require.ElementsMatch(t, []string{"provider-event/1/1", "provider-event/1/2", "provider-event/1/3"}, begun)
+
+	f = newFleet(t, 3)
+	pages = 0
+	f.events = func() (activities.ListEventsResult, error) {
+		pages++
+		return activities.ListEventsResult{More: true}, nil
+	}
+	_, err = f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, 20, pages, "the next run goes on")
+}
+
+func TestAProviderThatListsNothingStopsNobody(t *testing.T) {
+	f := newFleet(t, 3)
+	asked := 0
+	f.events = func() (activities.ListEventsResult, error) {
+		asked++
+		return activities.ListEventsResult{}, activities.Failure(metering.Errorf(metering.CodeProviderRefuse, "the API key lacks a permission"))
+	}
+	f.invoices = func() (activities.ListInvoicesResult, error) {
+		asked++
+		return activities.ListInvoicesResult{}, activities.Failure(down())
+	}
+	result, err := f.autoSync(t)
+	require.NoError(t, err)
+	require.Equal(t, workflows.BulkSyncResult{Customers: 3, Sent: 3}, result)
+	require.Equal(t, 2, asked)
 }
 
 func TestAutoSyncWaitsInOneRunUntilTheProviderIsBack(t *testing.T) {

@@ -29,6 +29,8 @@ type BulkSyncResult struct {
 	Left      int `json:"left,omitempty"` // customers of batches in which the provider answered nobody for an hour
 	Closed    int `json:"closed"`         // periods
 	Open      int `json:"open"`           // customers with a due period that waits for a meter
+	Missed    int `json:"missed"`         // events of the provider's that had not come
+	Listed    int `json:"listed"`         // customers whose invoices were listed
 }
 
 // bulkSync syncs many customers of one tenant. The customers who fail on their own

@@ -2,10 +2,15 @@ package workflows_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/testsuite"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // detailsOf is what operators see of a run.
@@ -16,4 +21,20 @@ func detailsOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) string {
 	var metadata sdkpb.WorkflowMetadata
 	require.NoError(t, answer.Get(&metadata))
 	return metadata.GetCurrentDetails()
+}
+
+func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
+	w := newWorld(t)
+	invoiced := metering.Whole(7)
+	october := metering.Range{Start: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)}
+	w.undecided = []activities.Undecided{
+		{MeterID: 5, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationOpen, Units: metering.Whole(10)},
+		{MeterID: 6, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationCarried, Reason: billing.ReasonNotBilled, Units: metering.Whole(10), Invoiced: &invoiced},
+	}
+	w.request(0)
+	_, err := w.run(t)
+	require.NoError(t, err)
+	details := detailsOf(t, w.TestWorkflowEnvironment)
+	require.Contains(t, details, "| reconciliation of mtr_5 | 2026-10-01 to 2026-11-01 | open |\n")
+	require.Contains(t, details, "| reconciliation of mtr_6 | 2026-10-01 to 2026-11-01 | carried: 7 of 10 on invoices; accepted, not billed |\n")
 }

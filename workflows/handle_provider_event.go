@@ -65,7 +65,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	switch {
 	case err != nil:
 		return "", err
-	case !invoice.Cycle:
+	case !invoice.Cycle && !invoice.Final:
 		return "the invoice was kept", nil
 	case !invoice.Final:
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
@@ -73,7 +73,10 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	var closed activities.CloseBatchResult
 	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseBatch,
 		activities.BatchInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
-	if closed.Closed == 0 {
+	switch {
+	case !invoice.Cycle && closed.Closed == 0:
+		return "the invoice was kept", err
+	case closed.Closed == 0:
 		return "the invoice was kept; its period is not closed yet", err
 	}
 	return "the invoice was kept and its period closed", err

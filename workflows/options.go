@@ -88,6 +88,11 @@ func looking(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
+// listingOnce is for many calls that only read: what is left of them the next run does.
+func listingOnce(ctx workflow.Context, summary string) workflow.Context {
+	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
+}
+
 // heartbeat is how soon the work of a worker that was killed is given to another.
 const heartbeat = 10 * time.Second
 

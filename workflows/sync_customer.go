@@ -112,7 +112,19 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	if interrupted != nil {
 		err = interrupted
 	}
+	s.showUndecided(ctx, finished.Undecided)
 	return finished.More, err
+}
+
+// showUndecided shows what the invoices of closed periods do not agree with.
+func (s *syncCustomer) showUndecided(ctx workflow.Context, all []activities.Undecided) {
+	for _, u := range all {
+		state := string(u.State)
+		if u.Invoiced != nil {
+			state = fmt.Sprintf("%s: %s of %s on invoices; %s", u.State, u.Invoiced, u.Units, u.Reason)
+		}
+		s.show(ctx, fmt.Sprintf("| reconciliation of %s | %s to %s |", u.MeterID, u.PeriodStart.Format(time.DateOnly), u.PeriodEnd.Format(time.DateOnly)), state)
+	}
 }
 
 // errPaused ends a pass because an operator has paused the customer.

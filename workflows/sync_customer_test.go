@@ -49,6 +49,7 @@ type world struct {
 	completed   []activities.SendReportResult
 	planned     []activities.PlanReportsInput
 	finished    []activities.FinishSyncInput
+	undecided   []activities.Undecided
 	attempts    int
 	names       []string // of the activities that were started, in their order
 
@@ -145,7 +146,7 @@ func answerOf(err error) (activities.SendReportResult, error) {
 
 func (w *world) finishSync(_ context.Context, in activities.FinishSyncInput) (activities.FinishSyncResult, error) {
 	w.finished = append(w.finished, in)
-	return activities.FinishSyncResult{More: len(w.requests) > 0}, nil
+	return activities.FinishSyncResult{More: len(w.requests) > 0, Undecided: w.undecided}, nil
 }
 
 // request commits a row and tells the run of it after a while.

@@ -2913,6 +2913,8 @@ export interface components {
             pause?: components["schemas"]["SyncPause"];
             /** @description Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused */
             paused?: boolean;
+            /** @description Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read */
+            reconciliations?: components["schemas"]["Undecided"][];
             /** Format: date-time */
             requested_at: string;
             /** Format: date-time */
@@ -2959,6 +2961,29 @@ export interface components {
              * @description An exact decimal number
              */
             total: string;
+        };
+        Undecided: {
+            /**
+             * Format: decimal
+             * @description What the invoices bill more; negative: what they lack
+             */
+            difference?: string;
+            /**
+             * Format: decimal
+             * @description Units that final invoices bill; absent while the state is open
+             */
+            invoiced?: string;
+            meter_id: string;
+            meter_slug: string;
+            period: components["schemas"]["ReconciledPeriod"];
+            reason: string;
+            /** @enum {string} */
+            state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
+            /**
+             * Format: decimal
+             * @description That the period closed at, as the provider takes them
+             */
+            units: string;
         };
         UpdateMember: {
             name?: string;
@@ -6161,9 +6186,11 @@ export const decimals: ReadonlySet<string> = new Set([
   "counted_quantity",
   "current_total",
   "delta",
+  "difference",
   "estimated",
   "events",
   "included_units",
+  "invoiced",
   "late_amount",
   "late_usage",
   "late_value",
@@ -6178,6 +6205,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "unbilled",
   "unexplained",
   "unit_price",
+  "units",
   "usage",
   "value"
 ]);

@@ -97,6 +97,10 @@ func (b *Books) Report(period metering.PeriodID, meter metering.MeterID, target,
 	b.exec(`
 		insert into billing_report_lines (tenant_id, report_id, line, meter_id, period_id, usage, event_count, quantity, price_version, unit_price, charge, amount, currency)
 		values (@tenant, @id, 1, @meter, @period, @value, 1, @value, 0, 0, 0, 0, 'USD')`, args)
+	b.exec(`
+		update billing_period_totals
+		set unreconciled = true
+		where tenant_id = @tenant and period_id = @period and meter_id = @meter`, args)
 }
 
 // Invoice is one of a period of sub_1's.
@@ -142,6 +146,10 @@ func (b *Books) Save(customer metering.CustomerID, in Invoice, billed map[meteri
 // Reconcile stores a reconciliation of a closed period's meter.
 func (b *Books) Reconcile(period metering.PeriodID, r billing.Reconciliation) {
 	b.Helper()
+	b.exec(`
+		update billing_period_totals
+		set unreconciled = false
+		where tenant_id = @tenant and period_id = @period and meter_id = @meter`, pgx.NamedArgs{"period": period, "meter": r.MeterID})
 	b.exec(`
 		insert into billing_reconciliations (tenant_id, customer_id, period_id, meter_id, units, reported, invoiced, unexplained, elsewhere, billed, state, reason, recorded_at)
 		select tenant_id, customer_id, id, @meter, @units, @reported, @invoiced, @unexplained, @elsewhere, @billed, @state, @reason, ends_at

@@ -96,6 +96,7 @@ var needs = []struct {
 	{"read invoices", http.MethodGet, "/v1/invoices", query("limit", "1")},
 	{"read invoice items", http.MethodGet, "/v1/invoiceitems", query("limit", "1")},
 	{"write invoice items", http.MethodPost, "/v1/invoiceitems", nil},
+	{"read events", http.MethodGet, "/v1/events", query("limit", "1")},
 }
 
 // checkPermissions names everything that a restricted key may not do and must.

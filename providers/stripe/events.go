@@ -12,11 +12,17 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// The events that say something about a customer's periods.
+// The events that say something about a customer's periods, or about what final
+// invoices bill: https://docs.stripe.com/api/events/types
 const (
-	InvoiceCreated      = "invoice.created"
-	InvoiceFinalized    = "invoice.finalized"
-	SubscriptionUpdated = "customer.subscription.updated"
+	InvoiceCreated       = "invoice.created"
+	InvoiceFinalized     = "invoice.finalized"
+	InvoiceVoided        = "invoice.voided"
+	InvoiceUncollectible = "invoice.marked_uncollectible"
+	CreditNoteCreated    = "credit_note.created"
+	CreditNoteVoided     = "credit_note.voided"
+	SubscriptionUpdated  = "customer.subscription.updated"
+	SubscriptionDeleted  = "customer.subscription.deleted" // it has ended
 )
 
 // tolerance is how far a signature's time may be from ours: https://docs.stripe.com/webhooks#replay-attacks
@@ -30,8 +36,16 @@ type Event struct {
 	Account      string // "" unless it is about a connected account
 	Livemode     bool
 	CreatedAt    time.Time
-	Invoice      *Invoice      // of InvoiceCreated and InvoiceFinalized; not always with all of its lines
-	Subscription *Subscription // of SubscriptionUpdated
+	Invoice      *Invoice      // of those about an invoice; not always with all of its lines
+	CreditNote   *CreditNote   // of those about one
+	Subscription *Subscription // of those about one
+}
+
+// CreditNote takes back a part of a final invoice.
+type CreditNote struct {
+	ID         string
+	InvoiceID  string
+	CustomerID string
 }
 
 // Subscription is a customer's subscription. Its items lack what only their meters say.
@@ -87,14 +101,24 @@ func parseEvent(payload []byte) (Event, error) {
 	}
 	event := Event{ID: in.ID, Type: in.Type, Account: in.Account, Livemode: in.Livemode, CreatedAt: instant(in.Created)}
 	switch in.Type {
-	case InvoiceCreated, InvoiceFinalized:
+	case InvoiceCreated, InvoiceFinalized, InvoiceVoided, InvoiceUncollectible:
 		var object invoice
 		if json.Unmarshal(in.Data.Object, &object) != nil || object.ID == "" {
 			return Event{}, metering.Invalid("body.data.object", "must be an invoice")
 		}
 		made := object.invoice()
 		event.Invoice = &made
-	case SubscriptionUpdated:
+	case CreditNoteCreated, CreditNoteVoided:
+		var object struct {
+			ID       string    `json:"id"`
+			Invoice  reference `json:"invoice"`
+			Customer reference `json:"customer"`
+		}
+		if json.Unmarshal(in.Data.Object, &object) != nil || object.ID == "" || object.Invoice == "" {
+			return Event{}, metering.Invalid("body.data.object", "must be a credit note of an invoice")
+		}
+		event.CreditNote = &CreditNote{object.ID, string(object.Invoice), string(object.Customer)}
+	case SubscriptionUpdated, SubscriptionDeleted:
 		var object subscription
 		if json.Unmarshal(in.Data.Object, &object) != nil || object.ID == "" {
 			return Event{}, metering.Invalid("body.data.object", "must be a subscription")
@@ -106,7 +130,9 @@ func parseEvent(payload []byte) (Event, error) {
 
 // Signals says which events a tenant has Stripe send.
 func (Provider) Signals() providers.Signals {
-	return providers.Signals{Types: []string{SubscriptionUpdated, InvoiceCreated, InvoiceFinalized}, Header: "Stripe-Signature"}
+	return providers.Signals{Header: "Stripe-Signature", Types: []string{
+		SubscriptionUpdated, SubscriptionDeleted, InvoiceCreated, InvoiceFinalized, InvoiceVoided, InvoiceUncollectible, CreditNoteCreated, CreditNoteVoided,
+	}}
 }
 
 // Verify reads an event. There is nothing to do about one of another type, of
@@ -117,16 +143,24 @@ func (Provider) Verify(c providers.Credentials, n providers.Notice) (event meter
 	if err != nil {
 		return event, false, err
 	}
+	event, ours = e.about(c)
+	return event, ours, nil
+}
+
+// about is what it takes to look up what an event is about.
+func (e Event) about(c providers.Credentials) (event metering.ProviderEvent, ours bool) {
 	event = metering.ProviderEvent{EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {
 	case e.Account != "" && e.Account != c.Account, e.Livemode != Livemode(c.Secret):
-		return event, false, nil
+		return event, false
 	case e.Invoice != nil:
 		event.ObjectID, event.Customer, event.Invoice = e.Invoice.ID, e.Invoice.CustomerID, true
+	case e.CreditNote != nil:
+		event.ObjectID, event.Customer, event.Invoice = e.CreditNote.InvoiceID, e.CreditNote.CustomerID, true
 	case e.Subscription != nil:
 		event.ObjectID, event.Customer = e.Subscription.ID, e.Subscription.CustomerID
 	default:
-		return event, false, nil
+		return event, false
 	}
-	return event, true, nil
+	return event, true
 }

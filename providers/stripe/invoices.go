@@ -119,11 +119,17 @@ type invoiceLine struct {
 
 func (l invoiceLine) id() string { return l.ID }
 
+func (in invoice) id() string { return in.ID }
+
+func (in invoice) subscription() string {
+	return first(in.Subscription, in.Parent.Details.Subscription)
+}
+
 func (in invoice) invoice() Invoice {
 	currency := strings.ToUpper(in.Currency)
 	out := Invoice{
 		ID: in.ID, CustomerID: string(in.Customer), Status: in.Status, Void: in.void(), BillingReason: in.BillingReason,
-		SubscriptionID: first(in.Subscription, in.Parent.Details.Subscription),
+		SubscriptionID: in.subscription(),
 		Currency:       currency, Total: Amount(in.Total, currency),
 		PeriodStart: instant(in.PeriodStart), PeriodEnd: instant(in.PeriodEnd),
 		CreatedAt: instant(in.Created), FinalizedAt: instant(in.Transitions.FinalizedAt),

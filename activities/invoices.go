@@ -1,0 +1,165 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// invoiceReader reads a customer's invoices at the tenant's provider.
+type invoiceReader struct {
+	*Activities
+	called
+	invoices   providers.Invoices // nil: the provider makes none
+	tenant     metering.TenantID
+	customer   metering.CustomerID
+	connection metering.ConnectionID
+	question   providers.InvoiceQuestion
+}
+
+func (a *Activities) invoicesOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (r invoiceReader, err error) {
+	wanted, err := a.store.Links.Wanted(ctx, tenant, customer)
+	if err != nil {
+		return r, err
+	}
+	r = invoiceReader{Activities: a, tenant: tenant, customer: customer, connection: wanted.Provider.ID}
+	if r.called, err = a.open(tenant, wanted.Provider); err != nil {
+		return r, err
+	}
+	r.invoices, _ = r.Provider.(providers.Invoices)
+	r.question = providers.InvoiceQuestion{Meters: wanted.Meters, Mapping: wanted.Provider.Mapping}
+	r.question.Destinations, err = a.store.Links.Destinations(ctx, tenant, customer, r.connection)
+	return r, err
+}
+
+// keep reads an invoice as it is now, and keeps it.
+func (r invoiceReader) keep(ctx context.Context, id string) (metering.Invoice, error) {
+	readAt := r.now()
+	r.question.ID = id
+	in, err := measured(r.metrics, r.Kind, func() (metering.Invoice, error) { return r.invoices.Invoice(ctx, r.credentials, r.question) })
+	if err != nil {
+		return in, err
+	}
+	in.Connection = r.connection
+	return in, r.store.Invoices.Save(ctx, r.tenant, r.customer, in, readAt)
+}
+
+const (
+	// listsAtOnce bounds how many customers' invoices a run lists; the next one goes on.
+	listsAtOnce = 200
+	// listedEvery is how often those of one customer are.
+	listedEvery = 24 * time.Hour
+	// listedAgainAfter is when they are, where that was in vain.
+	listedAgainAfter = time.Hour
+)
+
+// ListInvoicesResult is what was listed.
+type ListInvoicesResult struct {
+	Customers int `json:"customers"`
+	Failed    int `json:"failed"` // customers
+}
+
+// ListInvoices reads the invoices of customers with a closed period of which it is
+// not known what they bill, once a day for each of them, whatever was heard
+// of them, and compares the periods with them. What fails for one customer is
+// tried again later, and stops nobody else; two silences in a row are the provider's.
+func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result ListInvoicesResult, err error) {
+	defer alive(ctx)()
+	active, err := a.store.Providers.Active(ctx, in.TenantID)
+	if err != nil || !active.Invoices {
+		return result, err
+	}
+	now := a.now()
+	due, err := a.store.Invoices.DueLists(ctx, in.TenantID, active.ID, listsAtOnce, now, now.Add(listedAgainAfter))
+	if err != nil {
+		return result, err
+	}
+	silent := false
+	for few := range slices.Chunk(due, closedAtOnce) {
+		var read []metering.CustomerID
+		for _, list := range few {
+			err := a.listInvoices(ctx, in.TenantID, list)
+			if a.judgeList(ctx, list, err, silent) {
+				return result, err
+			}
+			if silent = metering.CodeOf(err) == metering.CodeProviderDown; err != nil {
+				result.Failed++
+				continue
+			}
+			read = append(read, list.Customer)
+			result.Customers++
+		}
+		if len(read) == 0 {
+			continue
+		}
+		if _, err := a.store.Ledger.ClosePeriods(ctx, in.TenantID, read, a.now()); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// judgeList says whether the failure of one customer's list is everybody's.
+func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err error, silent bool) (everybodys bool) {
+	if err == nil {
+		return false
+	}
+	var own providers.OwnRefusal
+	switch metering.CodeOf(err) {
+	case metering.CodeProviderDown:
+		everybodys = silent
+	case metering.CodeProviderRefuse:
+		everybodys = !errors.As(err, &own)
+	default:
+		everybodys = ctx.Err() != nil
+	}
+	if !everybodys {
+		activity.GetLogger(ctx).Warn("a customer's invoices could not be listed", "customer", list.Customer.String(), "error", failureText(err))
+	}
+	return everybodys
+}
+
+// listInvoices reads what invoices there are of a customer at the provider.
+func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID, list db.InvoiceList) error {
+	reader, err := a.invoicesOf(ctx, tenant, list.Customer)
+	if err != nil {
+		return err
+	}
+	lists, can := reader.Provider.(providers.InvoiceList)
+	if !can {
+		return a.store.Invoices.Listed(ctx, tenant, list, a.now().Add(listedEvery))
+	}
+	readAt := a.now()
+	listed, err := measured(a.metrics, reader.Kind, func() (providers.ListedInvoices, error) {
+		return lists.ListInvoices(ctx, reader.credentials, providers.InvoiceListQuestion{
+			Customer: list.AtProvider, Since: list.Since, Destinations: reader.question.Destinations,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	drafts := make(map[string]bool) // by subscription
+	for _, id := range listed.Invoices {
+		in, err := reader.keep(ctx, id)
+		if err != nil {
+			return err
+		}
+		drafts[in.Subscription] = drafts[in.Subscription] || in.FinalizedAt.IsZero()
+	}
+	for _, ended := range listed.Ended {
+		if ended.Connection = reader.connection; drafts[ended.ID] {
+			continue
+		}
+		if err := a.store.Invoices.SaveEnded(ctx, tenant, list.Customer, ended, readAt); err != nil {
+			return err
+		}
+	}
+	return a.store.Invoices.Listed(ctx, tenant, list, readAt.Add(listedEvery))
+}

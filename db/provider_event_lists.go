@@ -1,0 +1,133 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// EventWalk is a walk through a connection's own list of events, from the newest
+// one back to those that are known.
+type EventWalk struct {
+	Connection metering.ConnectionID
+	Since      time.Time  // what was made before is known
+	BeganAt    *time.Time // nil: it begins
+	After      string     // the event that it has come to; "": none
+}
+
+// listedAgain is how much of the list is walked through twice: clocks differ, and
+// an event may be listed after one that was made later.
+const listedAgain = time.Hour
+
+// Walk returns the connection's walk as it stands. The first one goes back to
+// when the connection was made.
+func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID) (w EventWalk, err error) {
+	w.Connection = connection
+	err = s.pool.QueryRow(ctx, `
+		select coalesce(l.seen_until, k.created_at - $3::interval), l.began_at, coalesce(l.last_event, '')
+		from billing_connections k
+		left join provider_event_lists l on l.tenant_id = k.tenant_id and l.connection_id = k.id
+		where k.tenant_id = $1
+		  and k.id = $2`, tenant, connection, listedAgain).Scan(&w.Since, &w.BeganAt, &w.After)
+	if err != nil {
+		return w, fmt.Errorf("read list of provider events: %w", coded(err))
+	}
+	return w, nil
+}
+
+// Missed says whether the walk would have to go further back than to from, where
+// a list begins that keeps its events for a time.
+func (w EventWalk) Missed(from time.Time) bool {
+	return w.BeganAt == nil && w.Since.Add(listedAgain).Before(from)
+}
+
+// Skip begins the walk anew at from, because what was made before cannot be
+// listed any more: the invoices of who has an open reconciliation are listed instead.
+func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w EventWalk, from time.Time) (EventWalk, error) {
+	next := EventWalk{Connection: w.Connection, Since: from}
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			update billing_destinations
+			set invoices_due_at = null
+			where tenant_id = $1
+			  and connection_id = $2`, tenant, w.Connection); err != nil {
+			return err
+		}
+		return saveWalk(ctx, tx, tenant, next)
+	})
+	if err != nil {
+		return w, fmt.Errorf("skip provider events: %w", err)
+	}
+	return next, nil
+}
+
+// StoreListed keeps a page of events that the walk has come to, and how far it
+// has come with last; "": it is at its end. It returns the rows of those that are
+// about a customer of ours and were not known, the oldest first.
+func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (rows []metering.ProviderEventID, err error) {
+	if w.BeganAt == nil {
+		w.BeganAt = &now
+	}
+	if w.After = last; last == "" {
+		w = EventWalk{Connection: w.Connection, Since: w.BeganAt.Add(-listedAgain)}
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if rows, err = insertListed(ctx, tx, tenant, w.Connection, events, now); err != nil {
+			return err
+		}
+		return saveWalk(ctx, tx, tenant, w)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store listed provider events: %w", err)
+	}
+	return rows, nil
+}
+
+func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, events []metering.ProviderEvent, now time.Time) (inserted []metering.ProviderEventID, err error) {
+	var ids, kinds, objects, customers []string
+	var invoices []bool
+	var made []time.Time
+	for _, e := range slices.Backward(events) {
+		if strings.ContainsRune(e.EventID+e.Kind+e.ObjectID+e.Customer, 0) {
+			continue // it cannot be stored, and is none of the provider's
+		}
+		ids, kinds, objects, customers = append(ids, e.EventID), append(kinds, e.Kind), append(objects, e.ObjectID), append(customers, e.Customer)
+		invoices, made = append(invoices, e.Invoice), append(made, e.MadeAt)
+	}
+	rows, err := tx.Query(ctx, `
+		insert into provider_events (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
+		select @tenant, @connection, e.id, e.kind, e.invoice, e.object, e.customer, e.made, @now
+		from unnest(@ids::text[], @kinds::text[], @invoices::boolean[], @objects::text[], @customers::text[], @made::timestamptz[])
+		  with ordinality e (id, kind, invoice, object, customer, made, place)
+		where exists (
+		  select
+		  from customers c
+		  where c.tenant_id = @tenant
+		    and c.billing_provider_id = e.customer)
+		order by e.place
+		on conflict (tenant_id, connection_id, event_id) do nothing
+		returning id`, pgx.NamedArgs{
+		"tenant": tenant, "connection": connection, "now": now,
+		"ids": ids, "kinds": kinds, "invoices": invoices, "objects": objects, "customers": customers, "made": made,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[metering.ProviderEventID])
+}
+
+func saveWalk(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, w EventWalk) error {
+	_, err := tx.Exec(ctx, `
+		insert into provider_event_lists (tenant_id, connection_id, seen_until, began_at, last_event)
+		values ($1, $2, $3, $4, $5)
+		on conflict (tenant_id, connection_id) do update
+		set seen_until = excluded.seen_until, began_at = excluded.began_at, last_event = excluded.last_event`,
+		tenant, w.Connection, w.Since, w.BeganAt, w.After)
+	return err
+}

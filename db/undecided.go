@@ -1,0 +1,56 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Undecided is a reconciliation that is open, or that found something on which
+// nobody has decided.
+type Undecided struct {
+	PeriodID  metering.PeriodID
+	Period    metering.Range
+	MeterID   metering.MeterID
+	MeterSlug string
+	State     billing.ReconciliationState
+	Reason    string
+	Units     metering.Decimal  // that the period closed at
+	Invoiced  *metering.Decimal // that final invoices bill; nil: it is open
+}
+
+// Undecided lists up to limit of a customer's reconciliations that are open or undecided,
+// those of the newest periods first.
+func (s Reconciliations) Undecided(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, limit int) ([]Undecided, error) {
+	rows, err := s.pool.Query(ctx, `
+		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, t.reported, t.usage), r.invoiced
+		from (
+		  select *
+		  from billing_periods
+		  where tenant_id = @tenant
+		    and customer_id = @customer
+		    and closed_at is not null
+		    and exists (select from billing_connections where tenant_id = @tenant and invoices)
+		  offset 0) p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.billed
+		join meters m on m.tenant_id = t.tenant_id and m.id = t.meter_id
+		`+lastReconciliation+`
+		where r.id is null and t.unreconciled
+		  or r.state <> 'agreed' and r.actor = ''
+		order by p.starts_at desc, t.meter_id
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("list undecided reconciliations: %w", coded(err))
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u Undecided, err error) {
+		return u, row.Scan(&u.PeriodID, &u.Period.Start, &u.Period.End, &u.MeterID, &u.MeterSlug, &u.State, &u.Reason, &u.Units, &u.Invoiced)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list undecided reconciliations: %w", coded(err))
+	}
+	return list, nil
+}

@@ -1,0 +1,75 @@
+package stripe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// ListInvoices lists the invoices of a customer's subscriptions. Which of these
+// were cancelled is read first: cancelling one at once makes its last invoice in
+// the same call, or none (https://docs.stripe.com/api/subscriptions/cancel). One
+// that runs until its period's end has the invoice of a renewal.
+func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q providers.InvoiceListQuestion) (listed providers.ListedInvoices, err error) {
+	subscriptions, err := list[subscription](ctx, p.client, c.Secret, "/v1/subscriptions", query("customer", q.Customer, "status", "canceled"))
+	if err != nil {
+		return listed, advised(fmt.Errorf("list subscriptions: %w", err))
+	}
+	since := q.Since
+	var ended []metering.EndedSubscription
+	for _, s := range subscriptions {
+		last, cut := s.lastPeriod(q.Destinations)
+		if !cut || last.End.Before(q.Since) {
+			continue
+		}
+		ended = append(ended, metering.EndedSubscription{ID: s.ID, Customer: q.Customer, LastPeriod: last})
+		since = earlier(since, last.Start)
+	}
+	of := query("customer", q.Customer, "created[gte]", strconv.FormatInt(since.Unix(), 10))
+	invoices, err := list[invoice](ctx, p.client, c.Secret, "/v1/invoices", of)
+	if err != nil {
+		return listed, advised(fmt.Errorf("list invoices: %w", err))
+	}
+	for _, in := range slices.Backward(invoices) {
+		if in.subscription() != "" {
+			listed.Invoices = append(listed.Invoices, in.ID)
+		}
+	}
+	for _, s := range ended {
+		draft := func(in invoice) bool { return in.subscription() == s.ID && in.Transitions.FinalizedAt == 0 }
+		if !slices.ContainsFunc(invoices, draft) {
+			listed.Ended = append(listed.Ended, s)
+		}
+	}
+	return listed, nil
+}
+
+// lastPeriod is the period in which the subscription ended, up to then, if it was
+// cut short and an item of it is, or was, a destination.
+func (s subscription) lastPeriod(of []billing.Destination) (last metering.Range, cut bool) {
+	for n, i := range s.items() {
+		goes := func(d billing.Destination) bool {
+			return d.Target != "" && (d.Target == i.MeterID || d.Target == i.ItemID) || d.Address[itemKey] != "" && d.Address[itemKey] == i.ItemID
+		}
+		at := metering.Range{Start: i.PeriodStart, End: instant(s.EndedAt)}
+		end := cmp.Or(s.Items.Data[n].End, s.End)
+		if s.EndedAt != 0 && s.EndedAt < end && !at.Empty() && slices.ContainsFunc(of, goes) {
+			return at, true
+		}
+	}
+	return last, false
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,95 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// reconciled is how the one closed period's meter stands; an error while it is open.
+func (s *stripeSystem) reconciled() (db.Reconciled, error) {
+	list, err := s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 10)
+	if err == nil && (len(list) != 1 || list[0].State == billing.ReconciliationOpen) {
+		err = fmt.Errorf("%d reconciliations: %+v", len(list), list)
+	}
+	if err != nil {
+		return db.Reconciled{}, err
+	}
+	return list[0], nil
+}
+
+// handled says how many events there are of ours, once all of them are acted on.
+func (s *stripeSystem) handled() (events int, err error) {
+	var open int
+	err = s.connect().QueryRow(s.Context(), `
+		select count(*), count(*) filter (where handled_at is null) from provider_events where tenant_id = $1`, s.tenant).Scan(&events, &open)
+	if err == nil && open > 0 {
+		err = fmt.Errorf("%d of %d are open", open, events)
+	}
+	return events, err
+}
+
+// None of Stripe's events arrives: the next Auto-Sync asks for them.
+func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	_, err := s.connect().Exec(t.Context(), `update tenants set grace = '0' where id = $1`, s.tenant)
+	require.NoError(t, err)
+	s.meters("delta")
+	end := time.Now().Add(20 * time.Second).Truncate(time.Second)
+	s.subscribeUntil(end, "delta")
+	s.work()
+	s.schedule()
+	s.useOf("delta", "12")
+	s.synced()
+	s.awaitEnd(end)
+	s.fake.Advance(time.Hour) // the invoice is final
+
+	_, result := s.autoSync()
+	require.Equal(t, 3, result.Missed, "the renewal, its invoice, and that it is final")
+	dbtest.Eventually(t, time.Minute, func() error {
+		found, err := s.reconciled()
+		if err == nil && found.State != billing.ReconciliationAgreed {
+			err = fmt.Errorf("%+v", found)
+		}
+		return err
+	})
+	dbtest.Eventually(t, time.Minute, func() error { _, err := s.handled(); return err })
+	events, err := s.handled()
+	require.NoError(t, err)
+	require.Equal(t, 3, events)
+
+	invoice := s.lastInvoice().ID
+	finals := s.fake.Happened("acct_canary", "invoice.finalized")
+	_, handled, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
+		Connection: s.connected(), EventID: finals[len(finals)-1], Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: "cus_soon", MadeAt: time.Now(),
+	}, time.Now())
+	require.NoError(t, err)
+	require.True(t, handled, "it comes after all, and there is nothing left to do")
+	before := s.rowsOf("billing_reconciliations")
+	_, result = s.autoSync()
+	require.Zero(t, result.Missed)
+	require.Equal(t, before, s.rowsOf("billing_reconciliations"))
+	require.Contains(t, s.activities(s.lastAutoSync()), "ListEvents")
+}
+
+func (s *stripeSystem) rowsOf(table string) (n int) {
+	s.Helper()
+	require.NoError(s, s.connect().QueryRow(s.Context(), `select count(*) from `+table+` where tenant_id = $1`, s.tenant).Scan(&n))
+	return n
+}
+
+func (s *stripeSystem) lastAutoSync() string {
+	s.Helper()
+	now, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
+	require.NoError(s, err)
+	return now.Last[len(now.Last)-1].WorkflowID
+}

@@ -34,9 +34,12 @@ type ReadInvoiceResult struct {
 	Cycle     bool      `json:"cycle"` // it bills a period's usage
 	Final     bool      `json:"final"` // and nothing changes it any more
 	CreatedAt time.Time `json:"created_at"`
+
+	Hold metering.HoldID `json:"hold,omitempty"` // of the invoice: its run has to know; 0: it is not held
 }
 
-// ReadInvoice reads the event's invoice as it is now, and keeps it.
+// ReadInvoice reads the event's invoice as it is now, and keeps it. A draft that
+// is to be held gets its hold written down.
 func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
 	defer alive(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
@@ -51,7 +54,8 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}
-	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt}, nil
+	hold, err := reader.beginHold(ctx, kept)
+	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt, hold}, err
 }
 
 // RequestSync asks for a sync because of an event, once for each event.

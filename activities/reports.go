@@ -112,15 +112,15 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	switch {
 	case number == 1, s.Kind == billing.StatementReport:
 		return rejected
-	case s.Counting != billing.Adds:
+	case s.Counting != billing.Adds && s.Kind != billing.ActionReport:
 		return inDoubt
 	}
 	found, err := a.find(ctx, tenant, p, s)
 	switch {
 	case err == nil && found.State != "":
 		return attempt{SendReportResult: found}
-	case err == nil && s.Kind == billing.ChargeReport:
-		return rejected // a list of them lacks none
+	case err == nil && s.Kind != billing.QuantityReport:
+		return rejected // neither a list of charges nor an invoice lacks what arrived
 	}
 	return inDoubt
 }

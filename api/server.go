@@ -166,6 +166,7 @@ func (s *server) routes() {
 	huma.Register(s.api, described(get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events"),
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	s.reconciliations()
+	s.holds()
 	huma.Register(s.api, described(get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings"),
 		"When customers are synced by themselves, and the last and the next runs."), s.getAutoSync)
 	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Save the Auto-Sync settings"), s.saveAutoSync)

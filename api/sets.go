@@ -35,6 +35,8 @@ func describe[T set[T]](schemas huma.Registry) {
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
 	describe[billing.Decision](schemas)
+	describe[billing.HoldCode](schemas)
+	describe[billing.HoldState](schemas)
 	describe[billing.Kind](schemas)
 	describe[billing.PeriodState](schemas)
 	describe[billing.ReconciliationState](schemas)

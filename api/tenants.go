@@ -16,13 +16,20 @@ type tenant struct {
 	GraceHours        int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
 	LatePolicy        metering.LatePolicy `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
 	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
+	InvoiceHold       invoiceHoldSettings `json:"invoice_hold"`
 	CreatedAt         time.Time           `json:"created_at"`
+}
+
+type invoiceHoldSettings struct {
+	Enabled       bool `json:"enabled" doc:"Whether a provider's draft invoices of usage are held until what was reported is counted and compared"`
+	DeadlineHours int  `json:"deadline_hours" doc:"How long after the grace a held invoice becomes final by itself, whatever was found"`
 }
 
 func showTenant(t metering.Tenant) tenant {
 	return tenant{
 		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
 		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, CreatedAt: t.CreatedAt.UTC(),
+		InvoiceHold: invoiceHoldSettings{t.InvoiceHold.Enabled, int(t.InvoiceHold.Deadline.Hours())},
 	}
 }
 
@@ -30,6 +37,11 @@ type tenantOutput struct{ Body tenant }
 
 func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, error) {
 	return &tenantOutput{showTenant(principalOf(ctx).Tenant)}, nil
+}
+
+type invoiceHoldChange struct {
+	Enabled       *bool `json:"enabled,omitempty" doc:"Of providers that make invoices"`
+	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"At most 720 together with grace_hours. What is held already keeps its deadline"`
 }
 
 type updateTenantInput struct {
@@ -40,6 +52,7 @@ type updateTenantInput struct {
 		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
+		InvoiceHold       *invoiceHoldChange   `json:"invoice_hold,omitempty"`
 	}
 }
 
@@ -51,6 +64,13 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 	if in.Body.GraceHours != nil {
 		grace := time.Duration(*in.Body.GraceHours) * time.Hour
 		change.Grace = &grace
+	}
+	if hold := in.Body.InvoiceHold; hold != nil {
+		change.InvoiceHold = hold.Enabled
+		if hold.DeadlineHours != nil {
+			deadline := time.Duration(*hold.DeadlineHours) * time.Hour
+			change.HoldDeadline = &deadline
+		}
 	}
 	who := principalOf(ctx)
 	updated, backfilling, err := s.Store.Tenants.Update(ctx, who.Tenant.ID, who.Actor, change)

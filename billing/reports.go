@@ -13,13 +13,16 @@ import (
 type Kind string
 
 const (
-	StatementReport Kind = "statement" // what a period comes to, with all its meters
-	QuantityReport  Kind = "quantity"  // how many units one meter has counted
-	ChargeReport    Kind = "charge"    // an amount of money
+	StatementReport Kind = "statement"      // what a period comes to, with all its meters
+	QuantityReport  Kind = "quantity"       // how many units one meter has counted
+	ChargeReport    Kind = "charge"         // an amount of money
+	ActionReport    Kind = "invoice_action" // an invoice is held, or released
 )
 
 // Values are all kinds of reports.
-func (Kind) Values() []Kind { return []Kind{StatementReport, QuantityReport, ChargeReport} }
+func (Kind) Values() []Kind {
+	return []Kind{StatementReport, QuantityReport, ChargeReport, ActionReport}
+}
 
 // Component is what a line of a report is of.
 type Component string

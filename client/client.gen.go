@@ -420,6 +420,144 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for HoldReasonCode.
+const (
+	Changed            HoldReasonCode = "changed"
+	ChargeDiffers      HoldReasonCode = "charge_differs"
+	ConnectionReplaced HoldReasonCode = "connection_replaced"
+	DeadlinePassed     HoldReasonCode = "deadline_passed"
+	Excluded           HoldReasonCode = "excluded"
+	FinalizedThere     HoldReasonCode = "finalized_there"
+	InvoiceGone        HoldReasonCode = "invoice_gone"
+	NoLine             HoldReasonCode = "no_line"
+	NotAutomatic       HoldReasonCode = "not_automatic"
+	NotCounted         HoldReasonCode = "not_counted"
+	NotReleased        HoldReasonCode = "not_released"
+	NotTaken           HoldReasonCode = "not_taken"
+	OnItsWay           HoldReasonCode = "on_its_way"
+	PriceDiffers       HoldReasonCode = "price_differs"
+	Rescheduled        HoldReasonCode = "rescheduled"
+	SyncFailed         HoldReasonCode = "sync_failed"
+	SyncOpen           HoldReasonCode = "sync_open"
+	TooLate            HoldReasonCode = "too_late"
+	UnknownCharge      HoldReasonCode = "unknown_charge"
+)
+
+// Valid indicates whether the value is a known member of the HoldReasonCode enum.
+func (e HoldReasonCode) Valid() bool {
+	switch e {
+	case Changed:
+		return true
+	case ChargeDiffers:
+		return true
+	case ConnectionReplaced:
+		return true
+	case DeadlinePassed:
+		return true
+	case Excluded:
+		return true
+	case FinalizedThere:
+		return true
+	case InvoiceGone:
+		return true
+	case NoLine:
+		return true
+	case NotAutomatic:
+		return true
+	case NotCounted:
+		return true
+	case NotReleased:
+		return true
+	case NotTaken:
+		return true
+	case OnItsWay:
+		return true
+	case PriceDiffers:
+		return true
+	case Rescheduled:
+		return true
+	case SyncFailed:
+		return true
+	case SyncOpen:
+		return true
+	case TooLate:
+		return true
+	case UnknownCharge:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HoldReportState.
+const (
+	HoldReportStateAccepted HoldReportState = "accepted"
+	HoldReportStateCounted  HoldReportState = "counted"
+	HoldReportStateInDoubt  HoldReportState = "in_doubt"
+	HoldReportStatePlanned  HoldReportState = "planned"
+	HoldReportStateRejected HoldReportState = "rejected"
+	HoldReportStateSending  HoldReportState = "sending"
+)
+
+// Valid indicates whether the value is a known member of the HoldReportState enum.
+func (e HoldReportState) Valid() bool {
+	switch e {
+	case HoldReportStateAccepted:
+		return true
+	case HoldReportStateCounted:
+		return true
+	case HoldReportStateInDoubt:
+		return true
+	case HoldReportStatePlanned:
+		return true
+	case HoldReportStateRejected:
+		return true
+	case HoldReportStateSending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for InvoiceHoldState.
+const (
+	InvoiceHoldStateDisagrees InvoiceHoldState = "disagrees"
+	InvoiceHoldStateExpired   InvoiceHoldState = "expired"
+	InvoiceHoldStateFinalized InvoiceHoldState = "finalized"
+	InvoiceHoldStateHeld      InvoiceHoldState = "held"
+	InvoiceHoldStatePlanned   InvoiceHoldState = "planned"
+	InvoiceHoldStateRefused   InvoiceHoldState = "refused"
+	InvoiceHoldStateReleased  InvoiceHoldState = "released"
+	InvoiceHoldStateReleasing InvoiceHoldState = "releasing"
+	InvoiceHoldStateTheirs    InvoiceHoldState = "theirs"
+)
+
+// Valid indicates whether the value is a known member of the InvoiceHoldState enum.
+func (e InvoiceHoldState) Valid() bool {
+	switch e {
+	case InvoiceHoldStateDisagrees:
+		return true
+	case InvoiceHoldStateExpired:
+		return true
+	case InvoiceHoldStateFinalized:
+		return true
+	case InvoiceHoldStateHeld:
+		return true
+	case InvoiceHoldStatePlanned:
+		return true
+	case InvoiceHoldStateRefused:
+		return true
+	case InvoiceHoldStateReleased:
+		return true
+	case InvoiceHoldStateReleasing:
+		return true
+	case InvoiceHoldStateTheirs:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MemberRole.
 const (
 	MemberRoleAdmin     MemberRole = "admin"
@@ -713,15 +851,18 @@ func (e SessionScope) Valid() bool {
 
 // Defines values for StatementReportKind.
 const (
-	StatementReportKindCharge    StatementReportKind = "charge"
-	StatementReportKindQuantity  StatementReportKind = "quantity"
-	StatementReportKindStatement StatementReportKind = "statement"
+	StatementReportKindCharge        StatementReportKind = "charge"
+	StatementReportKindInvoiceAction StatementReportKind = "invoice_action"
+	StatementReportKindQuantity      StatementReportKind = "quantity"
+	StatementReportKindStatement     StatementReportKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the StatementReportKind enum.
 func (e StatementReportKind) Valid() bool {
 	switch e {
 	case StatementReportKindCharge:
+		return true
+	case StatementReportKindInvoiceAction:
 		return true
 	case StatementReportKindQuantity:
 		return true
@@ -869,15 +1010,18 @@ func (e StepName) Valid() bool {
 
 // Defines values for StepSeriesKind.
 const (
-	StepSeriesKindCharge    StepSeriesKind = "charge"
-	StepSeriesKindQuantity  StepSeriesKind = "quantity"
-	StepSeriesKindStatement StepSeriesKind = "statement"
+	StepSeriesKindCharge        StepSeriesKind = "charge"
+	StepSeriesKindInvoiceAction StepSeriesKind = "invoice_action"
+	StepSeriesKindQuantity      StepSeriesKind = "quantity"
+	StepSeriesKindStatement     StepSeriesKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the StepSeriesKind enum.
 func (e StepSeriesKind) Valid() bool {
 	switch e {
 	case StepSeriesKindCharge:
+		return true
+	case StepSeriesKindInvoiceAction:
 		return true
 	case StepSeriesKindQuantity:
 		return true
@@ -908,15 +1052,18 @@ func (e SyncLineComponent) Valid() bool {
 
 // Defines values for SyncLineKind.
 const (
-	SyncLineKindCharge    SyncLineKind = "charge"
-	SyncLineKindQuantity  SyncLineKind = "quantity"
-	SyncLineKindStatement SyncLineKind = "statement"
+	SyncLineKindCharge        SyncLineKind = "charge"
+	SyncLineKindInvoiceAction SyncLineKind = "invoice_action"
+	SyncLineKindQuantity      SyncLineKind = "quantity"
+	SyncLineKindStatement     SyncLineKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the SyncLineKind enum.
 func (e SyncLineKind) Valid() bool {
 	switch e {
 	case SyncLineKindCharge:
+		return true
+	case SyncLineKindInvoiceAction:
 		return true
 	case SyncLineKindQuantity:
 		return true
@@ -1200,6 +1347,45 @@ func (e WebhookEventTypes) Valid() bool {
 	case WebhookEventTypesBillingSynced:
 		return true
 	case WebhookEventTypesUsageDiscrepancy:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListInvoiceHoldsParamsState.
+const (
+	ListInvoiceHoldsParamsStateDisagrees ListInvoiceHoldsParamsState = "disagrees"
+	ListInvoiceHoldsParamsStateExpired   ListInvoiceHoldsParamsState = "expired"
+	ListInvoiceHoldsParamsStateFinalized ListInvoiceHoldsParamsState = "finalized"
+	ListInvoiceHoldsParamsStateHeld      ListInvoiceHoldsParamsState = "held"
+	ListInvoiceHoldsParamsStatePlanned   ListInvoiceHoldsParamsState = "planned"
+	ListInvoiceHoldsParamsStateRefused   ListInvoiceHoldsParamsState = "refused"
+	ListInvoiceHoldsParamsStateReleased  ListInvoiceHoldsParamsState = "released"
+	ListInvoiceHoldsParamsStateReleasing ListInvoiceHoldsParamsState = "releasing"
+	ListInvoiceHoldsParamsStateTheirs    ListInvoiceHoldsParamsState = "theirs"
+)
+
+// Valid indicates whether the value is a known member of the ListInvoiceHoldsParamsState enum.
+func (e ListInvoiceHoldsParamsState) Valid() bool {
+	switch e {
+	case ListInvoiceHoldsParamsStateDisagrees:
+		return true
+	case ListInvoiceHoldsParamsStateExpired:
+		return true
+	case ListInvoiceHoldsParamsStateFinalized:
+		return true
+	case ListInvoiceHoldsParamsStateHeld:
+		return true
+	case ListInvoiceHoldsParamsStatePlanned:
+		return true
+	case ListInvoiceHoldsParamsStateRefused:
+		return true
+	case ListInvoiceHoldsParamsStateReleased:
+		return true
+	case ListInvoiceHoldsParamsStateReleasing:
+		return true
+	case ListInvoiceHoldsParamsStateTheirs:
 		return true
 	default:
 		return false
@@ -1902,6 +2088,44 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// HeldPeriod defines model for HeldPeriod.
+type HeldPeriod struct {
+	End   time.Time `json:"end"`
+	Start time.Time `json:"start"`
+}
+
+// HoldReason defines model for HoldReason.
+type HoldReason struct {
+	Code HoldReasonCode `json:"code"`
+
+	// Message Examples: mtr_7: the provider has counted 90 of the 100 that it has accepted
+	Message string `json:"message"`
+
+	// MeterId Examples: mtr_7
+	MeterId *string `json:"meter_id,omitempty"`
+
+	// Ours Units that were reported; of charge_differs, money
+	Ours *json.Number `json:"ours,omitempty"`
+
+	// Theirs Units that the provider has counted; of price_differs and charge_differs, money
+	Theirs *json.Number `json:"theirs,omitempty"`
+}
+
+// HoldReasonCode defines model for HoldReason.Code.
+type HoldReasonCode string
+
+// HoldReport defines model for HoldReport.
+type HoldReport struct {
+	Id openapi_types.UUID `json:"id"`
+
+	// Response What came of the last attempt
+	Response string          `json:"response"`
+	State    HoldReportState `json:"state"`
+}
+
+// HoldReportState defines model for HoldReport.State.
+type HoldReportState string
+
 // IngestError defines model for IngestError.
 type IngestError struct {
 	// Code Examples: timestamp_too_old
@@ -1926,6 +2150,80 @@ type IngestResult struct {
 
 	// Warnings What is worth knowing but stops nothing
 	Warnings []string `json:"warnings"`
+}
+
+// InvoiceHold defines model for InvoiceHold.
+type InvoiceHold struct {
+	// Actions What an operator can ask for: each is a path of its own
+	//
+	// Examples: ["release"]
+	Actions []string `json:"actions"`
+
+	// ConnectionId Examples: con_1
+	ConnectionId string    `json:"connection_id"`
+	CreatedAt    time.Time `json:"created_at"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Deadline Then the provider makes it final, whoever is alive
+	Deadline time.Time `json:"deadline"`
+
+	// EndedAt null: there is something left to do
+	EndedAt *time.Time `json:"ended_at"`
+
+	// ExternalId The customer's
+	ExternalId string `json:"external_id"`
+
+	// GraceUntil Nothing is compared before
+	GraceUntil time.Time   `json:"grace_until"`
+	Hold       *HoldReport `json:"hold,omitempty"`
+
+	// Id Examples: hld_42
+	Id string `json:"id"`
+
+	// InvoiceId At the provider
+	//
+	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
+	InvoiceId string     `json:"invoice_id"`
+	LookedAt  *time.Time `json:"looked_at"`
+
+	// Note The reason that the operator gave
+	Note   string     `json:"note"`
+	Period HeldPeriod `json:"period"`
+
+	// Reasons What was found when it was looked at last
+	Reasons []HoldReason `json:"reasons"`
+	Release *HoldReport  `json:"release,omitempty"`
+
+	// ReleasedBy Who has asked for its release; empty: nobody
+	//
+	// Examples: key_12
+	ReleasedBy string `json:"released_by"`
+
+	// State planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+	State InvoiceHoldState `json:"state"`
+}
+
+// InvoiceHoldState planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+type InvoiceHoldState string
+
+// InvoiceHoldChange defines model for InvoiceHoldChange.
+type InvoiceHoldChange struct {
+	// DeadlineHours At most 720 together with grace_hours. What is held already keeps its deadline
+	DeadlineHours *int64 `json:"deadline_hours,omitempty"`
+
+	// Enabled Of providers that make invoices
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// InvoiceHoldSettings defines model for InvoiceHoldSettings.
+type InvoiceHoldSettings struct {
+	// DeadlineHours How long after the grace a held invoice becomes final by itself, whatever was found
+	DeadlineHours int64 `json:"deadline_hours"`
+
+	// Enabled Whether a provider's draft invoices of usage are held until what was reported is counted and compared
+	Enabled bool `json:"enabled"`
 }
 
 // KeyOverlap defines model for KeyOverlap.
@@ -2003,6 +2301,17 @@ type ListExportedEvent struct {
 // ListHMACSecret defines model for ListHMACSecret.
 type ListHMACSecret struct {
 	Data []HMACSecret `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListInvoiceHold defines model for ListInvoiceHold.
+type ListInvoiceHold struct {
+	Data []InvoiceHold `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -3111,7 +3420,8 @@ type Tenant struct {
 	GraceHours int64 `json:"grace_hours"`
 
 	// Id Examples: ten_1
-	Id string `json:"id"`
+	Id          string              `json:"id"`
+	InvoiceHold InvoiceHoldSettings `json:"invoice_hold"`
 
 	// LatePolicy Whether usage for a closed period is billed as an adjustment or only shown
 	LatePolicy TenantLatePolicy `json:"late_policy"`
@@ -3184,6 +3494,7 @@ type UpdateTenant struct {
 	// Currency ISO 4217; of prices that do not name their own
 	Currency          *string                 `json:"currency,omitempty"`
 	GraceHours        *int64                  `json:"grace_hours,omitempty"`
+	InvoiceHold       *InvoiceHoldChange      `json:"invoice_hold,omitempty"`
 	LatePolicy        *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
 	Name              *string                 `json:"name,omitempty"`
 	RequestsPerMinute *int64                  `json:"requests_per_minute,omitempty"`
@@ -3367,6 +3678,22 @@ type ExplainBillingParams struct {
 	// At Instead of period: an instant of it. When both are absent: now, so that the running period is explained
 	At *time.Time `form:"at,omitempty" json:"at,omitempty"`
 }
+
+// ListInvoiceHoldsParams defines parameters for ListInvoiceHolds.
+type ListInvoiceHoldsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer The customer's external ID
+	Customer *string                      `form:"customer,omitempty" json:"customer,omitempty"`
+	State    *ListInvoiceHoldsParamsState `form:"state,omitempty" json:"state,omitempty"`
+}
+
+// ListInvoiceHoldsParamsState defines parameters for ListInvoiceHolds.
+type ListInvoiceHoldsParamsState string
 
 // ListBillingPeriodsParams defines parameters for ListBillingPeriods.
 type ListBillingPeriodsParams struct {
@@ -3646,6 +3973,9 @@ type SetPasswordJSONRequestBody = SetPassword
 
 // SaveAutoSyncJSONRequestBody defines body for SaveAutoSync for application/json ContentType.
 type SaveAutoSyncJSONRequestBody = SaveAutoSync
+
+// ReleaseInvoiceHoldJSONRequestBody defines body for ReleaseInvoiceHold for application/json ContentType.
+type ReleaseInvoiceHoldJSONRequestBody = Because
 
 // SaveBillingProviderJSONRequestBody defines body for SaveBillingProvider for application/json ContentType.
 type SaveBillingProviderJSONRequestBody = SaveProvider
@@ -4167,6 +4497,36 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
 	ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListInvoiceHolds List held invoices
+	//
+	// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+	//
+	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
+	ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInvoiceHold Read a held invoice
+	//
+	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
+	GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseInvoiceHoldWithBody Release a held invoice
+	//
+	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+	ReleaseInvoiceHoldWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseInvoiceHold Release a held invoice
+	//
+	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+	ReleaseInvoiceHold(ctx context.Context, id string, body ReleaseInvoiceHoldJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListBillingPeriods List a customer's billing periods
 	//
@@ -5209,6 +5569,76 @@ func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEdi
 // Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
 func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExplainBillingRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListInvoiceHolds List held invoices
+//
+// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+//
+// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
+func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListInvoiceHoldsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInvoiceHold Read a held invoice
+//
+// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
+func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceHoldRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseInvoiceHoldWithBody Release a held invoice
+//
+// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+func (c *Client) ReleaseInvoiceHoldWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseInvoiceHoldRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseInvoiceHold Release a held invoice
+//
+// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+func (c *Client) ReleaseInvoiceHold(ctx context.Context, id string, body ReleaseInvoiceHoldJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseInvoiceHoldRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7641,6 +8071,177 @@ func NewExplainBillingRequest(server string, params *ExplainBillingParams) (*htt
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewListInvoiceHoldsRequest constructs an http.Request for the ListInvoiceHolds method
+func NewListInvoiceHoldsRequest(server string, params *ListInvoiceHoldsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/holds")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetInvoiceHoldRequest constructs an http.Request for the GetInvoiceHold method
+func NewGetInvoiceHoldRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/holds/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReleaseInvoiceHoldRequest calls the generic ReleaseInvoiceHold builder with application/json body
+func NewReleaseInvoiceHoldRequest(server string, id string, body ReleaseInvoiceHoldJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReleaseInvoiceHoldRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewReleaseInvoiceHoldRequestWithBody constructs an http.Request for the ReleaseInvoiceHold method, with any body, and a specified content type
+func NewReleaseInvoiceHoldRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/holds/%s/release", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -11344,6 +11945,40 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
 	ExplainBillingWithResponse(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*ExplainBillingResponse, error)
 
+	// ListInvoiceHoldsWithResponse List held invoices
+	//
+	// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
+	ListInvoiceHoldsWithResponse(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*ListInvoiceHoldsResponse, error)
+
+	// GetInvoiceHoldWithResponse Read a held invoice
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
+	GetInvoiceHoldWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetInvoiceHoldResponse, error)
+
+	// ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
+	//
+	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+	ReleaseInvoiceHoldWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseInvoiceHoldResponse, error)
+
+	// ReleaseInvoiceHoldWithResponse Release a held invoice
+	//
+	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+	ReleaseInvoiceHoldWithResponse(ctx context.Context, id string, body ReleaseInvoiceHoldJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseInvoiceHoldResponse, error)
+
 	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -13003,6 +13638,150 @@ func (r ExplainBillingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExplainBillingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListInvoiceHoldsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListInvoiceHold
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListInvoiceHoldsResponse) GetJSON200() *ListInvoiceHold {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListInvoiceHoldsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListInvoiceHoldsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListInvoiceHoldsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListInvoiceHoldsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListInvoiceHoldsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetInvoiceHoldResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvoiceHold
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetInvoiceHoldResponse) GetJSON200() *InvoiceHold {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoiceHoldResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoiceHoldResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoiceHoldResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoiceHoldResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoiceHoldResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReleaseInvoiceHoldResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvoiceHold
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReleaseInvoiceHoldResponse) GetJSON200() *InvoiceHold {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReleaseInvoiceHoldResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReleaseInvoiceHoldResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReleaseInvoiceHoldResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReleaseInvoiceHoldResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReleaseInvoiceHoldResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16695,6 +17474,64 @@ func (c *ClientWithResponses) ExplainBillingWithResponse(ctx context.Context, pa
 	return ParseExplainBillingResponse(rsp)
 }
 
+// ListInvoiceHoldsWithResponse List held invoices
+//
+// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
+func (c *ClientWithResponses) ListInvoiceHoldsWithResponse(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*ListInvoiceHoldsResponse, error) {
+	rsp, err := c.ListInvoiceHolds(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListInvoiceHoldsResponse(rsp)
+}
+
+// GetInvoiceHoldWithResponse Read a held invoice
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
+func (c *ClientWithResponses) GetInvoiceHoldWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetInvoiceHoldResponse, error) {
+	rsp, err := c.GetInvoiceHold(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoiceHoldResponse(rsp)
+}
+
+// ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
+//
+// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+func (c *ClientWithResponses) ReleaseInvoiceHoldWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseInvoiceHoldResponse, error) {
+	rsp, err := c.ReleaseInvoiceHoldWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseInvoiceHoldResponse(rsp)
+}
+
+// ReleaseInvoiceHoldWithResponse Release a held invoice
+//
+// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/holds/{id}/release (the `ReleaseInvoiceHold` operationId).
+func (c *ClientWithResponses) ReleaseInvoiceHoldWithResponse(ctx context.Context, id string, body ReleaseInvoiceHoldJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseInvoiceHoldResponse, error) {
+	rsp, err := c.ReleaseInvoiceHold(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseInvoiceHoldResponse(rsp)
+}
+
 // ListBillingPeriodsWithResponse List a customer's billing periods
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18696,6 +19533,105 @@ func ParseExplainBillingResponse(rsp *http.Response) (*ExplainBillingResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Explain
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListInvoiceHoldsResponse parses an HTTP response from a ListInvoiceHoldsWithResponse call
+func ParseListInvoiceHoldsResponse(rsp *http.Response) (*ListInvoiceHoldsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListInvoiceHoldsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListInvoiceHold
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetInvoiceHoldResponse parses an HTTP response from a GetInvoiceHoldWithResponse call
+func ParseGetInvoiceHoldResponse(rsp *http.Response) (*GetInvoiceHoldResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoiceHoldResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvoiceHold
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReleaseInvoiceHoldResponse parses an HTTP response from a ReleaseInvoiceHoldWithResponse call
+func ParseReleaseInvoiceHoldResponse(rsp *http.Response) (*ReleaseInvoiceHoldResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReleaseInvoiceHoldResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvoiceHold
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

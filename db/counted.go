@@ -15,6 +15,7 @@ import (
 // Counted is what a provider should have counted in one place, once it has
 // seen everything that it has accepted.
 type Counted struct {
+	Meter    metering.MeterID // of ours whose usage it is
 	Target   string
 	Method   billing.Method
 	Customer string         // at the provider
@@ -68,7 +69,7 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 // with the one before, is counted there too: nobody knew of the new one yet.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
-		select s.target, s.method, d.provider_customer,
+		select min(s.meter_id), s.target, s.method, d.provider_customer,
 		  part.starts_at, least(p.ends_at, p.subscription_end),
 		  sum(coalesce(case when s.counting = 'adds' then last.added else last.quantity end, 0)),
 		  sum(coalesce(case when s.counting = 'adds' then last.added_seen else last.quantity_seen end, 0)),
@@ -98,13 +99,13 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		where d.tenant_id = @tenant
 		  and (not part.after_series or s.counting = 'adds')
 		  `+which+`
-		group by 1, 2, 3, 4, 5
-		order by 4, 1`, args)
+		group by 2, 3, 4, 5, 6
+		order by 5, 2`, args)
 	if err != nil {
 		return nil, fmt.Errorf("list what was reported: %w", coded(err))
 	}
 	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
-		err = row.Scan(&c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Reports, &c.OldReports, &c.Outstanding)
+		err = row.Scan(&c.Meter, &c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Reports, &c.OldReports, &c.Outstanding)
 		return c, err
 	})
 	if err != nil {

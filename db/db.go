@@ -50,6 +50,7 @@ type DB struct {
 	Restores        Restores
 	Invoices        Invoices
 	Reconciliations Reconciliations
+	Holds           Holds
 	ProviderEvents  ProviderEvents
 	Rotations       Rotations
 	AutoSyncs       AutoSyncs
@@ -130,6 +131,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Restores:        Restores{pool},
 		Invoices:        Invoices{pool},
 		Reconciliations: Reconciliations{pool},
+		Holds:           Holds{pool},
 		ProviderEvents:  ProviderEvents{pool},
 		Rotations:       Rotations{pool},
 		AutoSyncs:       AutoSyncs{pool},

@@ -122,7 +122,8 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	err = tx.QueryRow(ctx, `
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
 		  s.kind, d.connection_id, d.provider_customer, s.target, s.method, s.counting,
-		  p.starts_at, coalesce(s.window_start, p.starts_at), coalesce(s.window_end, p.ends_at), s.kind = 'charge', exists (
+		  coalesce(p.starts_at, r.recorded_at), coalesce(s.window_start, p.starts_at, r.recorded_at), coalesce(s.window_end, p.ends_at, r.recorded_at),
+		  s.kind = 'charge', exists (
 		    select
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
@@ -131,7 +132,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
+		left join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
 		where r.tenant_id = $1
 		  and r.id = $2
 		for update of r`, tenant, report, now,
@@ -146,7 +147,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	if !state.Outstanding() {
 		return l, metering.Errorf(metering.CodeConflict, "the report is decided")
 	}
-	if paused {
+	if paused && l.Kind != billing.ActionReport { // holding an invoice reports nothing
 		return l, errPaused
 	}
 	if unread {

@@ -22,6 +22,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),
 		"billing_series kind":                words(billing.Kind("").Values()),
 		"billing_series counting":            words([]billing.Counting{billing.Replaces, billing.Adds, billing.Latest}),
+		"billing_holds state":                words(billing.HoldState("").Values()),
 		"billing_reports state":              words(billing.State("").Values()),
 		"billing_reports mode":               {"live", "shadow"},
 		"billing_reconciliations state":      words(billing.ReconciliationState("").Values())[1:], // an open one is not written down

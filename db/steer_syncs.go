@@ -26,6 +26,7 @@ func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []
 		where tenant_id = $1
 		  and customer_id = any($2)
 		  and state = 'sending'
+		  and period_id is not null
 		order by customer_id, lease_until desc nulls last, number`, tenant, customers)
 	if err != nil {
 		return nil, fmt.Errorf("read attempts: %w", coded(err))

@@ -23,6 +23,7 @@ type (
 	ProductID       int64
 	EndpointID      int64
 	RotationID      int64
+	HoldID          int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -37,6 +38,7 @@ func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64
 func (id ProductID) String() string    { return "prd_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
 func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }
+func (id HoldID) String() string       { return "hld_" + strconv.FormatInt(int64(id), 10) }
 
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
 func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
@@ -69,6 +71,12 @@ func ParseEndpointID(s string) (EndpointID, bool) {
 func ParsePeriodID(s string) (PeriodID, bool) {
 	n, ok := parseID(s, "per_")
 	return PeriodID(n), ok
+}
+
+// ParseHoldID reads the outside form, "hld_42".
+func ParseHoldID(s string) (HoldID, bool) {
+	n, ok := parseID(s, "hld_")
+	return HoldID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

@@ -31,7 +31,32 @@ type Tenant struct {
 	Grace             time.Duration // after a period's end, until it is closed
 	LatePolicy        LatePolicy
 	RequestsPerMinute int // requests a minute to the Events API
+	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
+}
+
+// InvoiceHold says whether draft invoices are kept from becoming final until
+// what is on them was compared.
+type InvoiceHold struct {
+	Enabled  bool
+	Deadline time.Duration // after the grace: then they become final by themselves
+}
+
+// maxHold is how long after its period an invoice can become final: later its
+// usage could not be corrected any more.
+const maxHold = 30 * 24 * time.Hour
+
+func (t Tenant) validateHold() error {
+	const field = "body.invoice_hold.deadline_hours"
+	switch {
+	case !t.InvoiceHold.Enabled:
+		return nil
+	case t.InvoiceHold.Deadline < time.Hour:
+		return Invalid(field, "must be at least 1")
+	case t.Grace+t.InvoiceHold.Deadline > maxHold:
+		return Invalid(field, "must be at most 720 together with grace_hours, which is %d", int(t.Grace.Hours()))
+	}
+	return nil
 }
 
 // Validate checks what an operator may choose.
@@ -44,6 +69,9 @@ func (t Tenant) Validate() error {
 	}
 	if t.RequestsPerMinute < 0 || t.RequestsPerMinute > math.MaxInt32 {
 		return Invalid("body.requests_per_minute", "must be a whole number above 0")
+	}
+	if err := t.validateHold(); err != nil {
+		return err
 	}
 	return ValidCurrency("body.currency", t.Currency)
 }

@@ -166,12 +166,12 @@ create table billing_series (
   tenant_id      bigint not null,
   id             bigint generated always as identity,
   destination_id bigint not null,
-  kind           text not null check (kind in ('statement', 'quantity', 'charge')),
-  target         text not null default '', -- what adds it up there
+  kind           text not null check (kind in ('statement', 'quantity', 'charge', 'invoice_action')),
+  target         text not null default '', -- what adds it up there; of an invoice action, the invoice
   method         text not null default '', -- the provider's word for how a quantity is reported
   counting       text not null check (counting in ('replaces', 'adds', 'latest')),
-  meter_id       bigint, -- null: a statement has all of them
-  period_id      bigint, -- whose usage it is; null: of a statement
+  meter_id       bigint, -- null: a statement has all of them, an invoice action none
+  period_id      bigint, -- whose usage it is; null: of a statement and of an invoice action
   segment        smallint not null default 0, -- of the period, where its price changes
   window_start   timestamptz, -- of the far side's; of a charge, the target period's
   window_end     timestamptz,
@@ -181,7 +181,7 @@ create table billing_series (
   foreign key (tenant_id, destination_id) references billing_destinations (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
-  check ((kind = 'statement') = (meter_id is null and period_id is null and window_start is null and window_end is null))
+  check ((kind in ('statement', 'invoice_action')) = (meter_id is null and period_id is null and window_start is null and window_end is null))
 );
 comment on table billing_series is 'What a provider adds up, or overwrites, on its side.';
 create index on billing_series (tenant_id, period_id);
@@ -192,8 +192,8 @@ create table billing_reports (
   customer_id    bigint not null,
   number         bigint not null check (number > 0), -- in the order in which the customer's were made; a statement's sequence
   series_id      bigint not null,
-  period_id      bigint not null, -- that it is about
-  quantity       numeric, -- that goes out; of a charge money; null: of a statement
+  period_id      bigint, -- that it is about; null: an invoice action is about an invoice
+  quantity       numeric, -- that goes out; of a charge money; null: of a statement and of an invoice action
   body           bytea not null, -- JSON: what is sent, byte for byte
   provider_time  timestamptz, -- that the provider is told with it
   state          text not null default 'planned' check (state in ('planned', 'sending', 'in_doubt', 'accepted', 'counted', 'rejected')),
@@ -420,6 +420,39 @@ create table billing_ended_subscriptions (
 comment on table billing_ended_subscriptions is 'Subscriptions that ended before their last period did, and none of whose invoices was a draft when they were listed after that: none follows.';
 create index on billing_ended_subscriptions (tenant_id, customer_id);
 
+-- Its reports are a series of their own: while the hold is outstanding nothing
+-- releases the invoice.
+create table billing_holds (
+  tenant_id       bigint not null,
+  id              bigint generated always as identity,
+  customer_id     bigint not null,
+  connection_id   bigint not null,
+  invoice_id      text not null,
+  grace_until     timestamptz not null, -- its period takes usage until then, and nothing is compared before
+  deadline        timestamptz not null, -- then it becomes final by itself
+  draft           jsonb not null, -- the lines as they were when it was to be held, and a hash of the rest
+  state           text not null check (state in ('planned', 'held', 'disagrees', 'releasing', 'released', 'expired', 'finalized', 'theirs', 'refused')),
+  reasons         jsonb not null default '[]', -- what was found when it was looked at last
+  hold_report     uuid, -- null: nothing was sent, it was somebody else's from the beginning
+  release_report  uuid, -- the last one; null: none was planned
+  release_actor   text not null default '', -- who has asked for its release
+  release_note    text not null default '', -- why, in the actor's words
+  release_asked_at timestamptz,
+  looked_at       timestamptz,
+  ended_at        timestamptz, -- there is nothing left to do
+  sequence        bigint not null default nextval('ledger_sequence'), -- of the ledger
+  recorded_at     timestamptz not null,
+  primary key (tenant_id, id),
+  unique (tenant_id, connection_id, invoice_id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, connection_id, invoice_id) references billing_invoices (tenant_id, connection_id, invoice_id),
+  foreign key (tenant_id, hold_report) references billing_reports (tenant_id, id),
+  foreign key (tenant_id, release_report) references billing_reports (tenant_id, id)
+);
+comment on table billing_holds is 'Draft invoices that are kept from becoming final until what is on them was compared, or their deadline is over.';
+create index billing_holds_open on billing_holds (recorded_at) where ended_at is null;
+create index on billing_holds (tenant_id, customer_id);
+
 create table billing_reconciliations (
   tenant_id   bigint not null,
   id          bigint generated always as identity,
@@ -448,6 +481,7 @@ create index on billing_reconciliations (state, tenant_id, period_id, meter_id);
 
 -- +goose Down
 drop table billing_reconciliations;
+drop table billing_holds;
 drop table billing_ended_subscriptions;
 drop table billing_invoice_lines;
 drop table billing_invoices;

@@ -118,6 +118,20 @@ type ListedInvoices struct {
 	Ended    []metering.EndedSubscription
 }
 
+// Holds are of a provider whose draft invoices can be kept from becoming final.
+// What holds and releases them goes through Send and Find, as reports do.
+type Holds interface {
+	Invoices
+	// Draft reads an invoice with what decides when it becomes final. An invoice
+	// that is there no longer is Gone, and no error.
+	Draft(ctx context.Context, c Credentials, q InvoiceQuestion) (billing.Draft, error)
+	// FrameHold makes the bytes by which a draft becomes final by itself at an
+	// instant, and not before. It reads no clock and does no I/O.
+	FrameHold(invoice string, until time.Time) (billing.Framed, error)
+	// FrameRelease makes the bytes by which a draft becomes final at once.
+	FrameRelease(invoice string) (billing.Framed, error)
+}
+
 // InvoiceQuestion asks for an invoice of a customer's.
 type InvoiceQuestion struct {
 	ID           string

@@ -13,6 +13,8 @@ import (
 const (
 	reconcileEvery = 30 * time.Second
 	deliverEvery   = time.Second
+	// holdEvery is rare, because an invoice is held for days.
+	holdEvery = 5 * time.Minute
 	// closeEvery is rare, because a period that cannot be closed yet stays due.
 	// Nor does it begin at once: a new customer's first sync comes before it.
 	closeEvery = time.Hour
@@ -58,6 +60,11 @@ func everything(config Config) []unfinished {
 		{"rotations", 0, reconcileEvery, rows(store.Rotations.Unwatched,
 			func(ctx context.Context, r db.UnwatchedRotation) error {
 				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
+			},
+		)},
+		{"held invoices", 0, holdEvery, rows(overdue(store.Holds.Open),
+			func(ctx context.Context, h db.OpenHold) error {
+				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.ID)
 			},
 		)},
 		{"billing periods", startOverdue, closeEvery, rows(store.Ledger.DueTenants,

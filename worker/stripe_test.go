@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,13 +24,19 @@ const stripeKey = "sk_test_canary"
 // stripeSystem is a system whose provider is the fake of Stripe.
 type stripeSystem struct {
 	*system
-	fake *stripetest.Fake
+	fake  *stripetest.Fake
+	older atomic.Bool // Stripe takes each call as one of an older version
 }
 
 func newStripe(t testing.TB) *stripeSystem {
 	t.Helper()
-	s := &stripeSystem{newSystem(t), seededStripe(t)}
-	server := httptest.NewServer(s.fake)
+	s := &stripeSystem{system: newSystem(t), fake: seededStripe(t)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.older.Load() {
+			r.Header.Set("Stripe-Version", "2023-10-16")
+		}
+		s.fake.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	s.stripeBase = server.URL
 	s.link("cus_canary")

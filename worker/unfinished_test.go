@@ -13,6 +13,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -88,6 +90,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, name, customer.ExternalID, now, "1", "", "")})
 		require.NoError(t, err)
 		meter := dbtest.Meter(t, s.store, s.tenant, "of-"+name, name)
+		held := s.holdOf(customer.ID, active.ID, meter.ID, long)
 		old := dbtest.Tenant(t, s.store).ID
 		dbtest.Customer(t, s.store, old, name)
 		_, err = s.connect().Exec(t.Context(), `update customers set created_at = $2, billing_starts_at = $2 where tenant_id = $1`, old, now.AddDate(0, -3, 0))
@@ -96,7 +99,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		_, err = s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, now)
 		require.NoError(t, err)
 		want = append(want, workflows.SyncCustomerID(s.tenant, customer.ID), workflows.HandleProviderEventID(s.tenant, event),
-			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.DeliverWebhooksID(l.hook.ID))
+			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.DeliverWebhooksID(l.hook.ID), workflows.HoldInvoiceID(s.tenant, held))
 		closing = append(closing, workflows.ClosePeriodID(old))
 	}
 	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential} {
@@ -114,4 +117,23 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		require.Error(t, refused.missing([]string{id}), "its start may be under way")
 	}
 	dbtest.Eventually(t, 90*time.Second, func() error { return refused.missing(closing) })
+}
+
+// holdOf is the hold of a customer's draft, written down at an instant.
+func (s *system) holdOf(customer metering.CustomerID, connection metering.ConnectionID, meter metering.MeterID, at time.Time) metering.HoldID {
+	s.Helper()
+	on := true
+	_, _, err := s.store.Tenants.Update(s.Context(), s.tenant, metering.Operator, db.TenantChange{InvoiceHold: &on})
+	require.NoError(s, err)
+	in := metering.Invoice{
+		ID: "in_" + customer.String(), Connection: connection, Customer: "cus", Subscription: "sub", Status: "draft", Renewal: true, Currency: "USD",
+		Period: metering.Range{Start: at.AddDate(0, -1, 0), End: at}, CreatedAt: at,
+	}
+	require.NoError(s, s.store.Invoices.Save(s.Context(), s.tenant, customer, in, at))
+	id, err := s.store.Holds.Begin(s.Context(), s.tenant, db.NewHold{
+		Customer: customer, Invoice: in, Draft: billing.Draft{Automatic: true, Lines: []billing.DraftLine{{ID: "il", MeterID: meter}}},
+		Frame: func(time.Time) (billing.Framed, error) { return billing.Framed{Body: []byte(`{}`)}, nil },
+	}, at)
+	require.NoError(s, err)
+	return id
 }

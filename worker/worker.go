@@ -72,7 +72,7 @@ func Run(ctx context.Context, config Config) error {
 	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
-	for _, call := range []any{do.ReadProvider, do.SendReport, do.SyncBatch, do.ReadInvoice, do.ListEvents, do.ListInvoices, do.SendMessages} {
+	for _, call := range []any{do.ReadProvider, do.SendReport, do.SyncBatch, do.ReadInvoice, do.LookAtHold, do.ListEvents, do.ListInvoices, do.SendMessages} {
 		calls.RegisterActivity(call)
 	}
 

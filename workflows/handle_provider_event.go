@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -62,6 +61,9 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	}
 	var invoice activities.ReadInvoiceResult
 	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	if err == nil && invoice.Hold != 0 {
+		_, err = holdInvoiceStart(h.in.TenantID, invoice.Hold).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
+	}
 	switch {
 	case err != nil:
 		return "", err
@@ -88,7 +90,7 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	if err := workflow.ExecuteActivity(storing(ctx, "ask for a sync"), do.RequestSync, h.row).Get(ctx, nil); err != nil {
 		return "", err
 	}
-	run, err := h.startSync(ctx)
+	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -115,27 +117,6 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 		found = succeeded
 	}
 	return outcome, workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(found))
-}
-
-// startSync begins a run that takes the request, or tells the one that is open
-// of it. The run is nil where it is not a child of this one. Where neither works
-// because runs end and begin meanwhile, the row is enough: it is looked after.
-func (h *handleProviderEvent) startSync(ctx workflow.Context) (run workflow.Future, err error) {
-	sync := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).withoutAttributes(h.in.Unindexed)
-	const tries = 3
-	for range tries {
-		child := sync.child(ctx)
-		err := child.GetChildWorkflowExecution().Get(ctx, nil)
-		var running *temporal.ChildWorkflowExecutionAlreadyStartedError
-		if !errors.As(err, &running) {
-			return child, err
-		}
-		err = workflow.SignalExternalWorkflow(ctx, sync.id, "", sync.signal, nil).Get(ctx, nil)
-		if err == nil || temporal.IsCanceledError(err) {
-			return nil, err
-		}
-	}
-	return nil, nil
 }
 
 const (

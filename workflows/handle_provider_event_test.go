@@ -32,6 +32,7 @@ type happening struct {
 
 	unindexed bool
 
+	holds           []workflows.HoldInvoiceInput // that were begun
 	requests, looks int
 	recorded        []string // outcomes
 	ended           time.Time
@@ -57,6 +58,10 @@ func newHappening(t *testing.T) *happening {
 		require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: h.unindexed}, in)
 		return workflows.SyncCustomerResult{}, h.sync(ctx)
 	}, workflow.RegisterOptions{Name: "SyncCustomer"})
+	h.RegisterWorkflowWithOptions(func(_ workflow.Context, in workflows.HoldInvoiceInput) (workflows.HoldInvoiceResult, error) {
+		h.holds = append(h.holds, in)
+		return workflows.HoldInvoiceResult{}, nil
+	}, workflow.RegisterOptions{Name: "HoldInvoice"})
 	h.RegisterActivity(do)
 	h.OnActivity(do.ReadEvent, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.ReadEventResult, error) {
 		return h.event, nil
@@ -100,6 +105,17 @@ func (h *happening) run(t *testing.T) (outcome string, took time.Duration) {
 	require.NoError(t, h.GetWorkflowResult(&result))
 	require.Equal(t, []string{result.Outcome}, h.recorded, "what the run returns is what the row says")
 	return result.Outcome, h.ended.Sub(began).Round(time.Minute)
+}
+
+func TestTheRunOfAHeldInvoiceIsBegunOrToldOfTheEvent(t *testing.T) {
+	h := newHappening(t)
+	drafted := h.Now()
+	h.invoice = func() (activities.ReadInvoiceResult, error) {
+		return activities.ReadInvoiceResult{Cycle: true, CreatedAt: drafted, Hold: 9}, nil
+	}
+	outcome, _ := h.run(t)
+	require.Equal(t, "the period's last usage was sent", outcome)
+	require.Equal(t, []workflows.HoldInvoiceInput{{TenantID: 1, HoldID: 9}}, h.holds)
 }
 
 func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {

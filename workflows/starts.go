@@ -114,6 +114,27 @@ func (s start) child(ctx workflow.Context) workflow.ChildWorkflowFuture {
 	return workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, s.childOptions()), s.workflow, s.args()...)
 }
 
+// childOrSignal begins the run as a child, or signals the one that is open. The
+// run is nil where it is not a child of this one. Where neither works because
+// runs end and begin meanwhile, the row that was committed before is enough: it
+// is looked after.
+func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err error) {
+	const tries = 3
+	for range tries {
+		child := s.child(ctx)
+		err := child.GetChildWorkflowExecution().Get(ctx, nil)
+		var running *temporal.ChildWorkflowExecutionAlreadyStartedError
+		if !errors.As(err, &running) {
+			return child, err
+		}
+		err = workflow.SignalExternalWorkflow(ctx, s.id, "", s.signal, nil).Get(ctx, nil)
+		if err == nil || temporal.IsCanceledError(err) {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
 // apart returns once a run of its own has begun, or was there already.
 func (s start) apart(ctx workflow.Context) error {
 	err := s.child(ctx).GetChildWorkflowExecution().Get(ctx, nil)

@@ -142,7 +142,7 @@ func askRun(ctx context.Context, c client.Client, id, update string) error {
 		err = asked.Get(ctx, nil)
 	}
 	if missing(err) {
-		return metering.Errorf(metering.CodeConflict, "the sync has just ended; read it again")
+		return metering.Errorf(metering.CodeConflict, "the run has just ended; read it again")
 	}
 	if err != nil {
 		return unreachable(id, err)

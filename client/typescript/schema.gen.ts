@@ -307,6 +307,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/holds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List held invoices
+         * @description Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+         */
+        get: operations["list-invoice-holds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/holds/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a held invoice */
+        get: operations["get-invoice-hold"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/holds/{id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release a held invoice
+         * @description The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+         */
+        post: operations["release-invoice-hold"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/periods": {
         parameters: {
             query?: never;
@@ -1795,6 +1852,38 @@ export interface components {
             /** @enum {string} */
             status: "ok";
         };
+        HeldPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+        };
+        HoldReason: {
+            /** @enum {string} */
+            code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
+            /** @example mtr_7: the provider has counted 90 of the 100 that it has accepted */
+            message: string;
+            /** @example mtr_7 */
+            meter_id?: string;
+            /**
+             * Format: decimal
+             * @description Units that were reported; of charge_differs, money
+             */
+            ours?: string;
+            /**
+             * Format: decimal
+             * @description Units that the provider has counted; of price_differs and charge_differs, money
+             */
+            theirs?: string;
+        };
+        HoldReport: {
+            /** Format: uuid */
+            id: string;
+            /** @description What came of the last attempt */
+            response: string;
+            /** @enum {string} */
+            state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
+        };
         IngestError: {
             /** @example timestamp_too_old */
             code: string;
@@ -1824,6 +1913,82 @@ export interface components {
             rejected: number;
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
+        };
+        InvoiceHold: {
+            /**
+             * @description What an operator can ask for: each is a path of its own
+             * @example [
+             *       "release"
+             *     ]
+             */
+            actions: string[];
+            /** @example con_1 */
+            connection_id: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /**
+             * Format: date-time
+             * @description Then the provider makes it final, whoever is alive
+             */
+            deadline: string;
+            /**
+             * Format: date-time
+             * @description null: there is something left to do
+             */
+            ended_at: string | null;
+            /** @description The customer's */
+            external_id: string;
+            /**
+             * Format: date-time
+             * @description Nothing is compared before
+             */
+            grace_until: string;
+            hold?: components["schemas"]["HoldReport"];
+            /** @example hld_42 */
+            id: string;
+            /**
+             * @description At the provider
+             * @example in_1MtHbELkdIwHu7ixl4OzzPMv
+             */
+            invoice_id: string;
+            /** Format: date-time */
+            looked_at: string | null;
+            /** @description The reason that the operator gave */
+            note: string;
+            period: components["schemas"]["HeldPeriod"];
+            /** @description What was found when it was looked at last */
+            reasons: components["schemas"]["HoldReason"][];
+            release?: components["schemas"]["HoldReport"];
+            /**
+             * @description Who has asked for its release; empty: nobody
+             * @example key_12
+             */
+            released_by: string;
+            /**
+             * @description planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+             * @enum {string}
+             */
+            state: "planned" | "held" | "disagrees" | "releasing" | "released" | "expired" | "finalized" | "theirs" | "refused";
+        };
+        InvoiceHoldChange: {
+            /**
+             * Format: int64
+             * @description At most 720 together with grace_hours. What is held already keeps its deadline
+             */
+            deadline_hours?: number;
+            /** @description Of providers that make invoices */
+            enabled?: boolean;
+        };
+        InvoiceHoldSettings: {
+            /**
+             * Format: int64
+             * @description How long after the grace a held invoice becomes final by itself, whatever was found
+             */
+            deadline_hours: number;
+            /** @description Whether a provider's draft invoices of usage are held until what was reported is counted and compared */
+            enabled: boolean;
         };
         KeyOverlap: {
             /**
@@ -1877,6 +2042,13 @@ export interface components {
         };
         ListHMACSecret: {
             data: components["schemas"]["HMACSecret"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListInvoiceHold: {
+            data: components["schemas"]["InvoiceHold"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -2623,7 +2795,7 @@ export interface components {
             /** Format: date-time */
             first_sent_at: string | null;
             /** @enum {string} */
-            kind: "statement" | "quantity" | "charge";
+            kind: "statement" | "quantity" | "charge" | "invoice_action";
             lines: components["schemas"]["StatementReportLine"][];
             /**
              * @description Of a quantity: the provider's way of reporting it
@@ -2777,7 +2949,7 @@ export interface components {
             /** @example con_1 */
             connection_id: string;
             /** @enum {string} */
-            kind: "statement" | "quantity" | "charge";
+            kind: "statement" | "quantity" | "charge" | "invoice_action";
             /** @example meter_event */
             method?: string;
             /** @example cus_NffrFeUfNV2Hib */
@@ -2814,7 +2986,7 @@ export interface components {
              * @description Of the report that it stands in
              * @enum {string}
              */
-            kind: "statement" | "quantity" | "charge";
+            kind: "statement" | "quantity" | "charge" | "invoice_action";
             meter_id: string;
             meter_slug: string;
             /**
@@ -2938,6 +3110,7 @@ export interface components {
             grace_hours: number;
             /** @example ten_1 */
             id: string;
+            invoice_hold: components["schemas"]["InvoiceHoldSettings"];
             /**
              * @description Whether usage for a closed period is billed as an adjustment or only shown
              * @enum {string}
@@ -3009,6 +3182,7 @@ export interface components {
             currency?: string;
             /** Format: int64 */
             grace_hours?: number;
+            invoice_hold?: components["schemas"]["InvoiceHoldChange"];
             /** @enum {string} */
             late_policy?: "adjust" | "report";
             name?: string;
@@ -3743,6 +3917,109 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Explain"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-invoice-holds": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description The customer's external ID */
+                customer?: string;
+                state?: "planned" | "held" | "disagrees" | "releasing" | "released" | "expired" | "finalized" | "theirs" | "refused";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListInvoiceHold"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-invoice-hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvoiceHold"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "release-invoice-hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvoiceHold"];
                 };
             };
             /** @description Error */
@@ -6194,12 +6471,14 @@ export const decimals: ReadonlySet<string> = new Set([
   "late_amount",
   "late_usage",
   "late_value",
+  "ours",
   "overage_rate",
   "percent_change",
   "previous_total",
   "quantity",
   "quantity_sent",
   "subtotal",
+  "theirs",
   "total",
   "total_usage",
   "unbilled",

@@ -30,14 +30,20 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q provid
 		ID: in.ID, Customer: in.CustomerID, Subscription: in.SubscriptionID, Status: in.Status, Void: in.Void, Reason: in.BillingReason, Renewal: last,
 		Currency: in.Currency, Total: in.Total, Period: metering.Range{Start: in.PeriodStart, End: in.PeriodEnd}, CreatedAt: in.CreatedAt, FinalizedAt: in.FinalizedAt,
 	}
+	out.Lines, err = p.lines(ctx, c, q, read, in)
+	return out, advised(err)
+}
+
+// lines are an invoice's, with the meters whose usage they bill.
+func (p Provider) lines(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion, read invoice, in Invoice) (lines []metering.InvoiceLine, err error) {
 	billed := usageLines{question: q, client: p.client, key: c.Secret}
 	for i, l := range in.Lines {
-		out.Lines = append(out.Lines, l.line())
+		lines = append(lines, l.line())
 		item := read.Lines.Data[i].Price.item()
 		item.ItemID = l.ItemID
 		billed.items = append(billed.items, item)
 	}
-	return out, advised(billed.addMeters(ctx, out.Lines))
+	return lines, billed.addMeters(ctx, lines)
 }
 
 // endsPeriod says whether an invoice is the last one of a subscription's period:
@@ -117,7 +123,7 @@ func (u *usageLines) byItem(_ context.Context, of Item) (metering.MeterID, error
 }
 
 func (u *usageLines) byPrice(ctx context.Context, of Item) (found metering.MeterID, err error) {
-	if of.UsageType != "metered" {
+	if of.UsageType != metered {
 		return 0, nil
 	}
 	if err := u.client.addMeter(ctx, u.key, &of); err != nil {

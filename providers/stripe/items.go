@@ -39,10 +39,13 @@ type Item struct {
 	BillingThresholds bool
 }
 
+// metered is the usage type of a price whose units are counted.
+const metered = "metered"
+
 // Method is how usage is sent to the item, or why it cannot be.
 func (i Item) Method() (billing.Method, string) {
 	switch {
-	case i.UsageType != "metered":
+	case i.UsageType != metered:
 		return "", fmt.Sprintf("price %s is not metered", i.PriceID)
 	case i.MeterID == "" && i.BillingThresholds:
 		// https://docs.stripe.com/api/usage_records/create: with thresholds, increment is the only action.
@@ -133,11 +136,14 @@ func (i subscriptionItem) id() string { return i.ID }
 
 // price has only its id where Stripe shows no more of it.
 type price struct {
-	ID        string            `json:"id"`
-	Currency  string            `json:"currency"`
-	LookupKey string            `json:"lookup_key"`
-	Metadata  map[string]string `json:"metadata"`
-	Recurring struct {
+	ID            string            `json:"id"`
+	Currency      string            `json:"currency"`
+	LookupKey     string            `json:"lookup_key"`
+	Metadata      map[string]string `json:"metadata"`
+	BillingScheme string            `json:"billing_scheme"`
+	UnitAmount    *string           `json:"unit_amount_decimal"`
+	Transform     json.RawMessage   `json:"transform_quantity"`
+	Recurring     struct {
 		UsageType string    `json:"usage_type"`
 		Meter     reference `json:"meter"`
 	} `json:"recurring"`

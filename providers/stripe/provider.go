@@ -166,6 +166,9 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 
 // Send makes the call.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
+	if s.Kind == billing.ActionReport {
+		return p.sendAction(ctx, c, s)
+	}
 	r, err := reportOf(s)
 	if err != nil {
 		return providers.Outcome{Err: err}
@@ -206,6 +209,9 @@ func reportOf(s providers.Sending) (Report, error) {
 // usage it is seen that it was counted, never that it was not: Stripe names no
 // bound for how far its summaries may be behind.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
+	if s.Kind == billing.ActionReport {
+		return p.findAction(ctx, c, s)
+	}
 	r, err := reportOf(s)
 	if err != nil {
 		return providers.Found{}, err

@@ -107,9 +107,14 @@ func (raw) SetLastResponse(*stripego.APIResponse) {}
 
 // read gets what path names and decodes it.
 func (c *Client) read(ctx context.Context, key, path string, query *form.Values, into any) error {
+	return c.readAs(ctx, key, "", path, query, into)
+}
+
+// readAs is read in the words of a version of the API; "" is stripe-go's.
+func (c *Client) readAs(ctx context.Context, key, version, path string, query *form.Values, into any) error {
 	ctx, x := open(ctx)
 	var body raw
-	err := c.backend.CallRaw(http.MethodGet, path, key, query, &stripego.Params{Context: ctx}, &body)
+	err := c.backend.CallRaw(http.MethodGet, path, key, query, &stripego.Params{Context: ctx, Headers: in(version)}, &body)
 	if _, err := judge(x, err); err != nil {
 		return err
 	}
@@ -117,6 +122,14 @@ func (c *Client) read(ctx context.Context, key, path string, query *form.Values,
 		return metering.Errorf(metering.CodeProviderDown, "Stripe's answer could not be read")
 	}
 	return nil
+}
+
+// in asks for a version of the API.
+func in(version string) http.Header {
+	if version == "" {
+		return nil
+	}
+	return http.Header{"Stripe-Version": {version}}
 }
 
 // list reads every page of what path lists.

@@ -1,0 +1,185 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// HoldInput names a held invoice. Sync is which of the syncs that were asked for
+// it is waited for; 0: none was.
+type HoldInput struct {
+	TenantID metering.TenantID `json:"tenant_id"`
+	HoldID   metering.HoldID   `json:"hold_id"`
+	Sync     int               `json:"sync,omitempty"`
+}
+
+// beginHold writes the hold of a draft down, if its tenant wants drafts held
+// and the provider can. 0: there is no hold that has not ended.
+func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (metering.HoldID, error) {
+	holds, ok := r.Provider.(providers.Holds)
+	if !ok {
+		return 0, nil
+	}
+	open, err := r.store.Holds.OpenOf(ctx, r.tenant, in.Connection, in.ID)
+	if err != nil || open != 0 || !in.Renewal || !in.FinalizedAt.IsZero() {
+		return open, err
+	}
+	settings, err := r.store.Tenants.Get(ctx, r.tenant)
+	if err != nil || !settings.InvoiceHold.Enabled {
+		return 0, err
+	}
+	r.question.ID = in.ID
+	draft, err := measured(r.metrics, r.Kind, func() (billing.Draft, error) { return holds.Draft(ctx, r.credentials, r.question) })
+	if err != nil || draft.Gone || !draft.FinalizedAt.IsZero() {
+		return 0, err
+	}
+	return r.store.Holds.Begin(ctx, r.tenant, db.NewHold{
+		Customer: r.customer, Invoice: in, Draft: draft,
+		Frame: func(until time.Time) (billing.Framed, error) { return holds.FrameHold(in.ID, until) },
+	}, r.now())
+}
+
+// LookAtHoldResult is what was found, and what is to be done.
+type LookAtHoldResult struct {
+	CustomerID metering.CustomerID `json:"customer_id"`
+	State      billing.HoldState   `json:"state"`
+	Found      []string            `json:"found"` // in words, with internal ids
+	Deadline   time.Time           `json:"deadline"`
+	Send       *uuid.UUID          `json:"send,omitempty"`  // the report that holds or releases it
+	Sync       bool                `json:"sync,omitempty"`  // the customer has to be synced
+	Until      *time.Time          `json:"until,omitempty"` // nothing is to be done before
+}
+
+// LookAtHold reads a held invoice and what the provider has counted of its
+// period, compares it with what was reported, and writes down what is to be done.
+func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldResult, error) {
+	defer alive(ctx)()
+	var sync uuid.UUID
+	if in.Sync > 0 {
+		sync = syncOfHold(in)
+	}
+	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, sync, a.now())
+	if err != nil || look.State.Ended() {
+		return found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
+	}
+	frame := func() (billing.Framed, error) {
+		return billing.Framed{}, errors.New("a hold of another connection releases nothing")
+	}
+	if !look.Facts.Replaced {
+		holds, err := a.readHeld(ctx, in.TenantID, &look)
+		if err != nil {
+			return LookAtHoldResult{}, err
+		}
+		frame = func() (billing.Framed, error) { return holds.FrameRelease(look.InvoiceID) }
+	}
+	decision := look.Facts.Decide()
+	send, err := a.store.Holds.Decided(ctx, in.TenantID, look, decision, frame, a.now())
+	if err != nil {
+		return LookAtHoldResult{}, err
+	}
+	if decision.State == billing.HoldRefused {
+		activity.GetLogger(ctx).Warn("an invoice is not held", "tenant", in.TenantID.String(), "hold", in.HoldID.String(), "response", look.Hold.Hold.Response)
+	}
+	result := found(look, decision)
+	if send != (uuid.UUID{}) {
+		result.Send = &send
+	}
+	return result, nil
+}
+
+func found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
+	result := LookAtHoldResult{CustomerID: look.CustomerID, State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
+	for _, r := range d.Reasons {
+		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
+	}
+	if !d.Until.IsZero() {
+		result.Until = &d.Until
+	}
+	return result
+}
+
+// readHeld reads the provider's side: the invoice, and, once the customer was
+// synced after the grace, what is counted.
+func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, look *db.HoldLook) (providers.Holds, error) {
+	wanted, err := a.store.Links.Wanted(ctx, tenant, look.CustomerID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.open(tenant, wanted.Provider)
+	if err != nil {
+		return nil, err
+	}
+	holds, ok := p.Provider.(providers.Holds)
+	if !ok {
+		return nil, fmt.Errorf("%s cannot hold invoices", p.Name)
+	}
+	destinations, err := a.store.Links.Destinations(ctx, tenant, look.CustomerID, look.Connection)
+	if err != nil {
+		return nil, err
+	}
+	look.Facts.Draft, err = measured(a.metrics, p.Kind, func() (billing.Draft, error) {
+		return holds.Draft(ctx, p.credentials, providers.InvoiceQuestion{
+			ID: look.InvoiceID, Meters: wanted.Meters, Mapping: wanted.Provider.Mapping, Destinations: destinations,
+		})
+	})
+	if err != nil || !look.Facts.Sync.Status.Done() || !look.Facts.Draft.FinalizedAt.IsZero() {
+		return holds, err
+	}
+	return holds, a.readHeldUsage(ctx, tenant, p, look)
+}
+
+func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID, p called, look *db.HoldLook) error {
+	if err := a.store.Holds.ReadPlaces(ctx, tenant, look); err != nil {
+		return err
+	}
+	if err := a.store.Holds.ReadCharges(ctx, tenant, look); err != nil {
+		return err
+	}
+	for _, place := range look.Places {
+		counted, err := measured(a.metrics, p.Kind, func() (metering.Decimal, error) { return p.Count(ctx, p.credentials, placeOf(place)) })
+		if err != nil {
+			return err
+		}
+		look.Saw(place, counted)
+	}
+	return nil
+}
+
+// ReadHoldResult is what is written down of a hold.
+type ReadHoldResult struct {
+	State          billing.HoldState `json:"state"`
+	ReleaseIsAsked bool              `json:"release_is_asked"`
+}
+
+// ReadHold says how a hold stands, without asking the provider.
+func (a *Activities) ReadHold(ctx context.Context, in HoldInput) (ReadHoldResult, error) {
+	defer alive(ctx)()
+	hold, err := a.store.Holds.Get(ctx, in.TenantID, in.HoldID)
+	return ReadHoldResult{hold.State, hold.ReleaseAskedAt != nil}, err
+}
+
+// RequestSyncOfHold asks for a sync of the held invoice's customer, once for
+// each number.
+func (a *Activities) RequestSyncOfHold(ctx context.Context, in HoldInput) error {
+	defer alive(ctx)()
+	hold, err := a.store.Holds.Get(ctx, in.TenantID, in.HoldID)
+	if err != nil {
+		return err
+	}
+	return a.store.Syncs.RequestBecause(ctx, in.TenantID, hold.CustomerID, syncOfHold(in), a.now())
+}
+
+// syncOfHold is the id of a sync that a hold asks for.
+func syncOfHold(in HoldInput) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "hold/%d/%d/%d", in.TenantID, in.HoldID, in.Sync))
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func (s *server) holds() {
+	const path = "/v1/billing/holds"
+	huma.Register(s.api, described(get("list-invoice-holds", path, BillingRead, "List held invoices"),
+		"Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. "+
+			"The tenant's invoice_hold turns it on."), s.listHolds)
+	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Read a held invoice"), s.getHold)
+	huma.Register(s.api, described(post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice"),
+		"The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, "+
+			"and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. "+
+			"The audit log keeps it with the reason."), s.releaseHold)
+}
+
+const releaseAction = "release"
+
+type invoiceHold struct {
+	ID           string            `json:"id" example:"hld_42"`
+	CustomerID   string            `json:"customer_id" example:"cus_42"`
+	ExternalID   string            `json:"external_id" doc:"The customer's"`
+	ConnectionID string            `json:"connection_id" example:"con_1"`
+	InvoiceID    string            `json:"invoice_id" doc:"At the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
+	Period       heldPeriod        `json:"period"`
+	State        billing.HoldState `json:"state" doc:"planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held"`
+	Reasons      []holdReason      `json:"reasons" doc:"What was found when it was looked at last"`
+	GraceUntil   time.Time         `json:"grace_until" doc:"Nothing is compared before"`
+	Deadline     time.Time         `json:"deadline" doc:"Then the provider makes it final, whoever is alive"`
+	Actions      []string          `json:"actions" doc:"What an operator can ask for: each is a path of its own" example:"[\"release\"]"`
+	Hold         *holdReport       `json:"hold,omitempty"`
+	Release      *holdReport       `json:"release,omitempty"`
+	ReleasedBy   string            `json:"released_by" doc:"Who has asked for its release; empty: nobody" example:"key_12"`
+	Note         string            `json:"note" doc:"The reason that the operator gave"`
+	LookedAt     *time.Time        `json:"looked_at"`
+	EndedAt      *time.Time        `json:"ended_at" doc:"null: there is something left to do"`
+	CreatedAt    time.Time         `json:"created_at"`
+}
+
+// heldPeriod is the subscription's whose usage the invoice bills.
+type heldPeriod struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+type holdReason struct {
+	Code    billing.HoldCode  `json:"code"`
+	Message string            `json:"message" example:"mtr_7: the provider has counted 90 of the 100 that it has accepted"`
+	MeterID string            `json:"meter_id,omitempty" example:"mtr_7"`
+	Ours    *metering.Decimal `json:"ours,omitempty" doc:"Units that were reported; of charge_differs, money"`
+	Theirs  *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted; of price_differs and charge_differs, money"`
+}
+
+// holdReport is what holds or releases the invoice; there is none where nothing was sent.
+type holdReport struct {
+	ID       string        `json:"id" format:"uuid"`
+	State    billing.State `json:"state"`
+	Response string        `json:"response" doc:"What came of the last attempt"`
+}
+
+func showHold(h db.Hold) invoiceHold {
+	shown := invoiceHold{
+		ID: h.ID.String(), CustomerID: h.CustomerID.String(), ExternalID: h.ExternalID, ConnectionID: h.Connection.String(), InvoiceID: h.InvoiceID,
+		Period: heldPeriod{h.Period.Start.UTC(), h.Period.End.UTC()}, State: h.State, Reasons: []holdReason{},
+		GraceUntil: h.GraceUntil.UTC(), Deadline: h.Deadline.UTC(), Actions: []string{}, Hold: showAction(h.Hold), Release: showAction(h.Release),
+		ReleasedBy: string(h.Actor), Note: h.Note, LookedAt: h.LookedAt, EndedAt: h.EndedAt, CreatedAt: h.RecordedAt.UTC(),
+	}
+	for _, r := range h.Reasons {
+		reason := holdReason{Code: r.Code, Message: r.Sentence(r.MeterID.String()), Ours: r.Ours, Theirs: r.Theirs}
+		if r.MeterID != 0 {
+			reason.MeterID = r.MeterID.String()
+		}
+		shown.Reasons = append(shown.Reasons, reason)
+	}
+	if h.State.Releasable() && h.ReleaseAskedAt == nil {
+		shown.Actions = append(shown.Actions, releaseAction)
+	}
+	return shown
+}
+
+func showAction(a billing.HoldAction) *holdReport {
+	if a.State == "" {
+		return nil
+	}
+	return &holdReport{a.ID.String(), a.State, a.Response}
+}
+
+type listHoldsInput struct {
+	Paging
+	Customer string            `query:"customer" maxLength:"255" doc:"The customer's external ID"`
+	State    billing.HoldState `query:"state"`
+}
+
+type listHoldsOutput struct{ Body List[invoiceHold] }
+
+func (s *server) listHolds(ctx context.Context, in *listHoldsInput) (*listHoldsOutput, error) {
+	filter := db.HoldFilter{State: in.State}
+	if in.Customer != "" {
+		c, err := s.customer(ctx, in.Customer)
+		if err != nil {
+			return nil, naming("query.customer", err)
+		}
+		filter.Customer = c.ID
+	}
+	if err := s.readPageToken(ctx, in.PageToken, &filter.Before); err != nil {
+		return nil, err
+	}
+	list, err := s.Store.Holds.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	return &listHoldsOutput{listOf(ctx, s, list, in.PageSize, showHold, func(h db.Hold) metering.HoldID { return h.ID })}, nil
+}
+
+type getHoldInput struct {
+	ID string `path:"id" maxLength:"64" example:"hld_42"`
+}
+
+type holdOutput struct{ Body invoiceHold }
+
+func (s *server) getHold(ctx context.Context, in *getHoldInput) (*holdOutput, error) {
+	id, _ := metering.ParseHoldID(in.ID) // else 0, which no hold has
+	hold, err := s.Store.Holds.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, naming("path.id", err)
+	}
+	return &holdOutput{showHold(hold)}, nil
+}
+
+type releaseHoldInput struct {
+	ID   string `path:"id" maxLength:"64" example:"hld_42"`
+	Body Because
+}
+
+// releaseHold writes down that an operator wants the invoice released, and has
+// its run do it. The row is enough: whoever takes the run over does it too.
+func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOutput, error) {
+	reason, err := in.Body.reason()
+	if err != nil {
+		return nil, err
+	}
+	id, _ := metering.ParseHoldID(in.ID)
+	who := principalOf(ctx)
+	hold, err := s.Store.Holds.AskRelease(ctx, who.Tenant.ID, who.Actor, id, reason, s.Now())
+	if err != nil {
+		return nil, naming("path.id", err)
+	}
+	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, id)
+	if metering.CodeOf(err) == metering.CodeConflict { // it has ended meanwhile
+		hold, err = s.Store.Holds.Get(ctx, who.Tenant.ID, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &holdOutput{showHold(hold)}, nil
+}

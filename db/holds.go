@@ -1,0 +1,222 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Holds are draft invoices that are kept from becoming final until what is on
+// them was compared. What holds and releases them are reports of the ledger.
+type Holds struct{ pool *pgxpool.Pool }
+
+// Hold is a draft invoice that is, or was, held.
+type Hold struct {
+	ID         metering.HoldID
+	CustomerID metering.CustomerID
+	ExternalID string
+	Connection metering.ConnectionID
+	InvoiceID  string // at the provider
+	Period     metering.Range
+
+	State      billing.HoldState
+	Reasons    []billing.HoldReason
+	GraceUntil time.Time
+	Deadline   time.Time
+	Hold       billing.HoldAction
+	Release    billing.HoldAction
+
+	Actor          metering.Actor // who has asked for its release
+	Note           string         // why, in the actor's words
+	ReleaseAskedAt *time.Time
+	LookedAt       *time.Time
+	EndedAt        *time.Time
+	RecordedAt     time.Time
+}
+
+var errNoHold = metering.Errorf(metering.CodeNotFound, "there is no such hold")
+
+// selectHolds reads holds h with their invoices and reports.
+const selectHolds = `
+	select h.id, h.customer_id, c.external_id, h.connection_id, h.invoice_id, i.period_start, i.period_end,
+	  h.state, h.reasons, h.grace_until, h.deadline,
+	  h.hold_report, coalesce(a.state, ''), coalesce(a.response, ''), a.lease_until,
+	  h.release_report, coalesce(r.state, ''), coalesce(r.response, ''), r.lease_until,
+	  h.release_actor, h.release_note, h.release_asked_at, h.looked_at, h.ended_at, h.recorded_at
+	from billing_holds h
+	join customers c on c.tenant_id = h.tenant_id and c.id = h.customer_id
+	join billing_invoices i on i.tenant_id = h.tenant_id and i.connection_id = h.connection_id and i.invoice_id = h.invoice_id
+	left join billing_reports a on a.tenant_id = h.tenant_id and a.id = h.hold_report
+	left join billing_reports r on r.tenant_id = h.tenant_id and r.id = h.release_report
+	where h.tenant_id = @tenant`
+
+func scanHold(row pgx.CollectableRow) (h Hold, err error) {
+	var hold, release struct {
+		id          *uuid.UUID
+		leasedUntil *time.Time
+	}
+	err = row.Scan(&h.ID, &h.CustomerID, &h.ExternalID, &h.Connection, &h.InvoiceID, &h.Period.Start, &h.Period.End,
+		&h.State, &h.Reasons, &h.GraceUntil, &h.Deadline,
+		&hold.id, &h.Hold.State, &h.Hold.Response, &hold.leasedUntil,
+		&release.id, &h.Release.State, &h.Release.Response, &release.leasedUntil,
+		&h.Actor, &h.Note, &h.ReleaseAskedAt, &h.LookedAt, &h.EndedAt, &h.RecordedAt)
+	if hold.id != nil {
+		h.Hold.ID = *hold.id
+	}
+	if hold.leasedUntil != nil {
+		h.Hold.LeasedUntil = *hold.leasedUntil
+	}
+	if release.id != nil {
+		h.Release.ID = *release.id
+	}
+	if release.leasedUntil != nil {
+		h.Release.LeasedUntil = *release.leasedUntil
+	}
+	return h, err
+}
+
+// Get returns a hold, or CodeNotFound.
+func (s Holds) Get(ctx context.Context, tenant metering.TenantID, id metering.HoldID) (Hold, error) {
+	h, err := getHold(ctx, s.pool, tenant, id)
+	if err != nil {
+		return Hold{}, fmt.Errorf("read hold: %w", coded(err))
+	}
+	return h, nil
+}
+
+func getHold(ctx context.Context, q querier, tenant metering.TenantID, id metering.HoldID) (Hold, error) {
+	rows, err := q.Query(ctx, selectHolds+` and h.id = @id`, pgx.NamedArgs{"tenant": tenant, "id": id})
+	if err != nil {
+		return Hold{}, err
+	}
+	h, err := pgx.CollectExactlyOneRow(rows, scanHold)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Hold{}, errNoHold
+	}
+	return h, err
+}
+
+// HoldFilter picks holds. Zero fields do not restrict.
+type HoldFilter struct {
+	Customer metering.CustomerID
+	State    billing.HoldState
+	Before   metering.HoldID // the last one of the page before
+}
+
+// List returns up to limit holds, newest first.
+func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter, limit int) ([]Hold, error) {
+	if f.Before == 0 {
+		f.Before = math.MaxInt64
+	}
+	rows, err := s.pool.Query(ctx, selectHolds+`
+		  and h.id < @before
+		  and (@customer = 0 or h.customer_id = @customer)
+		  and (@state = '' or h.state = @state)
+		order by h.id desc
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "before": f.Before, "customer": int64(f.Customer), "state": string(f.State), "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("list holds: %w", coded(err))
+	}
+	list, err := pgx.CollectRows(rows, scanHold)
+	if err != nil {
+		return nil, fmt.Errorf("list holds: %w", coded(err))
+	}
+	return list, nil
+}
+
+// OpenHold is one that has not ended.
+type OpenHold struct {
+	Tenant metering.TenantID
+	ID     metering.HoldID
+}
+
+// Open lists, over all tenants, the holds from before `before` that have not
+// ended.
+func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, id
+		from billing_holds
+		where ended_at is null
+		  and recorded_at < $1
+		order by recorded_at`, before)
+	if err != nil {
+		return nil, fmt.Errorf("list open holds: %w", coded(err))
+	}
+	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenHold])
+	if err != nil {
+		return nil, fmt.Errorf("list open holds: %w", coded(err))
+	}
+	return open, nil
+}
+
+// OpenOf is the hold of an invoice that has not ended; 0: there is none.
+func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, invoice string) (id metering.HoldID, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select coalesce((
+		  select id
+		  from billing_holds
+		  where tenant_id = $1
+		    and connection_id = $2
+		    and invoice_id = $3
+		    and ended_at is null), 0)`, tenant, connection, invoice).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("find hold: %w", coded(err))
+	}
+	return id, nil
+}
+
+// AskRelease has a held invoice released, whatever was found. CodeNotFound
+// where there is no such hold, CodeConflict where it cannot be any more. Asking
+// again changes nothing.
+func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HoldID, note string, now time.Time) (h Hold, err error) {
+	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := takeTurnOfHold(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		if h, err = getHold(ctx, tx, tenant, id); err != nil || h.ReleaseAskedAt != nil && !h.State.Ended() {
+			return err
+		}
+		if !h.State.Releasable() {
+			return metering.Errorf(metering.CodeConflict, "the invoice's hold is %s; only one that is held can be released", h.State)
+		}
+		_, err := tx.Exec(ctx, `
+			update billing_holds
+			set release_actor = $3, release_note = $4, release_asked_at = $5
+			where tenant_id = $1
+			  and id = $2`, tenant, id, actor, note, metering.Instant(now))
+		if err != nil {
+			return err
+		}
+		if err := auditBecause(ctx, tx, tenant, actor, "hold.release", id.String(), note); err != nil {
+			return err
+		}
+		h, err = getHold(ctx, tx, tenant, id)
+		return err
+	})
+	if err != nil {
+		return Hold{}, fmt.Errorf("ask for release: %w", err)
+	}
+	return h, nil
+}
+
+// takeTurnOfHold takes the turn of the hold's customer.
+func takeTurnOfHold(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.HoldID) error {
+	_, err := tx.Exec(ctx, `
+		update customers c
+		set billing_turn = billing_turn + 1
+		from billing_holds h
+		where h.tenant_id = $1
+		  and h.id = $2
+		  and c.tenant_id = h.tenant_id
+		  and c.id = h.customer_id`, tenant, id)
+	return err
+}

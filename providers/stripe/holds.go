@@ -1,0 +1,188 @@
+package stripe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v76"
+	"github.com/stripe/stripe-go/v76/form"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// scheduling is the first version of the API that lets a draft's finalization
+// be scheduled: https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
+const scheduling = "2024-10-28.acacia"
+
+// What is done with a draft invoice.
+const (
+	holdInvoice    = "hold"
+	releaseInvoice = "release"
+)
+
+// invoiceAction is the call that holds or releases a draft, as it is stored.
+type invoiceAction struct {
+	Action    string     `json:"action"`
+	InvoiceID string     `json:"invoice_id"`
+	Until     *time.Time `json:"until,omitempty"` // of a hold: when the draft becomes final by itself
+}
+
+// FrameHold schedules a draft's finalization: Stripe keeps the time, whatever
+// becomes of us.
+func (Provider) FrameHold(invoice string, until time.Time) (billing.Framed, error) {
+	return frameAction(invoiceAction{holdInvoice, invoice, &until})
+}
+
+// FrameRelease finalizes a draft, and lets Stripe collect it as it would have.
+func (Provider) FrameRelease(invoice string) (billing.Framed, error) {
+	return frameAction(invoiceAction{releaseInvoice, invoice, nil})
+}
+
+func frameAction(a invoiceAction) (billing.Framed, error) {
+	body, err := json.Marshal(a)
+	if err != nil {
+		return billing.Framed{}, fmt.Errorf("encode call: %w", err)
+	}
+	return billing.Framed{Body: body}, nil
+}
+
+// sendAction holds or releases a draft. Both may be done again.
+func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
+	var a invoiceAction
+	if err := json.Unmarshal(s.Body, &a); err != nil {
+		return providers.Outcome{Err: fmt.Errorf("read call: %w", err)}
+	}
+	answer, err := p.client.act(ctx, c.Secret, a, fmt.Sprintf("%s.%d", s.ReportID, s.Revision))
+	if err == nil {
+		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
+	}
+	return providers.Outcome{Err: advised(err), NewKey: answer.Replayed && answer.Status >= http.StatusInternalServerError}
+}
+
+func (c *Client) act(ctx context.Context, key string, a invoiceAction, idempotencyKey string) (Answer, error) {
+	ctx, x := open(ctx)
+	path, version, values := stripego.FormatURLPath("/v1/invoices/%s/finalize", a.InvoiceID), "", &form.Values{}
+	if a.Action == holdInvoice {
+		path, version = stripego.FormatURLPath("/v1/invoices/%s", a.InvoiceID), scheduling
+		values.Add("automatically_finalizes_at", strconv.FormatInt(a.Until.Unix(), 10))
+	}
+	var body raw
+	err := c.backend.CallRaw(http.MethodPost, path, key, values,
+		&stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey, Headers: in(version)}, &body)
+	return judge(x, err)
+}
+
+// findAction sees whether a draft is held, or is none any more.
+func (p Provider) findAction(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
+	var a invoiceAction
+	if err := json.Unmarshal(s.Body, &a); err != nil {
+		return providers.Found{}, fmt.Errorf("read call: %w", err)
+	}
+	in, err := p.client.draft(ctx, c.Secret, a.InvoiceID)
+	if err != nil {
+		return providers.Found{}, advised(err)
+	}
+	final := in.Transitions.FinalizedAt != 0
+	if a.Action == holdInvoice && a.Until.Unix() == in.FinalizesAt || a.Action == releaseInvoice && final {
+		return providers.Found{State: billing.Accepted, Answer: "seen on the invoice"}, nil
+	}
+	return providers.Found{}, nil
+}
+
+// draft is an invoice with what only later versions of the API show of it, and
+// with what people change of it beside its lines.
+type draft struct {
+	invoice
+	AutoAdvance bool  `json:"auto_advance"`
+	FinalizesAt int64 `json:"automatically_finalizes_at"` // 0: nothing finalizes it by itself
+	editable
+}
+
+// editable is what people can change of a draft beside its lines.
+type editable struct {
+	Description         json.RawMessage   `json:"description"`
+	Footer              json.RawMessage   `json:"footer"`
+	Metadata            map[string]string `json:"metadata"`
+	Discounts           json.RawMessage   `json:"discounts"`
+	CustomFields        json.RawMessage   `json:"custom_fields"`
+	CollectionMethod    json.RawMessage   `json:"collection_method"`
+	StatementDescriptor json.RawMessage   `json:"statement_descriptor"`
+}
+
+// hash tells two drafts apart without keeping what they say.
+func (e editable) hash() string {
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // what was read as JSON is written as JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func (c *Client) draft(ctx context.Context, key, id string) (in draft, err error) {
+	if err := c.readAs(ctx, key, scheduling, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
+		return in, fmt.Errorf("get draft: %w", err)
+	}
+	if in.Lines.HasMore {
+		in.Lines.Data, err = list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
+		if err != nil {
+			return in, fmt.Errorf("list invoice lines: %w", err)
+		}
+	}
+	return in, nil
+}
+
+// Draft reads an invoice that may not be final yet.
+func (p Provider) Draft(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion) (billing.Draft, error) {
+	read, err := p.client.draft(ctx, c.Secret, q.ID)
+	if AnswerOf(err).Code == "resource_missing" {
+		return billing.Draft{Gone: true}, nil
+	}
+	if err != nil {
+		return billing.Draft{}, advised(err)
+	}
+	in := read.invoice.invoice()
+	lines, err := p.lines(ctx, c, q, read.invoice, in)
+	if err != nil {
+		return billing.Draft{}, advised(err)
+	}
+	out := billing.Draft{
+		FinalizedAt: in.FinalizedAt, Automatic: read.AutoAdvance, FinalizesAt: instant(read.FinalizesAt),
+		Settings: read.editable.hash(), Currency: in.Currency,
+	}
+	for i, l := range lines {
+		price := read.Lines.Data[i].Price
+		out.Lines = append(out.Lines, billing.DraftLine{
+			ID: l.ID, MeterID: l.MeterID, ReportID: l.ReportID, Item: l.Item, Price: l.Price, Quantity: l.Quantity, Amount: l.Amount,
+			Metered: price.Recurring.UsageType == metered && l.Item != "", UnitPrice: price.unitPrice(in.Currency),
+		})
+	}
+	return out, nil
+}
+
+// maxUnitDecimals: https://docs.stripe.com/api/prices/object#price_object-unit_amount_decimal
+const maxUnitDecimals = 12
+
+// unitPrice is what each unit costs, where all cost the same.
+func (p price) unitPrice(currency string) *metering.Decimal {
+	if p.UnitAmount == nil || p.BillingScheme != "per_unit" || !p.whole() {
+		return nil
+	}
+	smallest, err := metering.ParseRounded(*p.UnitAmount, maxUnitDecimals)
+	if err != nil {
+		return nil
+	}
+	each := Amount(smallest, currency)
+	return &each
+}
+
+// whole says that units are priced as they are counted.
+func (p price) whole() bool { return len(p.Transform) == 0 || string(p.Transform) == "null" }

@@ -1,0 +1,229 @@
+package worker_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+// holding is a system whose tenant has drafts held. The grace is over as soon
+// as a period ends.
+func holding(t testing.TB) *stripeSystem {
+	t.Helper()
+	s := newStripe(t)
+	s.meters("delta")
+	on, grace := true, time.Duration(0)
+	_, _, err := s.store.Tenants.Update(t.Context(), s.tenant, metering.Operator, db.TenantChange{Grace: &grace, InvoiceHold: &on})
+	require.NoError(t, err)
+	return s
+}
+
+// held is the last hold.
+func (s *stripeSystem) held() db.Hold {
+	s.Helper()
+	holds, err := s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1)
+	require.NoError(s, err)
+	require.NotEmpty(s, holds)
+	return holds[0]
+}
+
+// awaitHold waits until the last hold is in a state.
+func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
+	s.Helper()
+	dbtest.Eventually(s, time.Minute, func() error {
+		holds, err := s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1)
+		if err != nil || len(holds) == 0 {
+			return fmt.Errorf("no hold: %w", err)
+		}
+		if h = holds[0]; h.State != state {
+			return fmt.Errorf("the invoice is %s: %+v", h.State, h.Reasons)
+		}
+		return nil
+	})
+	return h
+}
+
+// actions are the calls that have held or released an invoice and were taken.
+func (s *stripeSystem) actions() (calls []string) {
+	for _, r := range s.writes() {
+		if strings.HasPrefix(r.Path, "/v1/invoices/") && r.Status == http.StatusOK {
+			calls = append(calls, strings.TrimPrefix(r.Path, "/v1/invoices/"))
+		}
+	}
+	return calls
+}
+
+func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
+	t.Parallel()
+	s := holding(t)
+	s.work()
+	invoice := s.drafted()
+	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.happened("invoice.created", invoice, "cus_soon"))
+	hold := s.awaitHold(billing.HoldReleased)
+	require.NoError(t, s.awaitClosed(workflows.HoldInvoiceID(s.tenant, hold.ID)))
+	require.Equal(t, []string{invoice, invoice + "/finalize"}, s.actions())
+	require.Equal(t, "open", s.lastInvoice().Status)
+	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
+	require.Equal(t, hold.Period.End.Add(48*time.Hour), hold.Deadline)
+	require.Equal(t, billing.Accepted, hold.Hold.State)
+	require.Equal(t, billing.Accepted, hold.Release.State)
+	require.NotNil(t, hold.EndedAt)
+	require.Empty(t, hold.Reasons)
+
+	s.happens("invoice.finalized", invoice, "cus_soon")
+	require.Len(t, s.actions(), 2, "nothing is left to do")
+
+}
+
+// disagreeing is a held invoice whose meter has another price there than ours,
+// and what it was billed for that reason.
+func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
+	t.Helper()
+	s = holding(t)
+	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
+	stop = s.work()
+	invoice := s.drafted()
+	require.Contains(t, s.happened("invoice.created", invoice, "cus_soon"), "the period's last usage was sent")
+	return s, stop, s.awaitHold(billing.HoldDisagrees)
+}
+
+func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
+	t.Parallel()
+	s, _, hold := disagreeing(t)
+	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
+	s.awaitDetails(run, "| state | **disagrees** |")
+	s.awaitDetails(run, "the provider charges 0.003 a unit, which is not our price")
+	s.awaitDetails(run, "an operator releases it, with a reason, or it becomes final at its deadline")
+	require.ErrorContains(t, s.update(run, "release"), "nobody has said why: POST /v1/billing/holds/"+hold.ID.String()+"/release")
+	require.NoError(t, s.update(run, "retry-now"))
+	require.Equal(t, []string{hold.InvoiceID}, s.actions(), "it is not released by looking at it again")
+	require.Equal(t, "draft", s.lastInvoice().Status)
+
+	asked, err := s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "agreed with the customer", time.Now())
+	require.NoError(t, err)
+	require.Equal(t, billing.HoldDisagrees, asked.State)
+	require.NoError(t, workflows.ReleaseHeldInvoice(t.Context(), s.temporal, s.tenant, hold.ID))
+	released := s.awaitHold(billing.HoldReleased)
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, metering.Actor("key_7"), released.Actor)
+	require.Equal(t, []string{hold.InvoiceID, hold.InvoiceID + "/finalize"}, s.actions())
+	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
+	require.Equal(t, "key_7 hold.release "+hold.ID.String(), s.lastAudit())
+
+	_, err = s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "again", time.Now())
+	require.ErrorContains(t, err, "the invoice's hold is released; only one that is held can be released")
+}
+
+func TestADraftThatSomebodyChangedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s, _, hold := disagreeing(t)
+	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
+	s.human("/v1/invoices/"+hold.InvoiceID, "metadata[agreed]", "yes")
+	_, err := s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "too late", time.Now())
+	require.NoError(t, err)
+	require.NoError(t, workflows.ReleaseHeldInvoice(t.Context(), s.temporal, s.tenant, hold.ID))
+	theirs := s.awaitHold(billing.HoldTheirs)
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, []billing.HoldReason{{Code: billing.HoldChanged}}, theirs.Reasons)
+	require.Equal(t, "draft", s.lastInvoice().Status)
+	s.fake.Advance(49 * time.Hour)
+	require.Equal(t, "open", s.lastInvoice().Status, "Stripe lets it go")
+	require.Equal(t, []string{hold.InvoiceID, hold.InvoiceID}, s.actions(), "the hold, and what the human did")
+}
+
+// human changes something at Stripe as people do in its dashboard.
+func (s *stripeSystem) human(path string, fields ...string) {
+	s.Helper()
+	form := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.stripeBase+path, strings.NewReader(form.Encode()))
+	require.NoError(s, err)
+	request.Header.Set("Authorization", "Bearer "+stripeKey)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(s, err)
+	defer answer.Body.Close()
+	require.Equal(s, http.StatusOK, answer.StatusCode)
+}
+
+func TestADraftThatWaitsForPeopleIsShownAndNeverTouched(t *testing.T) {
+	t.Parallel()
+	s := holding(t)
+	s.work()
+	invoice := s.drafted()
+	s.human("/v1/invoices/"+invoice, "auto_advance", "false")
+	require.Contains(t, s.happened("invoice.created", invoice, "cus_soon"), "the period's last usage was sent")
+	hold := s.held()
+	require.Equal(t, billing.HoldTheirs, hold.State)
+	require.Equal(t, []billing.HoldReason{{Code: billing.HoldNotAutomatic}}, hold.Reasons)
+	require.NotNil(t, hold.EndedAt)
+	require.Len(t, s.actions(), 1, "what the human did")
+}
+
+func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
+	t.Parallel()
+	s := holding(t)
+	s.work()
+	invoice := s.drafted()
+	s.older.Store(true)
+	require.Contains(t, s.happened("invoice.created", invoice, "cus_soon"), "the period's last usage was sent")
+	hold := s.awaitHold(billing.HoldRefused)
+	require.Equal(t, []billing.HoldReason{{Code: billing.HoldNotTaken, Response: "Stripe refused with 400 parameter_unknown; its log says why"}}, hold.Reasons)
+	require.NoError(t, s.awaitClosed(workflows.HoldInvoiceID(s.tenant, hold.ID)))
+	require.Empty(t, s.actions())
+	s.fake.Advance(time.Hour)
+	require.Equal(t, "open", s.lastInvoice().Status)
+	require.Equal(t, "6", s.lastInvoice().Total.String())
+}
+
+// Nobody is there from the hold to days after the deadline.
+func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
+	t.Parallel()
+	s, stop, hold := disagreeing(t)
+	stop()
+	s.fake.Advance(hold.Deadline.Sub(time.Now()) - time.Hour)
+	require.Equal(t, "draft", s.lastInvoice().Status)
+	s.fake.Advance(4 * 24 * time.Hour)
+	require.Equal(t, "open", s.lastInvoice().Status)
+	require.Equal(t, billing.HoldDisagrees, s.held().State, "nobody has seen it")
+
+	s.work()
+	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
+	require.NoError(t, s.update(run, "retry-now"))
+	left := s.awaitHold(billing.HoldExpired)
+	require.NoError(t, s.awaitClosed(run))
+	require.Equal(t, []billing.HoldReason{{Code: billing.HoldDeadlinePassed}}, left.Reasons)
+	require.Equal(t, []string{hold.InvoiceID}, s.actions(), "Stripe has finalized it")
+	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
+}
+
+// TestHistoriesOfHolds keeps what the runs of held invoices leave behind.
+func TestHistoriesOfHolds(t *testing.T) {
+	t.Parallel()
+	s, _, hold := disagreeing(t)
+	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
+	require.Error(t, s.update(run, "release"))
+	_, err := s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "agreed", time.Now())
+	require.NoError(t, err)
+	require.NoError(t, workflows.ReleaseHeldInvoice(t.Context(), s.temporal, s.tenant, hold.ID))
+	s.awaitHold(billing.HoldReleased)
+	require.NoError(t, s.awaitClosed(run))
+	created := workflows.HandleProviderEventID(s.tenant, 1)
+	keepHistories(t, map[string]*historypb.History{
+		"hold_invoice_released_by_an_operator": s.history(run), "handle_provider_event_invoice_held": s.history(created),
+	})
+}

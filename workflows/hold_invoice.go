@@ -1,0 +1,290 @@
+package workflows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	// releaseUpdate has the run release the invoice, as an operator has written down.
+	releaseUpdate = "release"
+	// holdChanged tells a HoldInvoice run that something has changed.
+	holdChanged = "hold-changed"
+)
+
+// HoldInvoiceInput names the hold, and how far earlier parts of the run have come.
+type HoldInvoiceInput struct {
+	TenantID  metering.TenantID `json:"tenant_id"`
+	HoldID    metering.HoldID   `json:"hold_id"`
+	Syncs     int               `json:"syncs,omitempty"` // that were asked for
+	Unindexed bool              `json:"unindexed"`
+}
+
+// HoldInvoiceResult is how the invoice became final, or why it was left alone.
+type HoldInvoiceResult struct {
+	State billing.HoldState `json:"state"`
+}
+
+// HoldInvoice keeps a draft invoice from becoming final until its period takes
+// no more usage, all of that is reported and counted, and what is on the invoice
+// agrees. Then it has it become final. What disagrees waits for an operator, or
+// for the deadline, which the provider keeps: nobody has to be alive for that.
+//
+// Each look finds out anew how things stand and writes down what is to be done
+// before it is done, so that a run may end anywhere and another goes on.
+func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, error) {
+	h := holdInvoice{HoldInvoiceInput: in, changed: workflow.GetSignalChannel(ctx, holdChanged), outcome: running}
+	if err := h.heed(ctx); err != nil {
+		return HoldInvoiceResult{}, err
+	}
+	for pause := time.Second; ; pause = min(2*pause, h.longestPause()) {
+		if err := h.step(ctx); err != nil {
+			return HoldInvoiceResult{}, err
+		}
+		if h.found.State.Ended() {
+			return h.finish(ctx)
+		}
+		if h.moved {
+			pause = time.Second
+		}
+		asked, err := h.wait(ctx, pause)
+		if err != nil {
+			return HoldInvoiceResult{}, err
+		}
+		if asked {
+			pause = time.Second / 2
+		}
+		if longHistory(ctx) && workflow.AllHandlersFinished(ctx) {
+			return HoldInvoiceResult{}, workflow.NewContinueAsNewError(ctx, HoldInvoice, h.HoldInvoiceInput)
+		}
+	}
+}
+
+type holdInvoice struct {
+	HoldInvoiceInput
+	changed workflow.ReceiveChannel
+	asked   bool // by an operator, for another look
+	moved   bool // the last step has done something
+	found   activities.LookAtHoldResult
+	failure string          // of the last step; it is tried again
+	outcome string          // as a search attribute
+	syncing workflow.Future // the run that takes the sync that was asked for; nil: it is not a child of this one
+}
+
+// heed lets operators have the invoice released, as they have written down in
+// the API, and have it looked at again.
+func (h *holdInvoice) heed(ctx workflow.Context) error {
+	return errors.Join(
+		workflow.SetUpdateHandler(ctx, retryNowUpdate, func(workflow.Context) error {
+			h.asked = true
+			return nil
+		}),
+		workflow.SetUpdateHandler(ctx, releaseUpdate, func(ctx workflow.Context) error {
+			var is activities.ReadHoldResult
+			err := workflow.ExecuteActivity(storing(ctx, "see who has asked for the release"), do.ReadHold, h.input()).Get(ctx, &is)
+			if err == nil && !is.ReleaseIsAsked {
+				err = temporal.NewNonRetryableApplicationError("nobody has said why: POST /v1/billing/holds/"+h.HoldID.String()+"/release does, and asks for this",
+					string(metering.CodeConflict), nil)
+			}
+			h.asked = true
+			return err
+		}),
+	)
+}
+
+func (h *holdInvoice) input() activities.HoldInput {
+	return activities.HoldInput{TenantID: h.TenantID, HoldID: h.HoldID, Sync: h.Syncs}
+}
+
+// step looks at the invoice and does what is to be done. What fails is tried
+// again, with another look.
+func (h *holdInvoice) step(ctx workflow.Context) error {
+	drain(h.changed)
+	h.asked, h.moved = false, false
+	var found activities.LookAtHoldResult
+	err := workflow.ExecuteActivity(looking(ctx, "look at the invoice"), do.LookAtHold, h.input()).Get(ctx, &found)
+	if err == nil {
+		h.found = found
+	}
+	switch {
+	case err != nil:
+	case found.Send != nil:
+		err = h.send(ctx, *found.Send)
+	case found.Sync:
+		err = h.sync(ctx)
+	}
+	if temporal.IsCanceledError(err) {
+		return err
+	}
+	h.failure = ""
+	if err != nil {
+		_, message, _ := failureOf(err)
+		h.failure = cmp.Or(message, "it could not be done yet")
+	}
+	h.show(ctx)
+	return h.index(ctx)
+}
+
+// send has the report sent once: before it is sent again the invoice is looked
+// at, because somebody may have changed it.
+func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
+	summary := "hold the invoice"
+	if h.found.State != billing.HoldPlanned {
+		summary = "release the invoice"
+	}
+	var sent activities.SendReportResult
+	err := workflow.ExecuteActivity(looking(ctx, summary), do.SendReport, activities.SendReportInput{TenantID: h.TenantID, ReportID: report}).Get(ctx, &sent)
+	h.moved = err == nil && sent.State == billing.Accepted
+	return err
+}
+
+// sync has the customer synced by its own run. What came of it the next looks see.
+func (h *holdInvoice) sync(ctx workflow.Context) error {
+	next := h.input()
+	next.Sync++
+	if err := workflow.ExecuteActivity(storing(ctx, "ask for a sync"), do.RequestSyncOfHold, next).Get(ctx, nil); err != nil {
+		return err
+	}
+	h.Syncs = next.Sync
+	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).withoutAttributes(h.Unindexed).childOrSignal(ctx)
+	h.syncing, h.moved = run, true
+	return err
+}
+
+// longestHeldPause is the longest pause between two looks at an invoice that
+// disagrees; what has to be done in time is looked at more often.
+const longestHeldPause = 30 * time.Minute
+
+func (h *holdInvoice) longestPause() time.Duration {
+	if h.found.State == billing.HoldDisagrees {
+		return longestHeldPause
+	}
+	return longestLook
+}
+
+// wait waits for the next look.
+func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked bool, err error) {
+	if h.found.Until != nil && h.failure == "" {
+		pause = max(time.Second, h.found.Until.Sub(workflow.Now(ctx)))
+	}
+	asked, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		Timeout:      pause,
+		TimerOptions: workflow.TimerOptions{Summary: "look at the invoice again"},
+	}, func() bool { return h.asked || h.changed.Len() > 0 || h.syncing != nil && h.syncing.IsReady() })
+	if h.syncing != nil && h.syncing.IsReady() {
+		h.syncing = nil
+	}
+	return asked, err
+}
+
+// finish ends the run once everybody who asked for something is answered.
+func (h *holdInvoice) finish(ctx workflow.Context) (HoldInvoiceResult, error) {
+	return HoldInvoiceResult{h.found.State}, workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+}
+
+// nexts is what happens next in each state, for the operators' eyes.
+var nexts = map[billing.HoldState]string{
+	billing.HoldPlanned:   "the provider is told to keep it a draft until the deadline",
+	billing.Held:          "what is reported, counted and on the invoice is compared",
+	billing.HoldDisagrees: "an operator releases it, with a reason, or it becomes final at its deadline",
+	billing.HoldReleasing: "the provider is told to make it final",
+}
+
+// show keeps what was found before the operators' eyes.
+func (h *holdInvoice) show(ctx workflow.Context) {
+	text := []string{fmt.Sprintf("| what | |\n|---|---|\n| state | **%s** |\n| deadline | %s |", h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
+	add := func(what, state string) {
+		if state != "" {
+			text = append(text, fmt.Sprintf("| %s | %s |", what, state))
+		}
+	}
+	for _, reason := range h.found.Found {
+		add("found", reason)
+	}
+	add("next", nexts[h.found.State])
+	if h.found.Until != nil && !h.found.State.Ended() {
+		add("not before", h.found.Until.UTC().Format(time.RFC3339))
+	}
+	add("last attempt", h.failure)
+	if h.found.State == billing.HoldDisagrees {
+		add("release it", "POST /v1/billing/holds/"+h.HoldID.String()+"/release")
+	}
+	workflow.SetCurrentDetails(ctx, strings.Join(text, "\n")+"\n")
+}
+
+// index lets operators find the invoices that disagree.
+func (h *holdInvoice) index(ctx workflow.Context) error {
+	outcome := running
+	switch {
+	case h.found.State == billing.HoldDisagrees:
+		outcome = failed
+	case h.found.State.Ended():
+		outcome = succeeded
+	}
+	if h.Unindexed || outcome == h.outcome {
+		return nil
+	}
+	h.outcome = outcome
+	return workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(outcome))
+}
+
+// HoldInvoiceID is the workflow id of a held invoice: a hold is one connection's
+// of one invoice.
+func HoldInvoiceID(tenant metering.TenantID, hold metering.HoldID) string {
+	return fmt.Sprintf("hold-invoice/%d/%d", tenant, hold)
+}
+
+func holdInvoiceStart(tenant metering.TenantID, hold metering.HoldID) start {
+	return start{
+		workflow: HoldInvoice,
+		input:    HoldInvoiceInput{TenantID: tenant, HoldID: hold},
+		id:       HoldInvoiceID(tenant, hold),
+		summary:  fmt.Sprintf("Hold an invoice of %s until it is compared", tenant),
+		details: "Keeps a draft invoice from becoming final until its period's usage is reported, counted and compared, and then releases it. " +
+			"What disagrees waits for POST /v1/billing/holds/" + hold.String() + "/release, or leaves at its deadline, which the provider keeps. " +
+			"The update retry-now looks at it at once. A run that is cancelled is begun again.",
+		tenant:     tenant,
+		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running)},
+		priority:   interactive,
+		signal:     holdChanged,
+	}
+}
+
+// StartHoldInvoice makes sure that a run looks at a held invoice after now.
+func StartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
+	return holdInvoiceStart(tenant, hold).by(ctx, c)
+}
+
+// RestartHoldInvoice makes sure that a run looks after a held invoice. It leaves
+// a run that is open alone.
+func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
+	s := holdInvoiceStart(tenant, hold)
+	s.signal = ""
+	return s.by(ctx, c)
+}
+
+// ReleaseHeldInvoice has the invoice's run release it, as was written down
+// before. CodeUnavailable when nobody answers: it happens all the same.
+func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
+	if err := RestartHoldInvoice(ctx, c, tenant, hold); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return askRun(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate)
+}
+
+func (in HoldInvoiceInput) unindexed() any { in.Unindexed = true; return in }

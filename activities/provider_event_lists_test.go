@@ -135,7 +135,7 @@ func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 	require.Len(t, s.listEvents().Rows, 50)
 	s.fake.Advance(3 * time.Hour)
 	changes(5)
-	require.Equal(t, 20, len(s.listEvents().Rows))
+	require.Len(t, s.listEvents().Rows, 20)
 	require.Len(t, s.listEvents().Rows, 5)
 	for s.listEvents().More {
 	}

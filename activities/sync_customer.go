@@ -94,13 +94,13 @@ type FinishSyncInput struct {
 // FinishSyncResult says whether other requests have come meanwhile, and what of
 // the customer's closed periods is not settled with the provider's invoices.
 type FinishSyncResult struct {
-	More      bool        `json:"more"`
-	Undecided []Undecided `json:"undecided,omitempty"`
+	More       bool         `json:"more"`
+	Unresolved []Unresolved `json:"unresolved,omitempty"`
 }
 
-// Undecided is a closed period's meter of which invoices bill something else, or
+// Unresolved is a closed period's meter of which invoices bill something else, or
 // are not known to bill anything.
-type Undecided struct {
+type Unresolved struct {
 	MeterID     metering.MeterID            `json:"meter_id"`
 	PeriodStart time.Time                   `json:"period_start"`
 	PeriodEnd   time.Time                   `json:"period_end"`
@@ -110,8 +110,8 @@ type Undecided struct {
 	Invoiced    *metering.Decimal           `json:"invoiced,omitempty"`
 }
 
-// undecidedShown bounds what a run shows of these; the API lists them all.
-const undecidedShown = 10
+// unresolvedShown bounds what a run shows of these; the API lists them all.
+const unresolvedShown = 10
 
 // FinishSync answers the requests that the pass took.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
@@ -122,12 +122,12 @@ func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (Finish
 		return FinishSyncResult{}, err
 	}
 	result := FinishSyncResult{More: more}
-	undecided, err := a.store.Reconciliations.Undecided(ctx, in.TenantID, in.CustomerID, undecidedShown)
+	unresolved, err := a.store.Reconciliations.Unresolved(ctx, in.TenantID, in.CustomerID, unresolvedShown)
 	if err != nil { // the requests are answered without it
-		activity.GetLogger(ctx).Warn("undecided reconciliations cannot be shown", "error", err)
+		activity.GetLogger(ctx).Warn("unresolved reconciliations cannot be shown", "error", err)
 	}
-	for _, u := range undecided {
-		result.Undecided = append(result.Undecided, Undecided{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason, u.Units, u.Invoiced})
+	for _, u := range unresolved {
+		result.Unresolved = append(result.Unresolved, Unresolved{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason, u.Units, u.Invoiced})
 	}
 	return result, nil
 }

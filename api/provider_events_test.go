@@ -50,7 +50,8 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 	for _, part := range []string{
 		`"type":"stripe"`, `"account":"acct_1"`, `"secret_last_four":"Ykey"`, `"webhook_secret_last_four":"cret"`, `"mapping":{"calls":"price_1"}`,
 		`"webhook_url":"https://odometer.example.com/v1/provider-webhooks/stripe/` + b.tenant.ID.String() + `"`,
-		`"webhook_events":["customer.subscription.updated","invoice.created","invoice.finalized"]`,
+		`"webhook_events":["customer.subscription.updated","customer.subscription.deleted","invoice.created","invoice.finalized",` +
+			`"invoice.voided","invoice.marked_uncollectible","credit_note.created","credit_note.voided"]`,
 	} {
 		require.Contains(t, got.body, part)
 	}

@@ -22,6 +22,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.Component("").Values()), valuesOf(billing.Kind("").Values()), valuesOf(billing.State("").Values()),
 		valuesOf(billing.PeriodState("").Values()), billing.StepNames(),
 		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.Decision("").Values()),
+		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
 		valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()),

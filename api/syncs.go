@@ -60,12 +60,12 @@ type syncRun struct {
 	Excluded    []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
 
-	Reconciliations []undecided `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
+	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
 	*SyncProgress
 }
 
-// undecided is a reconciliation that somebody may have to look at.
-type undecided struct {
+// unresolved is a reconciliation that somebody may have to look at.
+type unresolved struct {
 	Period     reconciledPeriod            `json:"period"`
 	MeterID    string                      `json:"meter_id"`
 	MeterSlug  string                      `json:"meter_slug"`
@@ -76,13 +76,13 @@ type undecided struct {
 	Difference *metering.Decimal           `json:"difference,omitempty" doc:"What the invoices bill more; negative: what they lack"`
 }
 
-// undecidedShown bounds what is shown of these beside a sync.
-const undecidedShown = 20
+// unresolvedShown bounds what is shown of these beside a sync.
+const unresolvedShown = 20
 
-func (s *server) addUndecided(ctx context.Context, customer metering.CustomerID, shown *syncRun) error {
-	list, err := s.Store.Reconciliations.Undecided(ctx, principalOf(ctx).Tenant.ID, customer, undecidedShown)
+func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID, shown *syncRun) error {
+	list, err := s.Store.Reconciliations.Unresolved(ctx, principalOf(ctx).Tenant.ID, customer, unresolvedShown)
 	for _, u := range list {
-		one := undecided{
+		one := unresolved{
 			Period:  reconciledPeriod{u.PeriodID.String(), u.Period.Start.UTC(), u.Period.End.UTC()},
 			MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug, State: u.State, Reason: u.Reason, Units: u.Units, Invoiced: u.Invoiced,
 		}
@@ -193,7 +193,7 @@ func (s *server) getSync(ctx context.Context, in *getSyncInput) (*syncOutput, er
 	}
 	shown, err := s.showOpen(ctx, run)
 	if err == nil {
-		err = s.addUndecided(ctx, run.CustomerID, &shown)
+		err = s.addUnresolved(ctx, run.CustomerID, &shown)
 	}
 	return &syncOutput{http.StatusOK, shown}, err
 }

@@ -117,7 +117,7 @@ type Subscription struct {
 	ID string // "": none
 	metering.Range
 	Trial    bool                       // it is a trial: the provider charges nothing for it
-	Invoiced bool                       // its invoice is final: nothing that is reported now is on it
+	Invoiced bool                       // its invoice is final, or none follows: nothing that is reported now is on one
 	Scales   map[metering.MeterID]int32 // usage scales when it became so, of meters that had any; nil: nobody noted them
 }
 

@@ -59,6 +59,11 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 	return all
 }
 
+// hasEnded says whether the subscription has, and makes no invoice any more.
+func (f Facts) hasEnded(s Subscription) bool {
+	return s.ID != "" && slices.ContainsFunc(f.Invoices, func(i Invoice) bool { return i.Ended && i.Subscription == s.ID })
+}
+
 // samePeriod says whether two invoices bill one of a subscription's periods.
 func (i Invoice) samePeriod(o Invoice) bool {
 	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)

@@ -72,6 +72,7 @@ func (f *Facts) Reconcile() {
 	f.resolve()
 	f.Stored = slices.Clone(f.Stored)
 	for n := range f.Stored {
+		f.Stored[n].Subscription.Invoiced = f.Stored[n].Subscription.Invoiced || f.hasEnded(f.Stored[n].Subscription)
 		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
 		f.account(&f.Stored[n])
 	}

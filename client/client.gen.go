@@ -1167,30 +1167,30 @@ func (e TenantLatePolicy) Valid() bool {
 	}
 }
 
-// Defines values for UndecidedState.
+// Defines values for UnresolvedState.
 const (
-	UndecidedStateAgreed     UndecidedState = "agreed"
-	UndecidedStateCarried    UndecidedState = "carried"
-	UndecidedStateDisputed   UndecidedState = "disputed"
-	UndecidedStateOpen       UndecidedState = "open"
-	UndecidedStateWaived     UndecidedState = "waived"
-	UndecidedStateWrittenOff UndecidedState = "written_off"
+	UnresolvedStateAgreed     UnresolvedState = "agreed"
+	UnresolvedStateCarried    UnresolvedState = "carried"
+	UnresolvedStateDisputed   UnresolvedState = "disputed"
+	UnresolvedStateOpen       UnresolvedState = "open"
+	UnresolvedStateWaived     UnresolvedState = "waived"
+	UnresolvedStateWrittenOff UnresolvedState = "written_off"
 )
 
-// Valid indicates whether the value is a known member of the UndecidedState enum.
-func (e UndecidedState) Valid() bool {
+// Valid indicates whether the value is a known member of the UnresolvedState enum.
+func (e UnresolvedState) Valid() bool {
 	switch e {
-	case UndecidedStateAgreed:
+	case UnresolvedStateAgreed:
 		return true
-	case UndecidedStateCarried:
+	case UnresolvedStateCarried:
 		return true
-	case UndecidedStateDisputed:
+	case UnresolvedStateDisputed:
 		return true
-	case UndecidedStateOpen:
+	case UnresolvedStateOpen:
 		return true
-	case UndecidedStateWaived:
+	case UnresolvedStateWaived:
 		return true
-	case UndecidedStateWrittenOff:
+	case UnresolvedStateWrittenOff:
 		return true
 	default:
 		return false
@@ -3393,7 +3393,7 @@ type SyncRun struct {
 	Paused *bool `json:"paused,omitempty"`
 
 	// Reconciliations Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read
-	Reconciliations *[]Undecided  `json:"reconciliations,omitempty"`
+	Reconciliations *[]Unresolved `json:"reconciliations,omitempty"`
 	RequestedAt     time.Time     `json:"requested_at"`
 	StartedAt       *time.Time    `json:"started_at"`
 	Status          SyncRunStatus `json:"status"`
@@ -3445,8 +3445,8 @@ type Total struct {
 	Total json.Number `json:"total"`
 }
 
-// Undecided defines model for Undecided.
-type Undecided struct {
+// Unresolved defines model for Unresolved.
+type Unresolved struct {
 	// Difference What the invoices bill more; negative: what they lack
 	Difference *json.Number `json:"difference,omitempty"`
 
@@ -3456,14 +3456,14 @@ type Undecided struct {
 	MeterSlug string           `json:"meter_slug"`
 	Period    ReconciledPeriod `json:"period"`
 	Reason    string           `json:"reason"`
-	State     UndecidedState   `json:"state"`
+	State     UnresolvedState  `json:"state"`
 
 	// Units That the period closed at, as the provider takes them
 	Units json.Number `json:"units"`
 }
 
-// UndecidedState defines model for Undecided.State.
-type UndecidedState string
+// UnresolvedState defines model for Unresolved.State.
+type UnresolvedState string
 
 // UpdateMember defines model for UpdateMember.
 type UpdateMember struct {
@@ -4505,14 +4505,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 	ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetInvoiceHold Read a held invoice
+	// GetInvoiceHold Get a held invoice
 	//
 	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 	GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReleaseInvoiceHoldWithBody Release a held invoice
 	//
-	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4521,7 +4521,7 @@ type ClientInterface interface {
 
 	// ReleaseInvoiceHold Release a held invoice
 	//
-	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5596,7 +5596,7 @@ func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsP
 	return c.Client.Do(req)
 }
 
-// GetInvoiceHold Read a held invoice
+// GetInvoiceHold Get a held invoice
 //
 // Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5613,7 +5613,7 @@ func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...Re
 
 // ReleaseInvoiceHoldWithBody Release a held invoice
 //
-// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5632,7 +5632,7 @@ func (c *Client) ReleaseInvoiceHoldWithBody(ctx context.Context, id string, cont
 
 // ReleaseInvoiceHold Release a held invoice
 //
-// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11954,7 +11954,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 	ListInvoiceHoldsWithResponse(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*ListInvoiceHoldsResponse, error)
 
-	// GetInvoiceHoldWithResponse Read a held invoice
+	// GetInvoiceHoldWithResponse Get a held invoice
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11963,7 +11963,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 	//
-	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11972,7 +11972,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithResponse Release a held invoice
 	//
-	// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17489,7 +17489,7 @@ func (c *ClientWithResponses) ListInvoiceHoldsWithResponse(ctx context.Context, 
 	return ParseListInvoiceHoldsResponse(rsp)
 }
 
-// GetInvoiceHoldWithResponse Read a held invoice
+// GetInvoiceHoldWithResponse Get a held invoice
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17504,7 +17504,7 @@ func (c *ClientWithResponses) GetInvoiceHoldWithResponse(ctx context.Context, id
 
 // ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 //
-// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17519,7 +17519,7 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithBodyWithResponse(ctx context
 
 // ReleaseInvoiceHoldWithResponse Release a held invoice
 //
-// The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -266,7 +266,7 @@ func TestWhatIsNotSettledIsListed(t *testing.T) {
 			want = append(want, string(state)+" of "+period.String())
 		}
 	}
-	list, err := b.store.Reconciliations.Undecided(t.Context(), b.tenant, b.customer.ID, 10)
+	list, err := b.store.Reconciliations.Unresolved(t.Context(), b.tenant, b.customer.ID, 10)
 	require.NoError(t, err)
 	var got []string
 	for _, u := range list {
@@ -275,7 +275,7 @@ func TestWhatIsNotSettledIsListed(t *testing.T) {
 		require.Equal(t, u.State == billing.ReconciliationOpen, u.Invoiced == nil)
 	}
 	require.Equal(t, want, got, "the newest first")
-	list, err = b.store.Reconciliations.Undecided(t.Context(), b.tenant, b.customer.ID, 1)
+	list, err = b.store.Reconciliations.Unresolved(t.Context(), b.tenant, b.customer.ID, 1)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 }

@@ -84,7 +84,6 @@ func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
 
 	s.happens("invoice.finalized", invoice, "cus_soon")
 	require.Len(t, s.actions(), 2, "nothing is left to do")
-
 }
 
 // disagreeing is a held invoice whose meter has another price there than ours,
@@ -195,7 +194,7 @@ func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
 	t.Parallel()
 	s, stop, hold := disagreeing(t)
 	stop()
-	s.fake.Advance(hold.Deadline.Sub(time.Now()) - time.Hour)
+	s.fake.Advance(time.Until(hold.Deadline) - time.Hour)
 	require.Equal(t, "draft", s.lastInvoice().Status)
 	s.fake.Advance(4 * 24 * time.Hour)
 	require.Equal(t, "open", s.lastInvoice().Status)

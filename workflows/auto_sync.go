@@ -87,7 +87,7 @@ func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 		if b.result.Listed += listed.Customers; temporal.IsCanceledError(err) {
 			return err
 		}
-		return nil //nolint:nilerr // the next run goes on
+		return nil // the next run goes on
 	}
 }
 

@@ -27,7 +27,7 @@ func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
 	w := newWorld(t)
 	invoiced := metering.Whole(7)
 	october := metering.Range{Start: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)}
-	w.undecided = []activities.Undecided{
+	w.unresolved = []activities.Unresolved{
 		{MeterID: 5, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationOpen, Units: metering.Whole(10)},
 		{MeterID: 6, PeriodStart: october.Start, PeriodEnd: october.End, State: billing.ReconciliationCarried, Reason: billing.ReasonNotBilled, Units: metering.Whole(10), Invoiced: &invoiced},
 	}

@@ -112,12 +112,12 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	if interrupted != nil {
 		err = interrupted
 	}
-	s.showUndecided(ctx, finished.Undecided)
+	s.showUnresolved(ctx, finished.Unresolved)
 	return finished.More, err
 }
 
-// showUndecided shows what the invoices of closed periods do not agree with.
-func (s *syncCustomer) showUndecided(ctx workflow.Context, all []activities.Undecided) {
+// showUnresolved shows what the invoices of closed periods do not agree with.
+func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unresolved) {
 	for _, u := range all {
 		state := string(u.State)
 		if u.Invoiced != nil {

@@ -49,7 +49,7 @@ type world struct {
 	completed   []activities.SendReportResult
 	planned     []activities.PlanReportsInput
 	finished    []activities.FinishSyncInput
-	undecided   []activities.Undecided
+	unresolved  []activities.Unresolved
 	attempts    int
 	names       []string // of the activities that were started, in their order
 
@@ -146,7 +146,7 @@ func answerOf(err error) (activities.SendReportResult, error) {
 
 func (w *world) finishSync(_ context.Context, in activities.FinishSyncInput) (activities.FinishSyncResult, error) {
 	w.finished = append(w.finished, in)
-	return activities.FinishSyncResult{More: len(w.requests) > 0, Undecided: w.undecided}, nil
+	return activities.FinishSyncResult{More: len(w.requests) > 0, Unresolved: w.unresolved}, nil
 }
 
 // request commits a row and tells the run of it after a while.

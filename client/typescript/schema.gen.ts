@@ -334,7 +334,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a held invoice */
+        /** Get a held invoice */
         get: operations["get-invoice-hold"];
         put?: never;
         post?: never;
@@ -355,7 +355,7 @@ export interface paths {
         put?: never;
         /**
          * Release a held invoice
-         * @description The provider is told to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+         * @description Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
          */
         post: operations["release-invoice-hold"];
         delete?: never;
@@ -3086,7 +3086,7 @@ export interface components {
             /** @description Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused */
             paused?: boolean;
             /** @description Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read */
-            reconciliations?: components["schemas"]["Undecided"][];
+            reconciliations?: components["schemas"]["Unresolved"][];
             /** Format: date-time */
             requested_at: string;
             /** Format: date-time */
@@ -3135,7 +3135,7 @@ export interface components {
              */
             total: string;
         };
-        Undecided: {
+        Unresolved: {
             /**
              * Format: decimal
              * @description What the invoices bill more; negative: what they lack

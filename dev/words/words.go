@@ -44,7 +44,7 @@ var Retired = []Word{
 	{"mechanisms", "reporting methods", Anywhere},
 	{"acknowledged", "accepted", Anywhere},
 	{"ambiguous", "in doubt", Anywhere},
-	{"undecided", "outstanding", Anywhere},
+	{"unsettled", "outstanding", Anywhere},
 	{"settle report", "complete report", Anywhere},
 	{"settle reports", "complete reports", Anywhere},
 	{"settle entry", "complete report", Anywhere},

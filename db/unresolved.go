@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Undecided is a reconciliation that is open, or that found something on which
+// Unresolved is a reconciliation that is open, or that found something on which
 // nobody has decided.
-type Undecided struct {
+type Unresolved struct {
 	PeriodID  metering.PeriodID
 	Period    metering.Range
 	MeterID   metering.MeterID
@@ -23,11 +23,11 @@ type Undecided struct {
 	Invoiced  *metering.Decimal // that final invoices bill; nil: it is open
 }
 
-// Undecided lists up to limit of a customer's reconciliations that are open or undecided,
+// Unresolved lists up to limit of a customer's reconciliations that are open, or on which nobody has decided,
 // those of the newest periods first.
-func (s Reconciliations) Undecided(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, limit int) ([]Undecided, error) {
+func (s Reconciliations) Unresolved(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, limit int) ([]Unresolved, error) {
 	rows, err := s.pool.Query(ctx, `
-		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, t.reported, t.usage), r.invoiced
+		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, round(t.usage, t.scale), t.usage), r.invoiced
 		from (
 		  select *
 		  from billing_periods
@@ -44,13 +44,13 @@ func (s Reconciliations) Undecided(ctx context.Context, tenant metering.TenantID
 		order by p.starts_at desc, t.meter_id
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "limit": limit})
 	if err != nil {
-		return nil, fmt.Errorf("list undecided reconciliations: %w", coded(err))
+		return nil, fmt.Errorf("list unresolved reconciliations: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u Undecided, err error) {
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u Unresolved, err error) {
 		return u, row.Scan(&u.PeriodID, &u.Period.Start, &u.Period.End, &u.MeterID, &u.MeterSlug, &u.State, &u.Reason, &u.Units, &u.Invoiced)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list undecided reconciliations: %w", coded(err))
+		return nil, fmt.Errorf("list unresolved reconciliations: %w", coded(err))
 	}
 	return list, nil
 }

@@ -161,7 +161,7 @@ func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 
 			d.invoice(nil)
 			d.fake.Advance(73 * time.Hour)
-			d.settleAll(nil)
+			d.closeAndReport(nil)
 			require.Empty(t, d.fake.State().Accounts[0].Pending)
 			d.requireInvoiced()
 		})
@@ -240,9 +240,9 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	d.useEach("5")
 	d.invoice(nil)
 	d.fake.Advance(73 * time.Hour)
-	d.settleAll(nil)
+	d.closeAndReport(nil)
 	d.useLate("3")
-	d.settleAll(nil)
+	d.closeAndReport(nil)
 	require.NotEmpty(t, d.fake.State().Accounts[0].Pending)
 	d.requireAllBilled()
 	d.restore(backup)
@@ -251,9 +251,9 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 		d.sync(25 * time.Hour)
 		d.closePeriods(nil)
 	}
-	d.settleAll(nil)
+	d.closeAndReport(nil)
 	d.requireAllBilled()
 	d.useLate("2")
-	d.settleAll(nil)
+	d.closeAndReport(nil)
 	d.requireAllBilled()
 }

@@ -95,7 +95,9 @@ func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	}
 	require.NoError(t, fake.Seed(in))
 	api.must(t, 201, http.MethodPost, "/v1/meters", map[string]any{"slug": "delta", "event_type": "delta", "name": "Delta", "aggregation": "sum"})
-	api.must(t, 200, http.MethodPatch, "/v1/tenant", map[string]any{"grace_hours": 0, "invoice_hold": map[string]any{"enabled": true, "deadline_hours": 48}})
+	api.must(t, 200, http.MethodPatch, "/v1/tenant", map[string]any{"invoice_hold": map[string]any{"enabled": true, "deadline_hours": 48}})
+	_, err := connect(t, database).Exec(t.Context(), `update tenants set grace = interval '20 seconds'`) // long enough for the usage of the last second
+	require.NoError(t, err)
 	api.must(t, 200, http.MethodPut, "/v1/billing/provider", map[string]any{"type": "stripe", "secret_key": stripeKey, "webhook_secret": webhookSecret})
 	use := func(name string, value int, at time.Time) {
 		api.must(t, 200, http.MethodPost, "/v1/events", map[string]any{"event_type": "delta", "customer_id": name, "value": value, "timestamp": at.UTC()})

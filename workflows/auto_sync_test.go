@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,19 +199,19 @@ func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
 
 func TestAProviderThatListsNothingStopsNobody(t *testing.T) {
 	f := newFleet(t, 3)
-	asked := 0
+	var asked atomic.Int64
 	f.events = func() (activities.ListEventsResult, error) {
-		asked++
+		asked.Add(1)
 		return activities.ListEventsResult{}, activities.Failure(metering.Errorf(metering.CodeProviderRefuse, "the API key lacks a permission"))
 	}
 	f.invoices = func() (activities.ListInvoicesResult, error) {
-		asked++
+		asked.Add(1)
 		return activities.ListInvoicesResult{}, activities.Failure(down())
 	}
 	result, err := f.autoSync(t)
 	require.NoError(t, err)
 	require.Equal(t, workflows.BulkSyncResult{Customers: 3, Sent: 3}, result)
-	require.Equal(t, 2, asked)
+	require.EqualValues(t, 2, asked.Load())
 }
 
 func TestAutoSyncWaitsInOneRunUntilTheProviderIsBack(t *testing.T) {

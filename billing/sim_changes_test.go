@@ -36,7 +36,7 @@ func (l *life) newPriceOfOwn() bool {
 	l.newPrice(meter, 0, l.from(meter))
 	if c := l.present(); c != nil && l.tape == nil && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
 		for _, taken := range l.farSide.calls {
-			taken.onNone = taken.onNone || taken.invoice == c.invoices[len(c.invoices)-1]
+			taken.swapped = taken.swapped || taken.invoice == c.invoices[len(c.invoices)-1]
 		}
 	}
 	return true

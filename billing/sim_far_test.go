@@ -65,6 +65,7 @@ type call struct {
 	at      time.Time
 	invoice *invoice
 	onNone  bool // it came once its invoice was final
+	swapped bool // it is on none either: it came before its price was swapped
 	dropped bool
 }
 
@@ -74,6 +75,9 @@ func (c *call) bySomebodyElse(now time.Time) *call {
 	theirs.id, theirs.Period, theirs.Quantity = uuid.UUID{}, time.Time{}, metering.Whole(31)
 	return &call{storedReport: &theirs, at: now, invoice: c.invoice, onNone: c.invoice.final}
 }
+
+// bills says whether what was taken is on an invoice.
+func (c *call) bills() bool { return !c.onNone && !c.swapped && !c.dropped }
 
 type savedAnswer struct {
 	at     time.Time
@@ -157,7 +161,7 @@ func (f *farSide) invoiceAt(r *storedReport) *invoice {
 
 // billed is how many units the far side bills of a meter's period, all
 // customers there being the same one; given: how many it was given to bill, with
-// what it dropped.
+// what it dropped, and what it lost when a price was swapped.
 func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time, given bool) (units metering.Decimal) {
 	if f.receiver {
 		if r := f.latest[customer][period]; r != nil {
@@ -175,7 +179,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	}
 	last := make(map[window]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || c.onNone || c.dropped && !given || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
+		if c.Kind != billing.QuantityReport || c.onNone || (c.dropped || c.swapped) && !given || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
 			continue
 		}
 		if c.Counting == billing.Adds {
@@ -196,7 +200,7 @@ func (f *farSide) onInvoice(in *invoice, meter metering.MeterID, heard bool) (un
 	var latest *call
 	last := make(map[string]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || c.invoice != in || c.onNone || c.dropped || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) && !heard {
+		if c.Kind != billing.QuantityReport || c.invoice != in || !c.bills() || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) && !heard {
 			continue
 		}
 		switch c.Counting {
@@ -225,7 +229,7 @@ func (f *farSide) priced(meter metering.MeterID, period time.Time, currency stri
 	last := make(map[string]metering.Decimal)
 	for _, c := range f.calls {
 		l := c.Lines[0]
-		if c.Kind == billing.QuantityReport && !c.onNone && !c.dropped && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
+		if c.Kind == billing.QuantityReport && c.bills() && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
 			last[fmt.Sprint(c.Target, c.Method, c.Window.Start.UnixMicro())] = l.Amount
 		}
 	}

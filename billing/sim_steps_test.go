@@ -235,7 +235,7 @@ func (l *life) someLacking() bool {
 		}
 	}
 	return slices.ContainsFunc(l.farSide.calls, func(c *call) bool {
-		return c.Kind == billing.QuantityReport && !c.invoice.heard && (c.dropped || c.onNone || c.id == uuid.UUID{} || c.state == billing.Rejected)
+		return c.Kind == billing.QuantityReport && !c.invoice.heard && (!c.bills() || c.id == uuid.UUID{} || c.state == billing.Rejected)
 	})
 }
 

@@ -78,7 +78,7 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		    when s.counting = 'adds' then last.added_old
 		    when last.old = last.uncounted then last.quantity - coalesce(last.quantity_seen, 0)
 		    else 0 end),
-		  array_remove(array_agg(last.uncounted), null), array_remove(array_agg(last.old), null), bool_or(last.outstanding)
+		  array_remove(array_agg(last.uncounted), null), array_remove(array_agg(last.old), null), coalesce(bool_or(last.outstanding), false)
 		from billing_destinations d
 		cross join lateral (`+seriesAt+` and s.kind = 'quantity' offset 0) s
 		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id and p.subscription <> ''

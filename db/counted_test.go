@@ -128,3 +128,16 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "15", before.Total.String())
 }
+
+// All that was reported in the place went out before the subscription was swapped.
+func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.sendAccepted("10")
+	b.now = b.now.Add(time.Hour)
+	b.link("sub_2", metering.Range{Start: b.now, End: month.End}, asDelta)
+	b.plan(anew)
+	require.Empty(t, b.uncounted(b.now))
+}

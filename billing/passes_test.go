@@ -218,6 +218,8 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 	shortened.Start = january.Start.AddDate(0, 0, 5)
 	began := within
 	began.Period = shortened.Start
+	over := closedAt(january, "0", "0")
+	over.Subscription = subscribed(january).Subscription
 	border := january.Start.Add(24*time.Hour - time.Microsecond)
 	for name, c := range map[string]struct {
 		now      time.Time
@@ -228,6 +230,8 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 		"WhenThePeriodEnds":            {border, []billing.Period{subscribed(january)}, nil, january.End},
 		"WhenItsGraceIsOver":           {january.End, []billing.Period{subscribed(january), subscribed(february)}, nil, january.End.Add(grace)},
 		"NotAtAClosedOnes":             {january.End, []billing.Period{closedAt(january, "0", "0"), subscribed(february)}, nil, february.End},
+		"UntilWhatFollowsIsKnown":      {january.End.Add(time.Hour), []billing.Period{subscribed(january)}, nil, january.End.Add(time.Hour)},
+		"AlsoOnceAllAreClosed":         {january.End.Add(grace), []billing.Period{over}, nil, january.End.Add(grace)},
 		"ADayAfterItWasTaken":          {first, []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
 		"AtOnceIfThatIsOver":           {first.AddDate(0, 0, 9), []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},
 		"ForTheFirstOfTwo":             {first, []billing.Period{subscribed(january)}, []billing.Reported{taken(first.Add(time.Hour), own), own}, first.Add(24 * time.Hour)},

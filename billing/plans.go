@@ -48,7 +48,8 @@ func (f Facts) Plan() Plan {
 const uncountedAfter = 24 * time.Hour
 
 // lookAtBorders has somebody look again when a period ends, when one is to
-// close, and where something was taken and not seen counted for a day.
+// close, as long as none is known that follows the last one, and where something
+// was taken and not seen counted for a day.
 func (p *planner) lookAtBorders() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
@@ -56,8 +57,10 @@ func (p *planner) lookAtBorders() {
 			p.lookAt(period.Deadline(p.Settings.Grace))
 		}
 	}
-	if len(p.periods) == 0 {
+	if n := len(p.periods); n == 0 {
 		p.lookAt(p.first().Start)
+	} else if !p.periods[n-1].End.After(p.Now) {
+		p.lookFrom(p.Now) // what follows is for the provider to say
 	}
 	if p.plan.HeadOpenUntil != nil {
 		p.lookAt(*p.plan.HeadOpenUntil)

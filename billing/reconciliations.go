@@ -143,7 +143,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 			continue
 		}
 		invoiceToCome := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
-		if s.Invoiced == nil && (s.Outstanding || invoiceToCome) {
+		if s.Invoiced == nil && (f.isOnItsWay(s) || invoiceToCome) {
 			return r, false
 		}
 		r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
@@ -172,6 +172,12 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		r.Reason = ReasonEnded
 	}
 	return r, known
+}
+
+// isOnItsWay says whether a report of the series is. What was never sent to a
+// former connection is not: whoever plans withdraws it.
+func (f Facts) isOnItsWay(r Reported) bool {
+	return r.Outstanding && (r.State != Planned || f.here(r.Series))
 }
 
 // isAbout says whether an invoice is about a period that it touches. That a

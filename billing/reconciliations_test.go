@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -149,6 +150,25 @@ func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	f.Invoices = []billing.Invoice{renewal("6")}
 	f.Reconcile()
 	require.Equal(t, "carried 6 invoiced, 0 unexplained, 6 billed: accepted, not billed; carried 400", reconciledAs(f))
+}
+
+// A statement that was never sent to a receiver which was left is withdrawn: the
+// plan that withdraws it knows already that the invoice bills the base price.
+func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
+	t.Parallel()
+	f := closedWith("0")
+	f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge, f.Stored[0].Closed[0].Scale = metering.Decimal{}, metering.Whole(10), nil
+	f = atBasic(f)
+	never := stated(second, january, "0", "10")
+	never.Taken, never.Standing, never.State, never.Outstanding = billing.Sums{}, billing.Sums{}, billing.Planned, true
+	f.Reported = []billing.Reported{never}
+	f.Open = []billing.Open{{ID: never.Last, Kind: billing.StatementReport, Connection: second, Period: january.Start, State: billing.Planned}}
+	f.Invoices = []billing.Invoice{renewal("0")}
+	f.Reconcile()
+	require.Equal(t, "agreed 0 invoiced, 0 unexplained, 0 billed; carried 0", reconciledAs(f))
+	plan := f.Plan()
+	require.Equal(t, []uuid.UUID{never.Last}, plan.Withdraw)
+	require.Empty(t, plan.Reports)
 }
 
 // Of two subscriptions with one period, each bills its own meters: that the

@@ -198,19 +198,33 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	require.Equal(t, "1000", reports[0].Quantity.String())
 }
 
-// Fault 4: the last invoice of a cancelled subscription is a draft, which takes the 7 units that came since the last sync.
-func TestNothingIsReportedOfASubscriptionThatWasCancelledAtItsPeriodsEnd(t *testing.T) {
+// Fault 4: the last invoice of a cancelled subscription is a draft, which takes the 7 units that came since the last sync, and no charge.
+func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.End.Add(time.Minute), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "17")}
 	f.Reported = []billing.Reported{counted(january, "10")}
-	f.Side = &billing.Side{Customer: "cus_1", Destinations: []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}}
-	require.Empty(t, f.Plan().Reports)
+	f.Side.Ended = true
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, billing.QuantityReport, reports[0].Kind)
+	require.Equal(t, "7", reports[0].Quantity.String())
 
-	f.Now = january.End.Add(grace)
+	f.Reported, f.Connection.Invoices = []billing.Reported{counted(january, "17")}, true
 	f, line := afterClosing(t, f)
 	require.Equal(t, "17", line.Usage.String())
-	require.Empty(t, f.Plan().Reports)
+	f = withLate(f, january, "20", "3")
+	require.Empty(t, f.Plan().Reports, "the subscription takes no charges any more")
+
+	f.Side = &billing.Side{Customer: "cus_1", Destinations: []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}}
+	f.Invoices = []billing.Invoice{renewal("17")}
+	f.Reconcile()
+	require.Equal(t, billing.ReconciliationAgreed, f.Reconciled[0].State)
+	require.Empty(t, f.Plan().Reports, "nor is there another one")
+	f.Side = atMeters(february, f).Side
+	reports = f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, []string{"charge", "300"}, []string{string(reports[0].Kind), reports[0].Quantity.String()}, "what came late")
 }
 
 // basic is a price of 10 USD for 100 units, and half a cent for each further one.

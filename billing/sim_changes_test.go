@@ -36,7 +36,7 @@ func (l *life) newPriceOfOwn() bool {
 	l.newPrice(meter, 0, l.from(meter))
 	if c := l.present(); c != nil && l.tape == nil && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
 		for _, taken := range l.farSide.calls {
-			taken.swapped = taken.swapped || taken.invoice == c.invoices[len(c.invoices)-1]
+			taken.lost = taken.lost || taken.invoice == c.last()
 		}
 	}
 	return true
@@ -112,19 +112,7 @@ func (l *life) newScale() bool {
 	return true
 }
 
-// mayLeave says whether the present connection, or the customer there, may be
-// left: nothing of what it has is unknown.
-func (l *life) mayLeave() bool {
-	if l.connection == nil {
-		return true
-	}
-	return !l.leavesOut(leftUnheard) || !l.someLacking()
-}
-
 func (l *life) replaces(receiver bool) bool {
-	if !l.mayLeave() {
-		return false
-	}
 	l.connect(receiver, false)
 	l.noteConnection()
 	return true
@@ -143,7 +131,7 @@ func (l *life) moves() bool {
 // changesMode saves a key of the other mode: back and forth, each has what it
 // was reported.
 func (l *life) changesMode() bool {
-	if l.connection == nil || l.farSide.receiver || !l.mayLeave() {
+	if l.connection == nil || l.farSide.receiver {
 		return false
 	}
 	f := l.farSide
@@ -160,7 +148,7 @@ func (l *life) changesMode() bool {
 }
 
 func (l *life) disconnects() bool {
-	if l.connection == nil || !l.mayLeave() {
+	if l.connection == nil {
 		return false
 	}
 	l.connection = nil
@@ -168,8 +156,9 @@ func (l *life) disconnects() bool {
 	return true
 }
 
+// links links the customer, who has a subscription then.
 func (l *life) links() bool {
-	if l.connection == nil || l.connection.Statements || l.providerID != "" {
+	if l.connection == nil || l.connection.Statements || l.present() != nil {
 		return false
 	}
 	if l.providerID = "cus_1"; l.farSide.contract("cus_1") == nil {
@@ -181,7 +170,7 @@ func (l *life) links() bool {
 }
 
 func (l *life) unlinks() bool {
-	if l.connection == nil || l.connection.Statements || l.providerID == "" || !l.mayLeave() {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return false
 	}
 	l.providerID = ""
@@ -197,18 +186,28 @@ func (l *life) present() *contract {
 	return l.farSide.contract(l.providerID)
 }
 
-// movesSubscription ends the customer's subscription and begins another one.
+// cancelsAtTheEnd has the customer's subscription end with its period. Its last
+// invoice is a draft then.
+func (l *life) cancelsAtTheEnd(c *contract) {
+	l.syncBefore(c.last())
+	l.now, c.ended = c.last().End, true
+	l.sync() // the provider says so
+	l.checkLast(c)
+}
+
+// movesSubscription ends the customer's subscription, and begins another one if
+// it did not end with its period.
 func (l *life) movesSubscription() bool {
 	c := l.present()
-	if c == nil || !l.mayLeave() {
+	if c == nil {
 		return false
 	}
-	last := c.invoices[len(c.invoices)-1]
+	last := c.last()
 	if !last.Start.Before(l.now.Add(-time.Hour)) {
 		return false
 	}
-	if !l.leavesOut(cancellation) {
-		l.now, c.ended, c.cancelled = last.End, true, last.Range
+	if l.tape == nil && l.rng.IntN(4) == 0 {
+		l.cancelsAtTheEnd(c)
 		return true
 	}
 	for _, in := range c.invoices {
@@ -218,7 +217,7 @@ func (l *life) movesSubscription() bool {
 	if l.tape == nil && l.rng.IntN(2) == 0 { // without an invoice
 		last.none = true
 		for _, taken := range l.farSide.calls {
-			taken.onNone = taken.onNone || taken.invoice == last
+			taken.lost = taken.lost || taken.invoice == last
 		}
 	}
 	l.farSide.subscribe(l.providerID, l)
@@ -228,7 +227,7 @@ func (l *life) movesSubscription() bool {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil || !l.mayLeave() {
+	if l.present() == nil {
 		return false
 	}
 	id := l.someMeter()
@@ -252,24 +251,30 @@ func (l *life) addsItem() bool {
 	return false
 }
 
+// contracts are the customer's at the present connection, linked or not.
+func (l *life) contracts() []*contract {
+	if l.connection == nil {
+		return nil
+	}
+	return l.farSide.contracts["cus_1"]
+}
+
 // invoiceIsFinal makes the oldest draft final, which the provider says at once.
 func (l *life) invoiceIsFinal() bool {
-	c := l.present()
-	if c == nil {
-		return false
+	for _, c := range l.contracts() {
+		i := slices.IndexFunc(c.invoices, func(in *invoice) bool { return !in.final })
+		if i < 0 || l.now.Before(c.invoices[i].End.Add(time.Hour)) || l.tape != nil && c != l.present() {
+			continue
+		}
+		in := c.invoices[i]
+		if in.final = true; l.providerID == "" || l.tape == nil && l.rng.IntN(4) == 0 {
+			return true // the event is about nobody, or missed
+		}
+		l.hearsOf(c, in)
+		l.sync()
+		return true
 	}
-	i := slices.IndexFunc(c.invoices, func(in *invoice) bool { return !in.final })
-	if i < 0 || l.now.Before(c.invoices[i].End.Add(time.Hour)) {
-		return false
-	}
-	in := c.invoices[i]
-	in.final = true
-	if l.tape == nil && l.rng.IntN(4) == 0 {
-		return true // the event is missed
-	}
-	l.hearsOf(c, in)
-	l.sync()
-	return true
+	return false
 }
 
 // hearsOf reads an invoice that is final.
@@ -278,7 +283,7 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 	end := in.End.UTC()
 	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	i := storedInvoice{
-		billing.Invoice{ID: fmt.Sprint(c.id, in.Start), Connection: l.connection.ID, Customer: l.providerID, Subscription: c.id, Period: in.Range, Renewal: !in.cut},
+		billing.Invoice{ID: fmt.Sprint(c.id, in.Start), Connection: l.connection.ID, Customer: "cus_1", Subscription: c.id, Period: in.Range, Renewal: !in.cut},
 		make(map[metering.MeterID]int32),
 	}
 	if in.cut {
@@ -294,7 +299,7 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 		if m.UsageScale > 0 {
 			i.scales[m.ID] = m.UsageScale
 		}
-		i.Lines = append(i.Lines, billing.InvoiceLine{MeterID: m.ID, Quantity: l.farSide.onInvoice(in, m.ID, true), Currency: "USD"})
+		i.Lines = append(i.Lines, billing.InvoiceLine{MeterID: m.ID, Quantity: l.farSide.onInvoice(in, m.ID), Currency: "USD"})
 	}
 	l.invoices = append(slices.Clone(l.invoices), i)
 	l.markInvoiced()
@@ -303,11 +308,11 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 
 // readsMissed asks the provider for the invoices that have become final unheard.
 func (l *life) readsMissed() bool {
-	if l.connection == nil || l.providerID == "" || l.tape != nil {
+	if l.tape != nil {
 		return false
 	}
 	missed := false
-	for _, c := range l.farSide.contracts[l.providerID] {
+	for _, c := range l.contracts() {
 		for _, in := range c.invoices {
 			if in.final && !in.heard {
 				l.hearsOf(c, in)

@@ -114,6 +114,37 @@ func (l *life) checkSynced(p *pass) {
 	}
 }
 
+// checkLast holds that a subscription which was cancelled at its period's end
+// has got all that was used in that, as far as it is known what came of reports.
+func (l *life) checkLast(c *contract) {
+	for _, p := range l.periods {
+		for _, m := range l.meters {
+			d := l.farSide.destination(c, m.ID)
+			last := p.ClosedAt == nil && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
+			if !last || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+				continue
+			}
+			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Start, l.inTest(), (*call).given))
+			if lacking.Cmp(metering.Whole(1).Add(l.halves(l.inTest()))) >= 0 {
+				l.failf("%s of meter %d were not reported of the last period of a subscription, from %s", lacking, m.ID, p.Start)
+			}
+		}
+	}
+}
+
+// uncertain says whether anything that was reported of a meter's period may not
+// have arrived, or came too late.
+func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		of := func(l billing.Line) bool { return l.MeterID == meter && l.Closed.IsZero() }
+		return r.Period.Equal(p.Start) && !r.state.Taken() && slices.ContainsFunc(r.Lines, of)
+	}) || slices.ContainsFunc(l.farSides, func(f *farSide) bool {
+		return slices.ContainsFunc(f.calls, func(c *call) bool {
+			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start) && !c.given()
+		})
+	})
+}
+
 // checkMost holds that never more is out than was used.
 func (l *life) checkMost() {
 	for _, p := range l.periods {
@@ -121,9 +152,9 @@ func (l *life) checkMost() {
 			key := usedKey{m.ID, p.Start.UnixMicro()}
 			most := l.mostOf(key, l.used(m.ID, p.Range))
 			for _, test := range []bool{false, true} {
-				out := l.out(m.ID, p.Start, test, false)
-				if given := l.out(m.ID, p.Start, test, true); given.Cmp(out) < 0 {
-					out = given // a decrease was dropped, or lost when a price was swapped
+				out := l.out(m.ID, p.Start, test, (*call).bills)
+				if given := l.out(m.ID, p.Start, test, (*call).given); given.Cmp(out) < 0 {
+					out = given // a decrease was dropped, or lost since
 				}
 				if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves(test))) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 {
 					l.failf("%s of meter %d are out for the period from %s, of %s used; in test mode: %t", out, m.ID, p.Start, most, test)
@@ -181,10 +212,10 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 	return sum
 }
 
-// out is what all far sides of one mode bill, or were given to bill, in units.
-func (l *life) out(meter metering.MeterID, period time.Time, test, given bool) (units metering.Decimal) {
+// out is what all far sides of one mode bill with the calls that count, in units.
+func (l *life) out(meter metering.MeterID, period time.Time, test bool, counts func(*call) bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
-		units = units.Add(f.billed(l.name, meter, period, given))
+		units = units.Add(f.billed(l.name, meter, period, counts))
 	}
 	return units
 }
@@ -379,10 +410,6 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 	}
 	own, late := l.billedOf(p, line, line.Test)
 	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Start) }) // by another than ourselves
-	reported := l.billedUnits(p, line)
-	if c := l.contractOf(p); c != nil && c.cancelled == p.Subscription.Range && line.Usage.Sub(reported).Cmp(metering.Whole(1)) >= 0 {
-		l.failf("%s units of meter %d are billed of the last period of a subscription; %s were used", reported, line.MeterID, line.Usage)
-	}
 	if line.Scale == nil && !priced {
 		for currency, amount := range own {
 			if currency != line.Currency && !amount.IsZero() {
@@ -497,7 +524,7 @@ func (l *life) came(meter metering.MeterID, p billing.Period) (late []metering.D
 // contractOf is the contract that the period lies in.
 func (l *life) contractOf(p billing.Period) *contract {
 	for _, f := range l.farSides {
-		if c := f.running(p.Subscription.ID); c != nil {
+		if c := f.byID(p.Subscription.ID); c != nil {
 			return c
 		}
 	}

@@ -42,13 +42,12 @@ type farSide struct {
 
 // contract is a customer's subscription, with an invoice for each of its periods.
 type contract struct {
-	id        string
-	invoices  []*invoice
-	ended     bool
-	cancelled metering.Range // its last period, at whose end it was cancelled
-	trial     bool           // its first period is one
-	monthly   bool           // after its first period it runs in months
-	currency  string         // it refuses charges in another one
+	id       string
+	invoices []*invoice
+	ended    bool   // it refuses charges; while its last invoice is a draft, it takes usage
+	trial    bool   // its first period is one
+	monthly  bool   // after its first period it runs in months
+	currency string // it refuses charges in another one
 }
 
 type invoice struct {
@@ -65,7 +64,7 @@ type call struct {
 	at      time.Time
 	invoice *invoice
 	onNone  bool // it came once its invoice was final
-	swapped bool // it is on none either: it came before its price was swapped
+	lost    bool // it is on none any more: its price was swapped since, or its subscription ended without one
 	dropped bool
 }
 
@@ -77,7 +76,14 @@ func (c *call) bySomebodyElse(now time.Time) *call {
 }
 
 // bills says whether what was taken is on an invoice.
-func (c *call) bills() bool { return !c.onNone && !c.swapped && !c.dropped }
+func (c *call) bills() bool { return !c.onNone && !c.lost && !c.dropped }
+
+// given says whether it was taken to be billed.
+func (c *call) given() bool { return !c.onNone }
+
+// known says whether it is billed as far as anybody can know: what was accepted
+// is, where nobody hears of the invoice.
+func (c *call) known() bool { return c.bills() || !c.invoice.heard && c.state != billing.Rejected }
 
 type savedAnswer struct {
 	at     time.Time
@@ -105,7 +111,7 @@ func (f *farSide) take(customer string, r *storedReport, what trouble, now time.
 	if what == serverError {
 		return reply{failed: true}
 	}
-	if what == refusal || r.Kind == billing.ChargeReport && f.running(r.Target).currency != r.Currency {
+	if what == refusal || r.Kind == billing.ChargeReport && !f.byID(r.Target).charges(r.Currency) {
 		return reply{refused: true}
 	}
 	if f.receiver {
@@ -159,10 +165,9 @@ func (f *farSide) invoiceAt(r *storedReport) *invoice {
 	return nil
 }
 
-// billed is how many units the far side bills of a meter's period, all
-// customers there being the same one; given: how many it was given to bill, with
-// what it dropped, and what it lost when a price was swapped.
-func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time, given bool) (units metering.Decimal) {
+// billed is how many units the far side bills of a meter's period with the calls
+// that count, all customers there being the same one.
+func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time, counts func(*call) bool) (units metering.Decimal) {
 	if f.receiver {
 		if r := f.latest[customer][period]; r != nil {
 			for _, l := range r.Lines {
@@ -179,7 +184,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	}
 	last := make(map[window]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || c.onNone || (c.dropped || c.swapped) && !given || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
+		if c.Kind != billing.QuantityReport || !counts(c) || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
 			continue
 		}
 		if c.Counting == billing.Adds {
@@ -194,13 +199,12 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	return units
 }
 
-// onInvoice is how many units of a meter an invoice bills; of one that nobody
-// has heard of, what we have reported.
-func (f *farSide) onInvoice(in *invoice, meter metering.MeterID, heard bool) (units metering.Decimal) {
+// onInvoice is how many units of a meter an invoice bills.
+func (f *farSide) onInvoice(in *invoice, meter metering.MeterID) (units metering.Decimal) {
 	var latest *call
 	last := make(map[string]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || c.invoice != in || !c.bills() || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) && !heard {
+		if c.Kind != billing.QuantityReport || c.invoice != in || !c.bills() || c.Lines[0].MeterID != meter {
 			continue
 		}
 		switch c.Counting {
@@ -223,13 +227,33 @@ func (f *farSide) onInvoice(in *invoice, meter metering.MeterID, heard bool) (un
 	return units
 }
 
+// unheard is how many units of a meter an invoice bills as far as anybody can
+// know who has not heard of it: what was accepted of each period.
+func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.Decimal) {
+	last := make(map[string]metering.Decimal)
+	for _, c := range f.calls {
+		if c.Kind != billing.QuantityReport || c.invoice != in || !c.known() || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) {
+			continue
+		}
+		if c.Counting == billing.Adds {
+			units = units.Add(c.Quantity)
+			continue
+		}
+		last[fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())] = c.Lines[0].Quantity
+	}
+	for _, value := range last {
+		units = units.Add(value)
+	}
+	return units
+}
+
 // priced is what the quantities that it has of the meter's period cost, as each
 // said when it went out.
 func (f *farSide) priced(meter metering.MeterID, period time.Time, currency string) (amount metering.Decimal) {
 	last := make(map[string]metering.Decimal)
 	for _, c := range f.calls {
 		l := c.Lines[0]
-		if c.Kind == billing.QuantityReport && c.bills() && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
+		if c.Kind == billing.QuantityReport && c.known() && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
 			last[fmt.Sprint(c.Target, c.Method, c.Window.Start.UnixMicro())] = l.Amount
 		}
 	}
@@ -301,8 +325,8 @@ func (f *farSide) contract(customer string) *contract {
 	return nil
 }
 
-// running is the contract of an id, whoever's it is.
-func (f *farSide) running(id string) *contract {
+// byID is the contract of an id, whoever's it is.
+func (f *farSide) byID(id string) *contract {
 	for _, all := range f.contracts {
 		for _, c := range all {
 			if c.id == id {
@@ -313,6 +337,12 @@ func (f *farSide) running(id string) *contract {
 	return nil
 }
 
+// charges says whether the contract takes charges in the currency.
+func (c *contract) charges(currency string) bool { return !c.ended && c.currency == currency }
+
+// last is the invoice of its present period, or of its last one.
+func (c *contract) last() *invoice { return c.invoices[len(c.invoices)-1] }
+
 // onTrial says whether nothing is charged for a period of the contract's.
 func (c *contract) onTrial(period metering.Range) bool {
 	return c.trial && period.Start.Equal(c.invoices[0].Start)
@@ -320,7 +350,7 @@ func (c *contract) onTrial(period metering.Range) bool {
 
 // roll begins the periods that the contract lacks up to now.
 func (c *contract) roll(now time.Time) {
-	for last := c.invoices[len(c.invoices)-1]; !last.End.After(now); last = c.invoices[len(c.invoices)-1] {
+	for last := c.last(); !last.End.After(now); last = c.last() {
 		c.invoices = append(c.invoices, &invoice{Range: metering.Range{Start: last.End, End: c.next(last)}})
 	}
 }
@@ -336,28 +366,43 @@ func (c *contract) next(last *invoice) time.Time {
 	return month.AddDate(0, 0, min(anchor.Day(), month.AddDate(0, 1, -1).Day())-1)
 }
 
-// side is what a reader is told of the customer.
+// side is what a reader is told of the customer. Where nothing runs, it is the
+// contract that has ended and whose last invoice is a draft.
 func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) *billing.Side {
-	s := &billing.Side{Customer: customer}
 	c := f.contract(customer)
 	if c != nil {
 		c.roll(now)
-		s.Subscription, s.Period, s.Currency = c.id, c.invoices[len(c.invoices)-1].Range, c.currency
-		s.Trial = c.onTrial(s.Period)
+	} else if all := f.contracts[customer]; len(all) > 0 && !all[len(all)-1].last().final {
+		c = all[len(all)-1]
 	}
+	s := &billing.Side{Customer: customer}
+	takes := c != nil && !c.ended
 	for _, m := range meters {
-		d, known := f.places[m.ID]
-		switch {
-		case c == nil:
-			d = billing.Destination{MeterID: m.ID, Excluded: "the customer has no subscription"}
-		case !known:
-			d = billing.Destination{MeterID: m.ID, Excluded: "nothing there has the meter's price"}
-		case d.OnlyWhileRun:
-			d.Target = c.id + " " + d.Target
-		}
+		d := f.destination(c, m.ID)
+		takes = takes || d.Excluded == ""
 		s.Destinations = append(s.Destinations, d)
 	}
+	if takes {
+		s.Subscription, s.Period, s.Currency, s.Ended = c.id, c.last().Range, c.currency, c.ended
+		s.Trial = c.onTrial(s.Period)
+	}
 	return s
+}
+
+// destination is where a meter's usage goes of who has the contract.
+func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Destination {
+	d, known := f.places[meter]
+	switch {
+	case c == nil:
+		return billing.Destination{MeterID: meter, Excluded: "the customer has no subscription"}
+	case !known:
+		return billing.Destination{MeterID: meter, Excluded: "nothing there has the meter's price"}
+	case d.OnlyWhileRun && c.ended:
+		return billing.Destination{MeterID: meter, Excluded: "the subscription has ended"}
+	case d.OnlyWhileRun:
+		d.Target = c.id + " " + d.Target
+	}
+	return d
 }
 
 // inMode are the far sides of one mode: what the others have does not count for them.

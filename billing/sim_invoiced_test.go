@@ -14,7 +14,7 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 	if line.Reconciled != nil {
 		return line.Reconciled.Billed
 	}
-	return l.out(line.MeterID, p.Start, line.Test, false)
+	return l.out(line.MeterID, p.Start, line.Test, (*call).known)
 }
 
 // lacking is what a closed line's charge is more than what is billed with its
@@ -102,7 +102,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 	for _, f := range l.inMode(test) {
 		if f.receiver {
 			for _, p := range periods {
-				billed = billed.Add(f.billed(l.name, meter, p.Start, false))
+				billed = billed.Add(f.billed(l.name, meter, p.Start, (*call).known))
 			}
 			continue
 		}
@@ -113,7 +113,11 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 			if l.tape != nil && in.final && !in.heard {
 				return // on a tape nobody hears of a subscription's last invoice
 			}
-			billed = billed.Add(f.onInvoice(in, meter, in.heard))
+			if in.heard {
+				billed = billed.Add(f.onInvoice(in, meter))
+			} else {
+				billed = billed.Add(f.unheard(in, meter))
+			}
 		}
 	}
 	if !billed.Equal(counts.Add(disputed)) {

@@ -277,15 +277,11 @@ func (l *life) passTime(to time.Time) {
 		if c == nil {
 			break
 		}
-		last := c.invoices[len(c.invoices)-1]
+		last := c.last()
 		if last.End.After(to) {
 			break
 		}
-		stored := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.Subscription.Range == last.Range })
-		if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
-			l.now = before
-			l.sync()
-		}
+		l.syncBefore(last)
 		if last.End.After(l.now) {
 			l.now = last.End
 		}
@@ -293,6 +289,15 @@ func (l *life) passTime(to time.Time) {
 	}
 	if to.After(l.now) {
 		l.now = to
+	}
+}
+
+// syncBefore has a subscription's period known before it ends.
+func (l *life) syncBefore(last *invoice) {
+	stored := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.Subscription.Range == last.Range })
+	if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
+		l.now = before
+		l.sync()
 	}
 }
 

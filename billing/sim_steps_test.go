@@ -2,7 +2,6 @@ package billing_test
 
 import (
 	"fmt"
-	"github.com/google/uuid"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -223,20 +222,6 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 		return events && here && r.attempts == 1
 	}
 	return true
-}
-
-// someLacking says whether an invoice that nobody has heard of bills something
-// else than what is known to be taken, or will: where only what came last counts,
-// the older of two periods in one may not have been reported with the newer.
-func (l *life) someLacking() bool {
-	for _, place := range l.farSide.places {
-		if place.Counting == billing.Latest && !l.facts(l.now, l.number).Plan().Empty() {
-			return true
-		}
-	}
-	return slices.ContainsFunc(l.farSide.calls, func(c *call) bool {
-		return c.Kind == billing.QuantityReport && !c.invoice.heard && (!c.bills() || c.id == uuid.UUID{} || c.state == billing.Rejected)
-	})
 }
 
 // comesAgain has an old report arrive once more.

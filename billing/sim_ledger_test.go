@@ -82,21 +82,29 @@ func (l *ledger) inMode(i storedInvoice) bool {
 }
 
 // unreconciled are the final invoices of periods that are not complete, or not
-// compared with all of theirs yet.
+// compared with all of theirs yet, and all those of periods that these touch.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
 	about := func(p billing.Period, i storedInvoice) bool {
 		return l.inMode(i) && !i.Period.Within(p.Range).Empty() && (!i.Ended || l.endedIn(p, i))
 	}
-	for _, p := range l.periods {
+	wanted, read := make([]bool, len(l.periods)), make([]bool, len(l.invoices))
+	for n, p := range l.periods {
 		since := l.invoices[l.through[p.Start.UnixMicro()]:]
-		if p.Complete && !slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) }) {
-			continue
-		}
-		for _, i := range l.invoices {
-			known := slices.ContainsFunc(all, func(o billing.Invoice) bool { return o.ID == i.ID && o.Connection == i.Connection })
-			if about(p, i) && !known {
-				all = append(all, i.Invoice)
+		wanted[n] = !p.Complete || slices.ContainsFunc(since, func(i storedInvoice) bool { return about(p, i) })
+	}
+	for more := true; more; {
+		more = false
+		for n, p := range l.periods {
+			for i, in := range l.invoices {
+				if wanted[n] != read[i] && about(p, in) {
+					wanted[n], read[i], more = true, true, true
+				}
 			}
+		}
+	}
+	for i, in := range l.invoices {
+		if read[i] {
+			all = append(all, in.Invoice)
 		}
 	}
 	return all

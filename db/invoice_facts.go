@@ -76,14 +76,14 @@ const endedInPeriod = `p.starts_at < i.period_end
 	      and d.provider_customer = i.provider_customer))`
 
 // invoicesWithPeriods are the final invoices of a customer's subscriptions, in
-// invoicesWithPeriods are the final invoices of a customer's subscriptions, in
 // the mode of the present connection, that bill usage of a period which is not
 // complete, or not reconciled with all of its invoices; those subscriptions that
-// have ended and make none any more; and those periods of the customer's that they
-// touch. As SQL that is to be completed.
+// have ended and make none any more; those periods of the customer's that they
+// touch; and all invoices of these in turn, since only all of a period's say what
+// is billed of it. As SQL that is to be completed.
 func invoicesWithPeriods(customer string) string {
 	return `
-	with final as (
+	with recursive final as (
 	  select i.tenant_id, i.connection_id, i.invoice_id, i.version, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
 	    i.finalized_at, i.sequence, false as ended
 	  from (
@@ -108,10 +108,19 @@ func invoicesWithPeriods(customer string) string {
 	  from final i
 	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and (
 	    not i.ended and ` + aboutPeriod("p") + ` or i.ended and ` + endedInPeriod + `)),
-	wanted as (
-	  select distinct connection_id, invoice_id, ended
+	reached as (
+	  select period_id
 	  from touched
-	  where wanted)`
+	  where wanted
+	  union
+	  select o.period_id
+	  from reached r
+	  join touched t on t.period_id = r.period_id
+	  join touched o on o.connection_id = t.connection_id and o.invoice_id = t.invoice_id and o.ended = t.ended),
+	wanted as (
+	  select distinct t.connection_id, t.invoice_id, t.ended
+	  from touched t
+	  join reached r on r.period_id = t.period_id)`
 }
 
 // periodsOfInvoices are the periods of a customer that the invoices of its facts

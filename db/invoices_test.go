@@ -240,6 +240,31 @@ func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, invoiced)
 }
 
+// An invoice that a later period wants touches one which was reconciled before:
+// without all of its own, what they bill of it would be unknown again.
+func TestAllInvoicesAreReadOfAPeriodThatOneOfThemTouches(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	next := billing.CalendarPeriod(month.End, time.UTC)
+	b.now = over(month)
+	b.subscribe(next, asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.invoiced(month, "20")
+	b.reportEach()
+	require.Empty(t, b.invoices())
+
+	both := b.bill("in_both", metering.Range{Start: month.End.AddDate(0, 0, -10), End: next.End}, b.line("0", "0"))
+	both.Subscription = "sub_2"
+	b.save(b.final(both), b.now)
+	b.reportEach()
+	require.Equal(t, []string{"in_1 20 0", "in_both 0 0"}, b.invoices(), "the next month wants one, which wants the other")
+	facts := b.facts()
+	facts.Reconcile()
+	require.Empty(t, facts.Reconciled)
+}
+
 func (b *biller) end(subscription string, last metering.Range) {
 	b.Helper()
 	of := metering.EndedSubscription{ID: subscription, Connection: b.connection, Customer: "cus_1", LastPeriod: last}

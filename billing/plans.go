@@ -149,7 +149,8 @@ func (p *planner) leaveFormer() {
 
 // isOver says whether nothing more is reported of the period that began then.
 func (p *planner) isOver(start time.Time) bool {
-	return slices.ContainsFunc(p.periods, func(period Period) bool {
+	completes := slices.ContainsFunc(p.plan.Complete, func(period Period) bool { return period.Start.Equal(start) })
+	return completes || slices.ContainsFunc(p.periods, func(period Period) bool {
 		return period.Start.Equal(start) && period.ClosedAt != nil && (period.Complete || period.Subscription.Invoiced)
 	})
 }

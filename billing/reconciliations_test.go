@@ -171,6 +171,25 @@ func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
 	require.Empty(t, plan.Reports)
 }
 
+// What is in doubt of a subscription that ended unbilled is for people to find
+// out as soon as nothing of its period is to be reported any more.
+func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
+	t.Parallel()
+	f := closedWith("3")
+	f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: january.Start.AddDate(0, 0, 20), End: january.End}}
+	f.Stored[0].Complete = false
+	r := &f.Reported[0]
+	r.Standing.Added, r.Outstanding, r.State = metering.Whole(4), true, billing.InDoubt
+	f.Open = []billing.Open{{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
+	require.Equal(t, []uuid.UUID{r.Last}, f.Plan().Resume, "it may be seen counted")
+	f.Invoices = []billing.Invoice{ended(january)}
+	f.Reconcile()
+	plan := f.Plan()
+	require.Len(t, plan.Complete, 1)
+	require.Empty(t, plan.Resume)
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000", reconciledAs(f))
+}
+
 // Of two subscriptions with one period, each bills its own meters: that the
 // other's invoice says nothing of a meter, or is void, says nothing about it.
 func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {

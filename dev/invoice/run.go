@@ -38,13 +38,13 @@ func (d *drill) firstMonth() {
 	d.useAll("100.25", func(customer) bool { return true })
 	d.autoSync()
 	d.at(first.Add(15 * day))
-	d.use(d.main, "10", classic, flexible, ended) // that nobody reports before
+	d.use(d.main, "10", classic, flexible, ended, cutOff) // that nobody reports before
 	d.happen()
 	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of who is cancelled is final
 	d.subscribe(d.testing, "live")
 	d.save(d.testing)
 
-	runs := func(c customer) bool { return !c.oneOf(ended) }
+	runs := func(c customer) bool { return !c.oneOf(ended, cutOff) }
 	d.at(first.Add(20 * day))
 	d.reportElsewhere(shared, "7")
 	d.useAll("70.5", runs)
@@ -58,7 +58,8 @@ func (d *drill) happen() {
 	d.Helper()
 	d.swap(classic)
 	d.swap(flexible)
-	d.cancel(ended)
+	d.cancel(ended, "true")
+	d.cancel(cutOff, "false")
 	d.update(ending, "cancel_at_period_end", "true")
 	d.update(paused, "pause_collection[behavior]", "void")
 	d.update(kept, "pause_collection[behavior]", "keep_as_draft")
@@ -85,6 +86,7 @@ func (d *drill) firstBorder() {
 	d.api.Start(d)
 	d.worker.Start(d)
 	d.settle()
+	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+d.lastInvoice(voided)+"/void", nil)
 	d.closeAt(border)
 }
 
@@ -95,6 +97,8 @@ func (d *drill) closeAt(border time.Time) {
 	d.autoSync()
 	d.close()
 	d.settle()
+	d.at(border.Add(4*day + time.Hour))
+	d.autoSync() // has the invoices listed of those whose last one is not known
 }
 
 // decisions are what operators make of what the rules leave to them.
@@ -111,6 +115,8 @@ func (d *drill) decisions() {
 	}{
 		{raised, ada, "waive", "the contract says 200 units at least"},
 		{shared, ada, "waive", "the device at the customer's reports its own 7 calls, which are to be billed"},
+		{voided, ada, "rebill", "the invoice named the wrong company"},
+		{cutOff, grace, "write off", "the customer left, and nothing will be billed there any more"},
 		{lowered, grace, "write off", "promised to the customer on the phone"},
 	} {
 		d.decide(v.by, d.reconciled(v.of), v.verdict, v.inTheirWord)
@@ -122,7 +128,7 @@ func (d *drill) decisions() {
 func (d *drill) secondMonth() {
 	d.Helper()
 	first, start, border := d.months[0], d.months[1], d.months[2]
-	stays := func(c customer) bool { return !c.oneOf(ending, ended) }
+	stays := func(c customer) bool { return !c.oneOf(ending, ended, cutOff) }
 	d.at(start.Add(5 * day))
 	d.useAt(d.main, first.Add(10*day), "7", late)
 	d.update(kept, "pause_collection", "")

@@ -76,9 +76,9 @@ func (d *drill) swap(c customer) {
 	d.stripe(d.main, http.MethodPost, "/v1/subscription_items/"+c.item("calls"), url.Values{"price": {"price_next"}})
 }
 
-// cancel ends the customer's subscription at once, with a last invoice.
-func (d *drill) cancel(c customer) {
-	d.stripe(d.main, http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {"true"}})
+// cancel ends the customer's subscription at once, with a last invoice or without.
+func (d *drill) cancel(c customer, invoiceNow string) {
+	d.stripe(d.main, http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {invoiceNow}})
 }
 
 // update changes the customer's subscription.

@@ -31,6 +31,20 @@ func (a *Activities) RefreshDaily(ctx context.Context) error {
 	return err
 }
 
+// digestedAtOnce is how many periods' events are read before the run is said to be alive.
+const digestedAtOnce = 100
+
+// DigestPeriods makes the digests of periods that have closed.
+func (a *Activities) DigestPeriods(ctx context.Context) error {
+	defer alive(ctx)()
+	for {
+		made, err := a.store.Maintenance.DigestClosed(ctx, digestedAtOnce)
+		if err != nil || made < digestedAtOnce {
+			return err
+		}
+	}
+}
+
 // DropEventsResult is what an hour's maintenance dropped.
 type DropEventsResult struct {
 	Chunks int `json:"chunks"`

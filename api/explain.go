@@ -107,9 +107,13 @@ func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput,
 	if !known {
 		return nil, naming("query.meter", errMadeLater)
 	}
+	digests, err := s.Store.Ledger.Digests(ctx, principalOf(ctx).Tenant.ID, statement.ID)
+	if err != nil {
+		return nil, err
+	}
 	out := new(explainOutput)
 	out.Body.CustomerID, out.Body.ExternalID, out.Body.Period = c.ID.String(), c.ExternalID, showPeriodHead(statement)
-	out.Body.StatementLine = showStatementLine(line)
+	out.Body.StatementLine = showStatementLine(line, digests)
 	return out, nil
 }
 

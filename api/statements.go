@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 	"math"
 	"time"
 
@@ -25,13 +26,30 @@ type StatementLine struct {
 	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
 	LateAmount   metering.Decimal `json:"late_amount" doc:"What the charge grows by because of it, whichever period carries that"`
 	LateSteps    []step           `json:"late_steps" doc:"The working of late_amount, which is its last step; of an open period there is none"`
+	Digest       *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
 
-func showStatementLine(l billing.StatementLine) StatementLine {
+// digest proves which events a closed period's meter came to.
+type digest struct {
+	Algorithm  string `json:"algorithm" doc:"What the digest is made of: docs/api.md says it of each" example:"sha256-events-1"`
+	Hash       string `json:"hash" doc:"In hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	EventCount int64  `json:"event_count" doc:"How many events it is of"`
+}
+
+func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) *digest {
+	d, made := digests[meter]
+	if !made {
+		return nil
+	}
+	return &digest{d.Algorithm, hex.EncodeToString(d.Value), d.Events}
+}
+
+func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]db.Digest) StatementLine {
 	return StatementLine{
 		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,
 		Charge: l.Charge, Amount: l.Amount, Currency: l.Currency, Steps: showSteps(l.Working), Billed: l.Billed,
 		LateUsage: l.LateUsage, LateAmount: l.LateCharge, LateSteps: showSteps(l.LateWorking),
+		Digest: showDigest(digests, l.MeterID),
 	}
 }
 
@@ -124,18 +142,22 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 	if err != nil {
 		return nil, naming("path.period", err)
 	}
-	shown := showStatement(statement)
+	digests, err := s.Store.Ledger.Digests(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	shown := showStatement(statement, digests)
 	shown.Reports = listOf(ctx, s, statement.Reports, size, showStatementReport, func(r db.PeriodReport) reportCursor { return reportCursor{r.Number} })
 	return &getStatementOutput{shown}, nil
 }
 
-func showStatement(p db.PeriodStatement) periodStatement {
+func showStatement(p db.PeriodStatement, digests map[metering.MeterID]db.Digest) periodStatement {
 	shown := periodStatement{
 		CustomerID: p.CustomerID.String(), ExternalID: p.ExternalID, PeriodHead: showPeriodHead(p.Statement),
 		Lines: []StatementLine{}, Adjustments: showAdjustments(p.Adjustments), Totals: []statementTotal{},
 	}
 	for _, l := range p.Lines {
-		shown.Lines = append(shown.Lines, showStatementLine(l))
+		shown.Lines = append(shown.Lines, showStatementLine(l, digests))
 	}
 	for _, t := range p.Totals() {
 		shown.Totals = append(shown.Totals, statementTotal(t))

@@ -209,7 +209,15 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 		line.Usage.String(), line.Charge.String(), line.Amount.String(), line.LateUsage.String(), line.LateAmount.String(),
 	})
 	require.Equal(t, "amount 0.79 USD", working(line.LateSteps)[len(line.LateSteps)-1])
+	require.Nil(t, line.Digest)
 	require.Equal(t, line.LateSteps, b.explained(t, "&period="+*periods[1].Id).LateSteps)
+	_, err = b.store.Maintenance.DigestClosed(t.Context(), 1000)
+	require.NoError(t, err)
+	proof := b.explained(t, "&period="+*periods[1].Id).Digest
+	require.Equal(t, proof, b.statement(t, *periods[1].Id, "").Lines[0].Digest)
+	require.Equal(t, db.DigestAlgorithm, proof.Algorithm)
+	require.Equal(t, line.EventCount, proof.EventCount, "what came late is not in it")
+	require.Regexp(t, "^[0-9a-f]{64}$", proof.Hash)
 
 	open := b.statement(t, *periods[0].Id, "")
 	require.EqualValues(t, "open", open.State)

@@ -1958,6 +1958,22 @@ type DeliveryDetailsEventType string
 // DeliveryDetailsStatus A failed one is tried again when asked for
 type DeliveryDetailsStatus string
 
+// Digest defines model for Digest.
+type Digest struct {
+	// Algorithm What the digest is made of: docs/api.md says it of each
+	//
+	// Examples: sha256-events-1
+	Algorithm string `json:"algorithm"`
+
+	// EventCount How many events it is of
+	EventCount int64 `json:"event_count"`
+
+	// Hash In hexadecimal digits
+	//
+	// Examples: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+	Hash string `json:"hash"`
+}
+
 // Event defines model for Event.
 type Event struct {
 	// CustomerId The customer's external ID; an unknown one makes a new customer
@@ -2008,8 +2024,9 @@ type Explain struct {
 	Currency string `json:"currency"`
 
 	// CustomerId Examples: cus_42
-	CustomerId string `json:"customer_id"`
-	EventCount int64  `json:"event_count"`
+	CustomerId string  `json:"customer_id"`
+	Digest     *Digest `json:"digest,omitempty"`
+	EventCount int64   `json:"event_count"`
 
 	// ExternalId The customer's
 	ExternalId string `json:"external_id"`
@@ -3076,8 +3093,9 @@ type StatementLine struct {
 	Charge json.Number `json:"charge"`
 
 	// Currency Examples: USD
-	Currency   string `json:"currency"`
-	EventCount int64  `json:"event_count"`
+	Currency   string  `json:"currency"`
+	Digest     *Digest `json:"digest,omitempty"`
+	EventCount int64   `json:"event_count"`
 
 	// LateAmount What the charge grows by because of it, whichever period carries that
 	LateAmount json.Number `json:"late_amount"`

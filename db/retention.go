@@ -41,10 +41,12 @@ func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped
 }
 
 // neededFrom is the first instant of which billing may need the events: the
-// start of the oldest period that is not closed, also of those that nobody has
-// looked at yet.
+// start of the oldest period that is not closed, or that has no digest yet, also
+// of those that nobody has looked at yet.
 const neededFrom = `
 	select min(least(
+	  (select min(p.starts_at) from billing_period_totals k join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id
+	    where k.tenant_id = c.tenant_id and k.digest is null and p.customer_id = c.id),
 	  coalesce(
 	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),

@@ -397,6 +397,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	}
 	before := statement()
 
+	b.digests()
 	retain := func() {
 		dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40), now)
 		require.NoError(t, err)

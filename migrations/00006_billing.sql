@@ -107,6 +107,9 @@ create table billing_period_totals (
   scale            smallint, -- decimals of the units that the charge is for; null: all that the usage has
   late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count       bigint,
+  digest           bytea, -- of the events behind it, made within hours of the closing; null: not yet
+  digest_algorithm text,
+  digest_events    bigint,
   unreconciled     boolean not null default false, -- invoices are to bill it, and it was not compared with the last one yet
   primary key (tenant_id, period_id, meter_id),
   foreign key (tenant_id, period_id) references billing_periods (tenant_id, id),
@@ -116,6 +119,7 @@ create table billing_period_totals (
 );
 comment on table billing_period_totals is 'What a billing period came to for each meter when it was closed.';
 create index billing_period_totals_unreconciled on billing_period_totals (tenant_id, period_id, meter_id) where unreconciled;
+create index billing_period_totals_undigested on billing_period_totals (tenant_id, period_id) where digest is null;
 
 -- Late usage, and what the provider was not reported in time. Each is counted
 -- from the one before it, or from the closing.

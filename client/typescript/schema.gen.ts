@@ -1719,6 +1719,23 @@ export interface components {
              */
             status: "pending" | "delivered" | "failed";
         };
+        Digest: {
+            /**
+             * @description What the digest is made of: docs/api.md says it of each
+             * @example sha256-events-1
+             */
+            algorithm: string;
+            /**
+             * Format: int64
+             * @description How many events it is of
+             */
+            event_count: number;
+            /**
+             * @description In hexadecimal digits
+             * @example e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+             */
+            hash: string;
+        };
         Event: {
             /** @description The customer's external ID; an unknown one makes a new customer */
             customer_id: string;
@@ -1771,6 +1788,7 @@ export interface components {
             currency: string;
             /** @example cus_42 */
             customer_id: string;
+            digest?: components["schemas"]["Digest"];
             /** Format: int64 */
             event_count: number;
             /** @description The customer's */
@@ -2753,6 +2771,7 @@ export interface components {
             charge: string;
             /** @example USD */
             currency: string;
+            digest?: components["schemas"]["Digest"];
             /** Format: int64 */
             event_count: number;
             /**

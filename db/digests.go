@@ -1,0 +1,109 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Digest proves which events a closed period's meter came to, for as long as
+// anybody keeps them.
+type Digest struct {
+	Algorithm string // DigestAlgorithm of the time at which it was made
+	Value     []byte // 32 bytes
+	Events    int64  // that it is of
+}
+
+// DigestAlgorithm names what a digest is made of: of each event the SHA-256 of
+// five lines, which are its id, timestamp (UTC, in microseconds), type, value
+// without trailing zeros, and properties as PostgreSQL writes a jsonb (nothing
+// where it has none), with a line feed between them; of each day of UTC with
+// events the SHA-256 of theirs, by timestamp and id; and of these, day by day,
+// the SHA-256 again.
+const DigestAlgorithm = "sha256-events-1"
+
+const eventDigest = `sha256(convert_to(concat_ws(E'\n', e.id, to_char(e.ts at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+	e.event_type, trim_scale(e.value), coalesce(e.properties::text, '')), 'UTF8'))`
+
+// DigestClosed makes the digests of up to limit closed periods that have none,
+// and returns how many it has made: the events that had arrived when the period
+// closed, which ingest does not wait for.
+func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err error) {
+	type period struct {
+		Tenant metering.TenantID
+		ID     metering.PeriodID
+	}
+	rows, err := m.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null order by 1, 2 limit $1`, limit)
+	if err != nil {
+		return 0, fmt.Errorf("find periods without digests: %w", coded(err))
+	}
+	periods, err := pgx.CollectRows(rows, pgx.RowToStructByPos[period])
+	if err != nil {
+		return 0, fmt.Errorf("find periods without digests: %w", coded(err))
+	}
+	for _, p := range periods {
+		if err := m.digest(ctx, p.Tenant, p.ID); err != nil {
+			return made, fmt.Errorf("digest %s: %w", p.ID, coded(err))
+		}
+		made++
+	}
+	return made, nil
+}
+
+func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
+	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			with days as (
+			  select e.event_type, count(*) as events, sha256(string_agg(`+eventDigest+`, ''::bytea order by e.ts, e.id)) as digest,
+			    (e.ts at time zone 'UTC')::date as day
+			  from billing_periods p
+			  join events e on e.tenant_id = p.tenant_id and e.customer_id = p.customer_id and e.ts >= p.starts_at and e.ts < p.ends_at and e.epoch < p.closed_epoch
+			  where p.tenant_id = $1
+			    and p.id = $2
+			  group by e.event_type, day),
+			types as (
+			  select event_type, sum(events) as events, sha256(string_agg(digest, ''::bytea order by day)) as digest
+			  from days
+			  group by 1)
+			update billing_period_totals t
+			set digest = coalesce(y.digest, sha256('')), digest_events = coalesce(y.events, 0), digest_algorithm = $3
+			from meter_versions v
+			left join types y on y.event_type = v.event_type
+			where t.tenant_id = $1
+			  and t.period_id = $2
+			  and t.digest is null
+			  and v.tenant_id = t.tenant_id
+			  and v.id = t.meter_version_id`, tenant, period, DigestAlgorithm)
+		return err
+	})
+}
+
+// Digests are those of a period's meters: none until the hour after its closing.
+func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]Digest, error) {
+	rows, err := l.pool.Query(ctx, `
+		select meter_id, digest_algorithm, digest, digest_events
+		from billing_period_totals
+		where tenant_id = $1
+		  and period_id = $2
+		  and digest is not null`, tenant, period)
+	if err != nil {
+		return nil, fmt.Errorf("read digests: %w", coded(err))
+	}
+	digests := make(map[metering.MeterID]Digest)
+	var meter metering.MeterID
+	var d Digest
+	_, err = pgx.ForEachRow(rows, []any{&meter, &d.Algorithm, &d.Value, &d.Events}, func() error {
+		digests[meter], d = d, Digest{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read digests: %w", coded(err))
+	}
+	return digests, nil
+}

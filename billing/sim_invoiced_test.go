@@ -125,3 +125,34 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 			billed, meter, periods[0].Start, periods[len(periods)-1].End, counts, disputed, test)
 	}
 }
+
+// checkLast holds that a subscription which was cancelled at its period's end
+// has got all that was used in that, as far as it is known what came of reports.
+func (l *life) checkLast(c *contract) {
+	for _, p := range l.periods {
+		for _, m := range l.meters {
+			d := l.farSide.destination(c, m.ID)
+			last := p.ClosedAt == nil && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
+			if !last || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+				continue
+			}
+			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Start, l.inTest(), (*call).given))
+			if lacking.Cmp(metering.Whole(1).Add(l.halves(l.inTest()))) >= 0 {
+				l.failf("%s of meter %d were not reported of the last period of a subscription, from %s", lacking, m.ID, p.Start)
+			}
+		}
+	}
+}
+
+// uncertain says whether anything that was reported of a meter's period may not
+// have arrived, or came too late.
+func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
+	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		of := func(l billing.Line) bool { return l.MeterID == meter && l.Closed.IsZero() }
+		return r.Period.Equal(p.Start) && !r.state.Taken() && slices.ContainsFunc(r.Lines, of)
+	}) || slices.ContainsFunc(l.farSides, func(f *farSide) bool {
+		return slices.ContainsFunc(f.calls, func(c *call) bool {
+			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start) && !c.given()
+		})
+	})
+}

@@ -121,7 +121,7 @@ func (l *life) checkMost() {
 			key := usedKey{m.ID, p.Start.UnixMicro()}
 			most := l.mostOf(key, l.used(m.ID, p.Range))
 			for _, test := range []bool{false, true} {
-				out := l.out(m.ID, p.Start, test, (*call).bills)
+				out := l.out(m.ID, p.Start, test, (*call).bills).Sub(l.hidden(m.ID, p.Start, test))
 				if given := l.out(m.ID, p.Start, test, (*call).given); given.Cmp(out) < 0 {
 					out = given // a decrease was dropped, or lost since
 				}

@@ -1,8 +1,10 @@
 package billing_test
 
 import (
+	"maps"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -155,4 +157,49 @@ func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
 			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start) && !c.given()
 		})
 	})
+}
+
+// hidden is what the invoices of one mode do not bill of what they took of a
+// meter's period: where the last quantity counts, it may have been made before
+// that of an earlier period was. The newest period lacks it first.
+func (l *life) hidden(meter metering.MeterID, period time.Time, test bool) (units metering.Decimal) {
+	for _, f := range l.inMode(test) {
+		for _, in := range f.invoices() {
+			taken, billed := f.lastOn(in, meter)
+			starts := slices.SortedFunc(maps.Keys(taken), func(a, b time.Time) int { return b.Compare(a) })
+			lacking := metering.Decimal{}.Sub(billed)
+			for _, value := range taken {
+				lacking = lacking.Add(value)
+			}
+			for _, start := range starts {
+				cut := taken[start]
+				if lacking.Cmp(cut) < 0 {
+					cut = lacking
+				}
+				if cut.IsNegative() {
+					continue
+				}
+				if lacking = lacking.Sub(cut); start.Equal(period) {
+					units = units.Add(cut)
+				}
+			}
+		}
+	}
+	return units
+}
+
+// lastOn is what an invoice took of each period where the last quantity counts,
+// and that last one.
+func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[time.Time]metering.Decimal, billed metering.Decimal) {
+	taken = make(map[time.Time]metering.Decimal)
+	var at time.Time
+	for _, c := range f.calls {
+		if c.Kind != billing.QuantityReport || c.Counting != billing.Latest || c.invoice != in || !c.bills() || c.Lines[0].MeterID != meter {
+			continue
+		}
+		if taken[c.Period] = c.Lines[0].Quantity; !c.timestamp.Before(at) {
+			billed, at = c.Quantity, c.timestamp
+		}
+	}
+	return taken, billed
 }

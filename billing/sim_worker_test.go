@@ -157,15 +157,21 @@ func (p *pass) checkReports(plan billing.Plan) {
 		}
 		p.checkStatedOnce(r)
 		if r.Kind == billing.QuantityReport {
-			p.checkCharge(r.Lines[0], r.Destination)
+			p.checkCharge(r)
 		}
 	}
 }
 
-// checkCharge holds that a quantity is charged as the provider can count it.
-func (p *pass) checkCharge(line billing.Line, d billing.Destination) {
-	scale := int(p.meter(line.MeterID).UsageScale)
-	if d.WholeUnits {
+// checkCharge holds that a quantity is charged as the provider can count it; of
+// a closed period in the decimals that it closed with.
+func (p *pass) checkCharge(r billing.Report) {
+	line, scale := r.Lines[0], int(p.meter(r.Lines[0].MeterID).UsageScale)
+	for _, of := range p.ledger.periods {
+		if closed, known := of.Line(line.MeterID); known && of.Start.Equal(r.Period) && closed.Scale != nil {
+			scale = int(*closed.Scale)
+		}
+	}
+	if r.Destination.WholeUnits {
 		scale = 0
 	}
 	want := p.oracle(line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale))

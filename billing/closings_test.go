@@ -284,3 +284,19 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	line = billing.StatementOf(f, f.Stored[0]).Lines[0]
 	require.Equal(t, "112", of(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
 }
+
+// That a statement of a closed period was refused in this pass leaves nothing
+// open where all of it was taken before.
+func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	lines := f.Plan().Reports[0].Lines
+	refused := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: f.After + 1, State: billing.Rejected, Lines: lines}
+	f.Statements = []billing.Sent{refused}
+	require.Empty(t, f.Plan().Reported, "somebody has to look at February")
+	f.Statements = append(f.Statements, billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines})
+	plan := f.Plan()
+	require.Len(t, plan.Reported, 1)
+	require.NotEmpty(t, plan.Reported[0].Configuration)
+}

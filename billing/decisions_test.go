@@ -46,3 +46,14 @@ func TestWhatTheRulesWaiveInPartIsWaivedWhole(t *testing.T) {
 	require.Equal(t, billing.Decision("").Values(), r.Decisions())
 	require.Equal(t, metering.Whole(10), r.Decide(billing.Waive).Billed)
 }
+
+// What was billed where no such invoice is read is billed, and so is what the
+// invoices have of it; what somebody else has reported there is none of it.
+func TestWhatIsRebilledIsWhatNothingThatStandsBills(t *testing.T) {
+	t.Parallel()
+	r := billing.Reconciliation{
+		Units: metering.Whole(20), Elsewhere: metering.Whole(2), Invoiced: metering.Whole(7), Unexplained: metering.Whole(3), Billed: metering.Whole(20),
+		State: billing.ReconciliationDisputed, Reason: billing.ReasonMore,
+	}
+	require.Equal(t, metering.Whole(6), r.Decide(billing.Rebill).Billed)
+}

@@ -300,3 +300,13 @@ func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
 		require.Equal(t, c.charge, billing.StatementOf(f, f.Stored[0]).Lines[0].Charge.String(), name)
 	}
 }
+
+// Of what its invoice no longer takes, nothing is left out where all was reported.
+func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
+	t.Parallel()
+	for usage, want := range map[string]int{"10": 0, "12": 1} {
+		f := atMeters(january, knownOf(january.End.Add(-time.Hour), invoiced(january)))
+		f.Usage, f.Reported = []billing.Usage{used(january, usage)}, []billing.Reported{counted(january, "10")}
+		require.Len(t, f.Plan().Excluded, want, usage)
+	}
+}

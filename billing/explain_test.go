@@ -336,3 +336,13 @@ func TestTheWorkingOfALine(t *testing.T) {
 	}, text(stated.Working))
 	require.Equal(t, "11.2115", billing.Preview(facts)[0].Amount.String())
 }
+
+// What final invoices lack of a closed period stands in its working.
+func TestTheWorkingOfWhatAClosedPeriodIsNotBilledWith(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "10", "1000")
+	billedWith(&closed, "7")
+	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)))
+	require.Equal(t, []string{"unbilled_units 3 units", "unbilled_charge 300 USD", "quantity 7 units", "amount 700 USD"},
+		text(billing.Explain(f, closed, 1))[9:])
+}

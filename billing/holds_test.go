@@ -87,6 +87,10 @@ func TestWhatAHeldInvoiceWaitsFor(t *testing.T) {
 		"whoever may be sending its release": {func(f *billing.HoldFacts) {
 			f.Release = billing.HoldAction{ID: released, State: billing.Sending, LeasedUntil: f.Now.Add(time.Second)}
 		}, billing.HoldDecision{State: billing.HoldReleasing, Until: heldAt.Add(73*time.Hour + time.Second)}, nil},
+		"nobody whose time to send it is over": {func(f *billing.HoldFacts) {
+			f.Release = billing.HoldAction{ID: released, State: billing.Sending, LeasedUntil: f.Now}
+		}, billing.HoldDecision{State: billing.HoldReleasing, Release: true}, nil},
+		"not the grace that is over": {func(f *billing.HoldFacts) { f.Now = f.GraceUntil }, billing.HoldDecision{State: billing.HoldReleasing, Release: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +135,14 @@ func TestWhatOfAHeldInvoiceIsNotCompared(t *testing.T) {
 		"the units of a draft, which are of some earlier moment": func(f *billing.HoldFacts) {
 			f.Draft.Lines[0].Quantity, f.Draft.Lines[0].Amount = amount("11"), amount("0.55")
 		},
+		"the units of a draft, which are all": func(f *billing.HoldFacts) {
+			f.Draft.Lines[0].Quantity, f.Draft.Lines[0].Amount = amount("12"), amount("0.6")
+		},
+		"the units of a draft, of which some were taken back": func(f *billing.HoldFacts) {
+			f.Places[0].Reported, f.Places[0].Counted = amount("8"), amount("8")
+			f.Draft.Lines[0].Quantity, f.Draft.Lines[0].Amount = amount("8"), amount("0.4")
+		},
+		"a meter without usage": func(f *billing.HoldFacts) { f.Places = append(f.Places, billing.HeldPlace{MeterID: 8}) },
 		"usage records after the border": func(f *billing.HoldFacts) {
 			f.Sync.Excluded = []billing.Exclusion{{MeterID: 7, Reason: billing.ExcludedOver}}
 		},
@@ -197,6 +209,7 @@ func TestHowAHeldInvoiceBecameFinal(t *testing.T) {
 	}{
 		"released":                         {before, billing.Accepted, billing.Accepted, billing.HoldReleased, nil},
 		"released, and nobody heard of it": {before, billing.Accepted, billing.Sending, billing.HoldReleased, []billing.Resolved{{ID: released, State: billing.Accepted}}},
+		"at its deadline":                  {heldAt.Add(5 * 24 * time.Hour), billing.Accepted, "", billing.HoldExpired, nil},
 		"by its deadline":                  {after, billing.Accepted, "", billing.HoldExpired, nil},
 		"by its deadline, before it was released": {after, billing.Accepted, billing.Planned, billing.HoldExpired,
 			[]billing.Resolved{{ID: released, State: billing.Rejected}}},

@@ -349,3 +349,46 @@ func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
 	require.Equal(t, march, next[0].Window)
 	require.Equal(t, "100", next[0].Quantity.String())
 }
+
+// A closed period's usage is read as long as anything of it is carried: that
+// another one's is, or that the period itself was reported, says nothing.
+func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
+	t.Parallel()
+	refused := adjusted(first, january, february, "5", "500")
+	refused.Taken, refused.Standing = billing.Sums{}, billing.Sums{}
+	for name, c := range map[string]struct {
+		reported billing.Reported
+		want     []metering.Range
+	}{
+		"Carried": {adjusted(first, january, february, "5", "500"), []metering.Range{january, march}},
+		"Refused": {refused, []metering.Range{march}},
+		"ItsOwn":  {stated(first, january, "10", "1000"), []metering.Range{march}},
+	} {
+		f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "10", "1000"), billing.Period{Range: march}))
+		f.Reported = []billing.Reported{c.reported}
+		require.Equal(t, c.want, billing.UsageRanges(f), name)
+	}
+}
+
+// What is booked was counted from so many events, whatever still counts them.
+func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
+	t.Parallel()
+	f := ofLateUsage("10", "0")
+	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 4, Units: metering.Whole(17), Charge: metering.Whole(1700)}}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, "17", reports[0].Lines[0].Usage.String())
+	require.EqualValues(t, 4, reports[0].Lines[0].Events)
+}
+
+// Units that the base price covers are left out though they cost nothing.
+func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) {
+	t.Parallel()
+	f := atBasic(atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
+	f = withLate(f, january, "60", "10")
+	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 1, Units: metering.Whole(54), Charge: metering.Whole(10), OnlyReported: metering.Whole(4)}}
+	late := billing.Preview(f)[1]
+	require.Equal(t, "6", late.Usage.String())
+	require.Equal(t, "4", of(late.Working, billing.StepOnlyUnits).Amount.String())
+	require.Equal(t, "0", of(late.Working, billing.StepOnly).Amount.String())
+}

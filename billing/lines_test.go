@@ -208,3 +208,25 @@ func TestThePriceOfAProduct(t *testing.T) {
 	_, ok := billing.PriceAt(versions[1:2], 0, january.Start)
 	require.False(t, ok)
 }
+
+// Of what others were reported, what their final invoices lack is still to be
+// billed, at the period's price; the base price goes with the first unit there.
+func TestAStatementBillsWhatTheInvoicesOfOthersLack(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Usage = []billing.Usage{used(january, "12")}
+	left := func(amount, invoiced int64) [3]string {
+		r, units := counted(january, "10"), metering.Whole(invoiced)
+		r.Taken.Amount, r.Taken.Currency, r.Invoiced = metering.Whole(amount), "USD", &units
+		r.Standing = r.Taken
+		f.Reported = []billing.Reported{r}
+		working := billing.StatementOf(f, f.Stored[0]).Lines[0].Working
+		return [3]string{
+			of(working, billing.StepQuantity).Amount.String(), of(working, billing.StepOther).Amount.String(), of(working, billing.StepAmount).Amount.String(),
+		}
+	}
+	require.Equal(t, [3]string{"5", "700", "500"}, left(1000, 7))
+	f = atBasic(f)
+	require.Equal(t, [3]string{"12", "0", "10"}, left(10, 0))
+	require.Equal(t, [3]string{"11", "10", "0"}, left(10, 1))
+}

@@ -277,6 +277,8 @@ func TestAPlanIsEmpty(t *testing.T) {
 		"read":     func(p *billing.Plan) { p.ReadFirst = true },
 		"withdraw": func(p *billing.Plan) { p.Withdraw = ids },
 		"doubt":    func(p *billing.Plan) { p.Doubt = ids },
+		"resolve":  func(p *billing.Plan) { p.Resolved = make([]billing.Resolved, 1) },
+		"compare":  func(p *billing.Plan) { p.Reconciled = make([]billing.Reconciliation, 1) },
 		"resume":   func(p *billing.Plan) { p.Resume = ids },
 		"report":   func(p *billing.Plan) { p.Reports = make([]billing.Report, 1) },
 		"close":    func(p *billing.Plan) { p.Closings = make([]billing.Closing, 1) },

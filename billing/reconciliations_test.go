@@ -40,6 +40,9 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"SomebodyElse":       {"10", []billing.Invoice{renewal("41")}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 		"LessThanNothing":    {"-3", []billing.Invoice{renewal("0")}, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000"},
 		"InTwoInvoices":      {"10", []billing.Invoice{threshold("6"), renewal("4")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"TheFirstOfTwoVoid":  {"10", []billing.Invoice{void(threshold("6")), renewal("4")}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+		"TheLastOfTwoVoid":   {"10", []billing.Invoice{threshold("6"), void(renewal("4"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+		"AnothersThreshold":  {"10", []billing.Invoice{ofAnother(threshold("6")), renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: accepted, not billed; carried 600"},
 		"TheLastIsNotFinal":  {"10", []billing.Invoice{threshold("6")}, "open; carried 0"},
 		"ItEndedUnbilled":    {"10", []billing.Invoice{ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
 		"ItEndedBilled":      {"10", []billing.Invoice{cut("10"), ended(january)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
@@ -220,4 +223,44 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 func without(i billing.Invoice) billing.Invoice {
 	i.Lines = nil
 	return i
+}
+
+// Less than nothing is billed as nothing, which is all that the invoice says.
+func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
+	t.Parallel()
+	f := closedWith("-3")
+	f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge = metering.Whole(-3), metering.Decimal{}
+	f.Invoices = []billing.Invoice{renewal("0")}
+	f.Reconcile()
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: taken back since; carried 0", reconciledAs(f))
+}
+
+// What a receiver of statements has of the period is billed there, beside what is invoiced here.
+func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
+	t.Parallel()
+	f := closedWith("6")
+	f.Reported = append(f.Reported, stated(second, january, "4", "400"))
+	f.Invoices = []billing.Invoice{renewal("6")}
+	f.Reconcile()
+	require.Len(t, f.Reconciled, 1)
+	r := f.Reconciled[0]
+	require.Equal(t, [4]string{"10", "6", "4", "10"}, [4]string{r.Reported.String(), r.Invoiced.String(), r.Elsewhere.String(), r.Billed.String()})
+	require.Equal(t, billing.ReconciliationAgreed, r.State)
+}
+
+// While somebody is sending a report, its answer says what became of it.
+func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
+	t.Parallel()
+	for lease, want := range map[time.Duration]int{-time.Microsecond: 1, 0: 1, time.Microsecond: 0} {
+		f := closedWith("4")
+		r := &f.Reported[0]
+		r.Standing.Added, r.Outstanding, r.State = metering.Whole(10), true, billing.Sending
+		until := f.Now.Add(lease)
+		f.Open = []billing.Open{{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.Sending, LeaseUntil: &until}}
+		f.Invoices = []billing.Invoice{renewal("10")}
+		f.Reconcile()
+		require.Len(t, f.Resolved, want, lease)
+		require.Len(t, f.Open, 1-want, lease)
+		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f))
+	}
 }

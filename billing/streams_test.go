@@ -202,3 +202,24 @@ func TestProductAt(t *testing.T) {
 		require.Equal(t, want, billing.ProductAt(assignments, at), at)
 	}
 }
+
+// Once a subscription has decided it, no earlier event brings the first period
+// forward, though the customer was made before the subscription's period.
+func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
+	t.Parallel()
+	decided := january.Start.Add(grace)
+	f := atMeters(february, knownOf(february.Start, billing.Period{Range: january}))
+	f.Customer.HeadOpenUntil = &decided
+	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: january.Start.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
+	require.Equal(t, january.Start, billing.Periods(f)[0].Start)
+	f.Side = nil
+	require.Equal(t, january.Start.AddDate(0, -1, 0), billing.Periods(f)[0].Start)
+}
+
+func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
+	t.Parallel()
+	f := knownOf(january.Start.AddDate(0, 0, 2), billing.Period{Range: january})
+	require.Nil(t, f.Plan().HeadOpenUntil)
+	f.Stored = nil
+	require.Equal(t, january.Start.Add(grace), *f.Plan().HeadOpenUntil)
+}

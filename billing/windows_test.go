@@ -232,3 +232,20 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	f.Reported = []billing.Reported{second}
 	require.Len(t, f.Plan().Reports, 1, "it is empty")
 }
+
+// A closed period is reported by its windows as long as they come to what it closed at.
+func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
+	t.Parallel()
+	for hour, want := range map[string]int{"10": 1, "9": 0} {
+		closed := closedAt(january, "10", "1000")
+		closed.Complete, closed.Subscription, closed.Closed[0].Scale = false, subscribed(january).Subscription, new(int32)
+		f := byWindow(metering.Day, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)), february)
+		f.Connection.Invoices = true
+		f.Hours = []billing.HourUsage{usedAt(january, january.Start, hour)}
+		reports := f.Plan().Reports
+		require.Len(t, reports, want, hour)
+		if want > 0 {
+			require.Equal(t, "10", reports[0].Quantity.String())
+		}
+	}
+}

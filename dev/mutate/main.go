@@ -22,7 +22,7 @@ import (
 func main() {
 	folder := flag.String("folder", "billing", "whose rules are mutated")
 	only := flag.String("only", "", "a regular expression: the faults to make, as they are printed")
-	lives := flag.Int("lives", 2000, "how many lives are lived with a fault that the other tests do not notice")
+	lives := flag.Int("lives", 2000, "how many lives are lived with a fault that the other tests do not notice; 0: none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -1,0 +1,155 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// restored is a customer of whose January the ledger, which was restored a day
+// ago, knows 4 of 12 units as reported, and 3 as reported elsewhere.
+func restored() billing.Facts {
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Epoch, f.Unread = f.Now.AddDate(0, 0, -1).Unix(), true
+	f.Usage = []billing.Usage{used(january, "12")}
+	elsewhere := counted(january, "3")
+	elsewhere.Connection = second
+	f.Reported = []billing.Reported{counted(january, "4"), elsewhere}
+	return f
+}
+
+func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
+	t.Parallel()
+	places := []billing.AddedUp{{MeterID: 1, Series: counted(january, "4").Series}}
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		want   []billing.AddedUp
+	}{
+		"Unread":          {func(*billing.Facts) {}, places},
+		"Read":            {func(f *billing.Facts) { f.Unread = false }, nil},
+		"OfNobody":        {func(f *billing.Facts) { f.Side = nil }, nil},
+		"WhatIsReplaced":  {func(f *billing.Facts) { f.Side.Destinations[0].Counting = billing.Replaces }, nil},
+		"LeadingNowhere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, nil},
+		"OfASubscription": {func(f *billing.Facts) { f.Stored[0] = billing.Period{Range: january}; f.Side.Subscription = "" }, nil},
+		"Closed":          {func(f *billing.Facts) { f.Stored[0] = closedAt(january, "12", "1200") }, nil},
+	} {
+		f := restored()
+		c.change(&f)
+		require.Equal(t, c.want, f.AddedUp(), name)
+	}
+	plan := restored().Plan()
+	require.Empty(t, plan.Reports)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedRestored}}, plan.Excluded)
+	require.Equal(t, restored().Now.Add(time.Hour), plan.LookAgain)
+}
+
+// What the far side has more than the ledger knows of was reported from here.
+func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
+	t.Parallel()
+	f := restored()
+	at := f.AddedUp()[0]
+	other := at
+	other.Target = "mtr_2"
+	for _, counted := range []billing.Found{{AddedUp: at, Counted: metering.Whole(4)}, {AddedUp: at, Counted: metering.Whole(3)}, {AddedUp: other, Counted: metering.Whole(10)}} {
+		require.Empty(t, f.Lost([]billing.Found{counted}), "%s of %s", counted.Counted, counted.Target)
+	}
+	reports := f.Lost([]billing.Found{{AddedUp: other, Counted: metering.Whole(9)}, {AddedUp: at, Counted: metering.Whole(10)}})
+	require.Len(t, reports, 1)
+	r := reports[0]
+	require.Equal(t, at.Series, r.Series)
+	require.Equal(t, "6", r.Quantity.String())
+	require.Equal(t, "13", r.Lines[0].Usage.String())
+	require.Equal(t, "10", r.Lines[0].Quantity.String())
+	require.Equal(t, january.End.Add(grace), r.Deadline)
+}
+
+// Charges that the ledger does not know become one report for each meter, closed
+// period and target period, beside what it knows of them.
+func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
+	t.Parallel()
+	f := ofLateUsage("17", "7")
+	f.Stored = append(f.Stored, subscribed(march))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats"})
+	f.Reported = []billing.Reported{lateCharge(f, "50", 1)}
+	charge := func(id byte, amount int64, change func(*billing.FoundCharge)) billing.FoundCharge {
+		c := billing.FoundCharge{
+			ReportID: uuid.UUID{id}, MeterID: 1, Subscription: "sub_1", Closed: january.Start, Target: february.Start,
+			Units: metering.Whole(amount / 100), Amount: metering.Whole(amount), Currency: "USD",
+		}
+		change(&c)
+		return c
+	}
+	same := func(*billing.FoundCharge) {}
+	seats := func(c *billing.FoundCharge) { c.MeterID = 2 }
+	reports := f.LostCharges([]billing.FoundCharge{
+		charge(3, 400, same), charge(1, 100, same), charge(2, 200, same), charge(4, 1600, seats), charge(5, 3200, seats),
+		charge(6, 6400, func(c *billing.FoundCharge) { c.Target = march.Start }),
+		charge(7, 12800, func(c *billing.FoundCharge) { c.Target = march.End }),
+		charge(8, 25600, func(c *billing.FoundCharge) { c.MeterID = 3 }),
+		charge(9, 51200, func(c *billing.FoundCharge) { c.Closed = january.Start.Add(time.Second) }),
+	})
+	type made struct {
+		meter            metering.MeterID
+		target           time.Time
+		quantity, amount string
+	}
+	var all []made
+	for _, r := range reports {
+		require.Equal(t, january, r.Of)
+		require.Equal(t, r.Window.End.Add(grace), r.Deadline)
+		all = append(all, made{r.Lines[0].MeterID, r.Window.Start, r.Quantity.String(), r.Lines[0].Amount.String()})
+	}
+	require.Equal(t, []made{
+		{1, february.Start, "13500", "13550"}, {2, february.Start, "4800", "4800"}, {1, march.Start, "6400", "6400"},
+	}, all, "what has no target period any more is the first open one's")
+}
+
+// A statement of before the backup is the last one that its receiver has, if the
+// period was closed by then.
+func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
+	t.Parallel()
+	for restored, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Second: 0} {
+		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f.Stored[0].Complete = false
+		lines := f.Plan().Reports[0].Lines
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}}
+		f.Epoch = january.End.Add(grace).Add(restored).Unix()
+		again := 0
+		for _, r := range f.Plan().Reports {
+			if r.Period.Equal(january.Start) {
+				again++
+			}
+		}
+		require.Equal(t, want, again, restored)
+	}
+}
+
+// What clients send again once the ledger was restored has the grace to come in time.
+func TestNoPeriodClosesUntilTheGraceAfterARestoreIsOver(t *testing.T) {
+	t.Parallel()
+	f := knownOf(march.Start, billing.Period{Range: january}, billing.Period{Range: february})
+	f.Epoch = march.Start.Add(-grace).Unix()
+	require.Len(t, closes(f).Closings, 1)
+	f.Now = march.Start.Add(-time.Microsecond)
+	plan := closes(f)
+	require.Empty(t, plan.Closings)
+	require.True(t, plan.Waiting)
+}
+
+// What was made before the backup may be in what is to be read.
+func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
+	t.Parallel()
+	f := restored()
+	of := []uuid.UUID{{7}}
+	f.Open = []billing.Open{{ID: of[0], Kind: billing.QuantityReport, Connection: first, State: billing.Planned, Epoch: f.Epoch - 1}}
+	require.Empty(t, f.Plan().Resume)
+	f.Open[0].Epoch = f.Epoch
+	require.Equal(t, of, f.Plan().Resume)
+	f.Open[0].Epoch, f.Unread = f.Epoch-1, false
+	require.Equal(t, of, f.Plan().Resume)
+}

@@ -1,0 +1,47 @@
+package billing_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A period is of the month that its last instant lies in.
+func TestTheMonthOfARevenue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ timezone, end, month string }{
+		{"UTC", "2026-02-01T00:00:00Z", "2026-01-01T00:00:00Z"},
+		{"UTC", "2026-02-01T00:00:00.000001Z", "2026-02-01T00:00:00Z"},
+		{"UTC", "2026-02-15T08:00:00Z", "2026-02-01T00:00:00Z"},
+		{"Asia/Kathmandu", "2026-01-31T18:15:00Z", "2025-12-31T18:15:00Z"},
+		{"Asia/Kathmandu", "2026-01-31T18:15:01Z", "2026-01-31T18:15:00Z"},
+	} {
+		period := metering.Range{Start: instant(t, "2026-01-15T00:00:00Z"), End: instant(t, c.end)}
+		require.Equal(t, instant(t, c.month), billing.RevenueMonth(period, location(t, c.timezone)).UTC(), c.end)
+	}
+}
+
+// What was reported keeps a period long that would end sooner without it, and
+// that only the last one can.
+func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
+	t.Parallel()
+	now := february.Start.AddDate(0, 0, 9)
+	fromNow := metering.Range{Start: now, End: march.End}
+	for name, c := range map[string]struct {
+		current metering.Range
+		stored  []billing.Period
+		want    bool
+	}{
+		"NoneIsStored":         {fromNow, nil, false},
+		"ASubscriptionBegins":  {fromNow, []billing.Period{closedAt(january, "10", "1000"), {Range: february}}, true},
+		"OnlyOneIsStored":      {fromNow, []billing.Period{{Range: february}}, true},
+		"ItEndsWithThePeriod":  {february, []billing.Period{closedAt(january, "10", "1000"), {Range: february}}, false},
+		"TheLastOneIsClosed":   {fromNow, []billing.Period{{Range: january}, closedAt(february, "10", "1000")}, false},
+		"TheLastOneLiesBefore": {fromNow, []billing.Period{{Range: january}}, false},
+	} {
+		require.Equal(t, c.want, billing.EndsByReports(atMeters(c.current, knownOf(now, c.stored...))), name)
+	}
+}

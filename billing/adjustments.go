@@ -148,9 +148,6 @@ func (p *planner) lateCharges(target Period) {
 		if i := slices.IndexFunc(repeated, l.about); i >= 0 {
 			s = known[i]
 		}
-		if s.State == Accepted {
-			s.State = Counted // the answer is the charge itself: there is nothing more to see
-		}
 		changed := !l.Amount.Equal(s.Taken.Added)
 		if reason := p.excludedLate(l.Currency); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})

@@ -61,9 +61,10 @@ func (l ClosedLine) isAll(so billedSoFar) bool {
 }
 
 // reportedOn says whether what the closed line lacks is still reported as its own.
+// It is asked of lines that are billed.
 func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 	switch {
-	case !p.pending() || l.Reconciled != nil || !f.bills(l) || f.Connection == nil:
+	case !p.pending() || l.Reconciled != nil || f.Connection == nil:
 		return false
 	case f.Connection.Statements:
 		return !f.saidAll(p)

@@ -190,7 +190,7 @@ func (f HoldFacts) between(is usageLines, was metering.Decimal) bool {
 			counted, known = counted.Add(p.Counted), true
 		}
 	}
-	return !known || is.meter == 0 || is.quantity.Cmp(smaller(was, counted)) >= 0 && is.quantity.Cmp(larger(was, counted)) <= 0
+	return !known || is.quantity.Cmp(smaller(was, counted)) >= 0 && is.quantity.Cmp(larger(was, counted)) <= 0
 }
 
 // missing is what may come by itself.

@@ -307,6 +307,10 @@ func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
 	for usage, want := range map[string]int{"10": 0, "12": 1} {
 		f := atMeters(january, knownOf(january.End.Add(-time.Hour), invoiced(january)))
 		f.Usage, f.Reported = []billing.Usage{used(january, usage)}, []billing.Reported{counted(january, "10")}
-		require.Len(t, f.Plan().Excluded, want, usage)
+		plan := f.Plan()
+		require.Len(t, plan.Excluded, want, usage)
+		require.Len(t, plan.Reported, 1, "no more is to be known")
+		f.Reported[0].Outstanding, f.Reported[0].State = true, billing.Sending
+		require.Empty(t, f.Plan().Reported, "nobody knows what was taken")
 	}
 }

@@ -142,6 +142,10 @@ func TestWhatOfAHeldInvoiceIsNotCompared(t *testing.T) {
 			f.Places[0].Reported, f.Places[0].Counted = amount("8"), amount("8")
 			f.Draft.Lines[0].Quantity, f.Draft.Lines[0].Amount = amount("8"), amount("0.4")
 		},
+		"the units of a meter that was not read": func(f *billing.HoldFacts) {
+			f.Places = nil
+			f.Draft.Lines[0].Quantity, f.Draft.Lines[0].Amount = amount("13"), amount("0.65")
+		},
 		"a meter without usage": func(f *billing.HoldFacts) { f.Places = append(f.Places, billing.HeldPlace{MeterID: 8}) },
 		"usage records after the border": func(f *billing.HoldFacts) {
 			f.Sync.Excluded = []billing.Exclusion{{MeterID: 7, Reason: billing.ExcludedOver}}
@@ -168,12 +172,16 @@ func TestADraftThatPeopleHaveTakenOverIsTheirs(t *testing.T) {
 		change func(f *billing.HoldFacts)
 		code   billing.HoldCode
 	}{
-		"auto_advance is off":            {func(f *billing.HoldFacts) { f.Draft.Automatic = false }, billing.HoldNotAutomatic},
-		"it leaves at another time":      {func(f *billing.HoldFacts) { f.Draft.FinalizesAt = heldAt }, billing.HoldRescheduled},
-		"it is deleted":                  {func(f *billing.HoldFacts) { f.Draft = billing.Draft{Gone: true} }, billing.HoldInvoiceGone},
-		"a setting":                      {func(f *billing.HoldFacts) { f.Draft.Settings = "another" }, billing.HoldChanged},
-		"a fee costs less":               {func(f *billing.HoldFacts) { f.Draft.Lines[1].Amount = amount("19") }, billing.HoldChanged},
-		"a line is gone":                 {func(f *billing.HoldFacts) { f.Draft.Lines = f.Draft.Lines[:2] }, billing.HoldChanged},
+		"auto_advance is off":       {func(f *billing.HoldFacts) { f.Draft.Automatic = false }, billing.HoldNotAutomatic},
+		"it leaves at another time": {func(f *billing.HoldFacts) { f.Draft.FinalizesAt = heldAt }, billing.HoldRescheduled},
+		"it is deleted":             {func(f *billing.HoldFacts) { f.Draft = billing.Draft{Gone: true} }, billing.HoldInvoiceGone},
+		"a setting":                 {func(f *billing.HoldFacts) { f.Draft.Settings = "another" }, billing.HoldChanged},
+		"a fee costs less":          {func(f *billing.HoldFacts) { f.Draft.Lines[1].Amount = amount("19") }, billing.HoldChanged},
+		"a line is gone":            {func(f *billing.HoldFacts) { f.Draft.Lines = f.Draft.Lines[:2] }, billing.HoldChanged},
+		"a fee has another price":   {func(f *billing.HoldFacts) { f.Draft.Lines[1].Price = "price_other" }, billing.HoldChanged},
+		"a fee of as much as a charge of ours is gone": {func(f *billing.HoldFacts) {
+			f.Before.Lines = append(f.Before.Lines, billing.DraftLine{ID: "il_4", Quantity: amount("1"), Amount: amount("1.25")})
+		}, billing.HoldChanged},
 		"a line is new":                  {func(f *billing.HoldFacts) { f.Draft.Lines = append(f.Draft.Lines, billing.DraftLine{ID: "il_4"}) }, billing.HoldChanged},
 		"usage has another amount":       {func(f *billing.HoldFacts) { f.Draft.Lines[0].Amount = amount("0.4") }, billing.HoldChanged},
 		"usage is less than it ever was": {func(f *billing.HoldFacts) { f.Draft.Lines[0].Quantity = amount("9") }, billing.HoldChanged},
@@ -241,8 +249,9 @@ func TestAHoldIsSentUntilTheProviderHasIt(t *testing.T) {
 		f.Hold.State, f.Draft.FinalizesAt = state, heldAt.Add(time.Hour)
 		require.Equal(t, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true}, f.Decide(), state)
 		f.Draft.FinalizesAt = f.Deadline
-		if state == billing.Planned {
-			continue // somebody else has set it
+		if state == billing.Planned { // somebody else has set it
+			require.Equal(t, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true}, f.Decide())
+			continue
 		}
 		require.Equal(t, []billing.Resolved{{ID: heldOf, State: billing.Accepted}}, f.Decide().Settle, "it is seen to have it")
 	}
@@ -280,7 +289,62 @@ func TestEveryReasonOfAHoldHasWords(t *testing.T) {
 	for _, code := range billing.HoldCode("").Values() {
 		require.NotEmpty(t, billing.HoldReason{Code: code, Ours: &one, Theirs: &one}.Sentence("mtr_7"), code)
 	}
+	var releasable []billing.HoldState
 	for _, state := range billing.HoldState("").Values() {
 		require.False(t, state.Ended() && state.Releasable(), state)
+		if state.Releasable() {
+			releasable = append(releasable, state)
+		}
 	}
+	require.Equal(t, []billing.HoldState{billing.HoldPlanned, billing.Held, billing.HoldDisagrees}, releasable)
+}
+
+// Another price is one that any of the units cost something else by; of a meter
+// with several lines it is said once.
+func TestWhichPriceIsAnother(t *testing.T) {
+	t.Parallel()
+	each := amount("0.05")
+	terms := billing.Terms{OverageRate: each, Currency: "USD"}
+	for name, c := range map[string]struct {
+		change func(*billing.Terms)
+		want   int
+	}{
+		"TheSame":       {func(*billing.Terms) {}, 0},
+		"ARate":         {func(t *billing.Terms) { t.OverageRate = amount("0.06") }, 1},
+		"ABasePrice":    {func(t *billing.Terms) { t.BasePrice = amount("1") }, 1},
+		"IncludedUnits": {func(t *billing.Terms) { t.IncludedUnits = amount("1") }, 1},
+		"ACurrency":     {func(t *billing.Terms) { t.Currency = "EUR" }, 1},
+	} {
+		f := agreeing()
+		other := terms
+		c.change(&other)
+		f.Places = append(f.Places, billing.HeldPlace{MeterID: 8, Terms: &other})
+		for _, item := range []string{"si_2", "si_3"} {
+			line := billing.DraftLine{ID: "il_" + item, MeterID: 8, Item: item, Metered: true, UnitPrice: &each}
+			f.Before.Lines, f.Draft.Lines = append(f.Before.Lines, line), append(f.Draft.Lines, line)
+		}
+		d := f.Decide()
+		require.Len(t, d.Reasons, c.want, name)
+		require.Equal(t, c.want == 0, d.Release, name)
+	}
+}
+
+func TestWhatIsOursOfADraft(t *testing.T) {
+	t.Parallel()
+	for want, lines := range map[bool][][]billing.DraftLine{
+		true:  {{{}, {MeterID: 7}}, {{ReportID: &charged}}, {{MeterID: 7, ReportID: &charged}}},
+		false: {nil, {{ID: "il_1", Price: "price_fee"}}},
+	} {
+		for _, l := range lines {
+			require.Equal(t, want, billing.Draft{Lines: l}.Ours())
+		}
+	}
+}
+
+func TestWhereAnActionStands(t *testing.T) {
+	t.Parallel()
+	a := billing.HoldAction{ID: heldOf, State: billing.Sending, Response: "none"}
+	require.True(t, a.Same(billing.HoldAction{ID: heldOf, State: billing.Sending}))
+	require.False(t, a.Same(billing.HoldAction{ID: heldOf, State: billing.Accepted}))
+	require.False(t, a.Same(billing.HoldAction{ID: released, State: billing.Sending}))
 }

@@ -392,3 +392,13 @@ func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) 
 	require.Equal(t, "4", of(late.Working, billing.StepOnlyUnits).Amount.String())
 	require.Equal(t, "0", of(late.Working, billing.StepOnly).Amount.String())
 }
+
+// Units that a closed period was not billed with are carried though they cost nothing.
+func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "50", "10")
+	billedWith(&closed, "40")
+	lines := billing.Adjustments(atBasic(atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february}))))
+	require.Len(t, lines, 1)
+	require.Equal(t, [2]string{"10", "0"}, [2]string{lines[0].Quantity.String(), lines[0].Amount.String()})
+}

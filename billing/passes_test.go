@@ -303,3 +303,49 @@ func TestStates(t *testing.T) {
 		require.Equal(t, is.taken, state.Taken(), state)
 	}
 }
+
+// What is in doubt of a period that is over is for people to find out, or for its
+// invoice, where it is a quantity.
+func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
+	t.Parallel()
+	id := uuid.UUID{1}
+	for name, c := range map[string]struct {
+		open   billing.Open
+		resume int
+	}{
+		"InDoubt":          {billing.Open{Kind: billing.QuantityReport, State: billing.InDoubt, Period: january.Start}, 0},
+		"BeingSent":        {billing.Open{Kind: billing.QuantityReport, State: billing.Sending, Period: january.Start}, 1},
+		"AChargeInDoubt":   {billing.Open{Kind: billing.ChargeReport, State: billing.InDoubt, Period: january.Start}, 1},
+		"OfTheOpenInDoubt": {billing.Open{Kind: billing.QuantityReport, State: billing.InDoubt, Period: february.Start}, 1},
+		"AChargeBeingSent": {billing.Open{Kind: billing.ChargeReport, State: billing.Sending, Period: january.Start}, 1},
+	} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), subscribed(february)))
+		c.open.ID, c.open.Connection = id, first
+		f.Open = []billing.Open{c.open}
+		require.Len(t, f.Plan().Resume, c.resume, name)
+	}
+}
+
+// A period is known once it is known what is left of it: what is on its way to a
+// place that counts here has to be known before, unless only people can find out.
+func TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*billing.Reported)
+		known  int
+	}{
+		"OnItsWay":               {func(*billing.Reported) {}, 0},
+		"InDoubt":                {func(r *billing.Reported) { r.State = billing.InDoubt }, 1},
+		"ToAFormerConnection":    {func(r *billing.Reported) { r.Connection = second }, 1},
+		"Refused":                {func(r *billing.Reported) { r.Outstanding, r.State = false, billing.Rejected }, 1},
+		"OnItsWayToTheSamePlace": {func(r *billing.Reported) { r.Target = "mtr_1" }, 0},
+	} {
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+		f.Usage = []billing.Usage{used(january, "10")}
+		other := counted(january, "0")
+		other.Target, other.Taken, other.Standing, other.Outstanding, other.State = "mtr_0", billing.Sums{}, billing.Sums{}, true, billing.Sending
+		c.change(&other)
+		f.Reported = []billing.Reported{counted(january, "10"), other}
+		require.Len(t, f.Plan().Reported, c.known, name)
+	}
+}

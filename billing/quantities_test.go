@@ -97,3 +97,28 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	facts.Reported[1].Taken.Value = decimal(t, "3")
 	require.Empty(t, facts.Plan().Reports)
 }
+
+// Where only the last quantity counts, an earlier period that came to something
+// else has the present one reported again, once it was reported at all.
+func TestALastQuantityIsReportedAgainWhenAnEarlierPeriodChanged(t *testing.T) {
+	t.Parallel()
+	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
+	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
+	f := atMeters(ofSubscription, knownOf(february.Start.AddDate(0, 0, 2), closedAt(january, "6", "600"), next))
+	f.Side.Destinations[0].Counting = billing.Latest
+	before := counted(january, "6")
+	before.Counting, before.Window.Start = billing.Latest, ofSubscription.Start
+	f.Reported = []billing.Reported{before}
+	require.Empty(t, f.Plan().Reports, "nothing was used, and nothing reported")
+
+	f.Usage = []billing.Usage{used(february, "3")}
+	last := counted(february, "3")
+	last.Counting, last.Taken.Quantity = billing.Latest, metering.Whole(7)
+	f.Reported = append(f.Reported, last)
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, "9", reports[0].Quantity.String())
+
+	f.Reported[1].Taken.Quantity = metering.Whole(9)
+	require.Empty(t, f.Plan().Reports)
+}

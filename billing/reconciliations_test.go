@@ -51,6 +51,8 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"ItEndedVoid":        {"10", []billing.Invoice{void(cut("10")), ended(january)}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 		"ItEndedAndDoubted":  {"4", []billing.Invoice{ended(january), cut("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"AnotherHasEnded":    {"10", []billing.Invoice{threshold("6"), ofAnother(ended(january))}, "open; carried 0"},
+		"AnothersEndInDoubt": {"10", []billing.Invoice{ofAnother(cut("10")), ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
+		"TheNextPeriods":     {"10", []billing.Invoice{renewal("7"), inFebruary(threshold("3"))}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
 		"Void":               {"10", []billing.Invoice{void(renewal("10"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,6 +85,11 @@ func cut(units string) billing.Invoice {
 func ended(last metering.Range) billing.Invoice {
 	last.End = january.Start.AddDate(0, 0, 20)
 	return billing.Invoice{ID: "sub_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: last, Renewal: true, Ended: true}
+}
+
+func inFebruary(i billing.Invoice) billing.Invoice {
+	i.Period = february
+	return i
 }
 
 func ofAnother(i billing.Invoice) billing.Invoice {
@@ -208,6 +215,8 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 		"ItsOwn":    {[]billing.Invoice{void(renewal("10")), other}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 		"Alone":     {[]billing.Invoice{other}, "open; carried 0"},
 		"LessOfIt":  {[]billing.Invoice{renewal("7"), other}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
+		"OnlyThere": {[]billing.Invoice{ofAnother(renewal("10"))}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ToAnother": {[]billing.Invoice{without(renewal("10")), toAnother(renewal("4"))}, "carried 4 invoiced, 0 unexplained, 4 billed: accepted, not billed; carried 600"},
 		"OnNeither": {[]billing.Invoice{without(renewal("10")), other}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,6 +227,13 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 			require.Equal(t, c.want, reconciledAs(f))
 		})
 	}
+}
+
+// toAnother is an invoice of a subscription of another customer at the provider.
+func toAnother(i billing.Invoice) billing.Invoice {
+	i = ofAnother(i)
+	i.Customer = "cus_2"
+	return i
 }
 
 func without(i billing.Invoice) billing.Invoice {
@@ -235,17 +251,90 @@ func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: taken back since; carried 0", reconciledAs(f))
 }
 
-// What a receiver of statements has of the period is billed there, beside what is invoiced here.
+// What was reported of the period at another connection is billed there, beside
+// what is invoiced here; what is late, or of another meter, is none of it.
 func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
 	t.Parallel()
-	f := closedWith("6")
-	f.Reported = append(f.Reported, stated(second, january, "4", "400"))
-	f.Invoices = []billing.Invoice{renewal("6")}
-	f.Reconcile()
-	require.Len(t, f.Reconciled, 1)
-	r := f.Reconciled[0]
-	require.Equal(t, [4]string{"10", "6", "4", "10"}, [4]string{r.Reported.String(), r.Invoiced.String(), r.Elsewhere.String(), r.Billed.String()})
-	require.Equal(t, billing.ReconciliationAgreed, r.State)
+	there, another := counted(january, "4"), stated(second, january, "3", "300")
+	there.Connection, another.MeterID = second, 2
+	for name, other := range map[string]billing.Reported{"InStatements": stated(second, january, "4", "400"), "InQuantities": there} {
+		f := closedWith("6")
+		f.Reported = append(f.Reported, other, another, adjusted(second, january, february, "5", "500"))
+		f.Invoices = []billing.Invoice{renewal("6")}
+		f.Reconcile()
+		require.Len(t, f.Reconciled, 1, name)
+		r := f.Reconciled[0]
+		require.Equal(t, [4]string{"10", "6", "4", "10"}, [4]string{r.Reported.String(), r.Invoiced.String(), r.Elsewhere.String(), r.Billed.String()}, name)
+		require.Equal(t, billing.ReconciliationAgreed, r.State, name)
+	}
+}
+
+// Nothing is compared until all that the period was reported here is on final
+// invoices, what is on its way elsewhere is known, and somebody bills it.
+func TestWhenNothingIsComparedYet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		want   int
+	}{
+		"AllIsOnIt": {func(*billing.Facts) {}, 1},
+		"SomeIsForTheNextInvoice": {func(f *billing.Facts) {
+			f.Invoices[0].Period.End = january.Start.AddDate(0, 0, 19)
+			rest := counted(january, "4")
+			rest.Window.Start = f.Invoices[0].Period.End
+			f.Reported = append(f.Reported, rest)
+		}, 0},
+		"SomeIsOnItsWayElsewhere": {func(f *billing.Facts) {
+			other := stated(second, january, "4", "400")
+			other.Outstanding, other.State = true, billing.InDoubt
+			f.Reported = append(f.Reported, other)
+		}, 0},
+		"NothingElseIsReportedHere": {func(f *billing.Facts) {
+			f.Reported = append(f.Reported, stated(first, january, "0", "0"))
+		}, 1},
+		"NobodyBillsIt":          {func(f *billing.Facts) { f.Stored[0].Closed[0].Billed = false }, 0},
+		"NobodyBills":            {func(f *billing.Facts) { f.Connection = nil }, 0},
+		"ItWasComparedBefore":    {func(f *billing.Facts) { comparedBefore(f) }, 1},
+		"ItIsReportedOn":         {func(f *billing.Facts) { f.Stored[0].Complete, f.Side = false, nil }, 0},
+		"ItIsNotAndWasNotRead":   {func(f *billing.Facts) { comparedBefore(f); f.Stored[0].Complete, f.Side = false, nil }, 1},
+		"TheEndOfAnother":        {func(f *billing.Facts) { onlyElsewhere(f); f.Invoices = []billing.Invoice{ofAnother(ended(january))} }, 0},
+		"TheEndOfItsOwn":         {func(f *billing.Facts) { onlyElsewhere(f); f.Invoices = []billing.Invoice{ended(january)} }, 1},
+		"AnotherWithNothingOfIt": {func(f *billing.Facts) { f.Reported = nil; f.Invoices = []billing.Invoice{ofAnother(renewal("0"))} }, 1},
+		"NothingWasReported":     {func(f *billing.Facts) { f.Reported = nil; f.Invoices = []billing.Invoice{ended(january)} }, 1},
+	} {
+		f := closedWith("6")
+		f.Invoices = []billing.Invoice{renewal("6")}
+		c.change(&f)
+		f.Reconcile()
+		require.Len(t, f.Reconciled, c.want, name)
+	}
+}
+
+func comparedBefore(f *billing.Facts) {
+	f.Stored[0].Closed[0].Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Invoiced: metering.Whole(5), Billed: metering.Whole(5)}
+}
+
+func onlyElsewhere(f *billing.Facts) {
+	f.Reported = []billing.Reported{stated(second, january, "10", "1000")}
+}
+
+// That a subscription has ended, and makes no invoice, has its periods take nothing.
+func TestTheInvoicesOfASubscriptionThatHasEndedAreFinal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		invoice billing.Invoice
+		want    bool
+	}{
+		"ItsOwn":     {ended(january), true},
+		"Anothers":   {ofAnother(ended(january)), false},
+		"AnInvoice":  {renewal("10"), false},
+		"OfNobody's": {billing.Invoice{ID: "sub_0", Connection: first, Customer: "cus_1", Period: january, Renewal: true, Ended: true}, false},
+	} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(january), billing.Period{Range: february}))
+		f.Invoices = []billing.Invoice{c.invoice}
+		f.Reconcile()
+		require.Equal(t, [2]bool{c.want, false}, [2]bool{f.Stored[0].Subscription.Invoiced, f.Stored[1].Subscription.Invoiced}, name)
+	}
 }
 
 // While somebody is sending a report, its answer says what became of it.

@@ -153,3 +153,20 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	f.Open[0].Epoch, f.Unread = f.Epoch-1, false
 	require.Equal(t, of, f.Plan().Resume)
 }
+
+// What overwrites is put right by being reported again; what adds up is not.
+func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		counting billing.Counting
+		epoch    int64 // after the restore
+		want     int
+	}{{billing.Replaces, -1, 1}, {billing.Replaces, 0, 0}, {billing.Latest, -1, 1}, {billing.Adds, -1, 0}} {
+		f := restored()
+		f.Unread, f.Side.Destinations[0].Counting = false, c.counting
+		r := counted(january, "12")
+		r.Counting, r.Epoch = c.counting, f.Epoch+c.epoch
+		f.Reported = []billing.Reported{r}
+		require.Len(t, f.Plan().Reports, c.want, "%s %d", c.counting, c.epoch)
+	}
+}

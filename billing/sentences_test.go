@@ -28,9 +28,19 @@ func TestTheSentenceOfAStep(t *testing.T) {
 		"The usage in whole units, rounded half to even: the provider takes no decimals.": {Name: billing.StepUnits, Digits: &digits[0]},
 		"The usage rounded half to even to 1 decimal: the provider takes no more.":        {Name: billing.StepUnits, Digits: &digits[1]},
 		"The usage rounded half to even to 6 decimals: the provider takes no more.":       {Name: billing.StepUnits, Digits: &digits[2]},
+		"The units that the base price covers.":                                           {Name: billing.StepIncluded},
+		"The units beyond the included ones, never below zero.":                           {Name: billing.StepOverage},
 		"The exact charge rounded half to even to the minor unit of CHF.":                 {Name: billing.StepCharge, Unit: "CHF"},
 		"Plus: what a closed period comes to more because of late usage.":                 {Name: billing.StepAdjustment, Reason: billing.ReasonLate},
 	} {
 		require.Equal(t, want, step.Sentence())
+	}
+}
+
+func TestWhichStepsAreCounted(t *testing.T) {
+	t.Parallel()
+	for _, name := range billing.StepNames() {
+		counted := name == billing.StepUsage || name == billing.StepLate || name == billing.StepTotal
+		require.Equal(t, counted, billing.Step{Name: name}.Counted(), name)
 	}
 }

@@ -237,9 +237,7 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 	t.Parallel()
 	for hour, want := range map[string]int{"10": 1, "9": 0} {
-		closed := closedAt(january, "10", "1000")
-		closed.Complete, closed.Subscription, closed.Closed[0].Scale = false, subscribed(january).Subscription, new(int32)
-		f := byWindow(metering.Day, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)), february)
+		f := byWindow(metering.Day, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)), february)
 		f.Connection.Invoices = true
 		f.Hours = []billing.HourUsage{usedAt(january, january.Start, hour)}
 		reports := f.Plan().Reports

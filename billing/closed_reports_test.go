@@ -1,0 +1,196 @@
+package billing_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A statement that says something else than the period closed at does not stand
+// for it, though it bills as much: what is lacking is stated, and not carried.
+func TestAStatementIsOfWhatAPeriodClosedAt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*billing.Line)
+		stated int
+	}{
+		"TheSame":        {func(*billing.Line) {}, 0},
+		"OtherUsage":     {func(l *billing.Line) { l.Usage = metering.Whole(4) }, 1},
+		"OtherEvents":    {func(l *billing.Line) { l.Events = 2 }, 1},
+		"AnotherPrice":   {func(l *billing.Line) { l.PriceVersion = 2 }, 1},
+		"AnotherCharge":  {func(l *billing.Line) { l.Charge = metering.Whole(400) }, 1},
+		"OtherCurrency":  {func(l *billing.Line) { l.Currency = "EUR" }, 1},
+		"AnotherMeter":   {func(l *billing.Line) { l.MeterID = 2 }, 1},
+		"AnotherPeriods": {func(l *billing.Line) { l.Closed = january.Start.AddDate(0, -1, 0) }, 1},
+	} {
+		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f.Stored[0].Complete = false
+		line := billing.Line{
+			MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
+			Quantity: metering.Whole(1), Amount: metering.Whole(100),
+		}
+		c.change(&line)
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{line}}}
+		f.Reported = []billing.Reported{stated(second, january, "1", "100")}
+		f.Reconcile()
+		require.Len(t, reportsOf(f.Plan(), january), c.stated, name)
+		require.Len(t, billing.Adjustments(f), 1-c.stated, name)
+	}
+}
+
+func reportsOf(p billing.Plan, period metering.Range) []billing.Report {
+	return slices.DeleteFunc(slices.Clone(p.Reports), func(r billing.Report) bool { return !r.Period.Equal(period.Start) })
+}
+
+// What a receiver was told an amount of is lacking the rest of the charge, whatever
+// the units would cost.
+func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{{
+		MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
+		Quantity: metering.Whole(1), Amount: metering.Whole(150),
+	}}}}
+	f.Reconcile()
+	late := billing.Adjustments(f)
+	require.Len(t, late, 1)
+	require.Equal(t, [2]string{"2", "150"}, [2]string{late[0].Quantity.String(), late[0].Amount.String()})
+}
+
+// The last statement of a closed period has the lines that are not compared with
+// invoices yet, and the adjustments that were taken with it.
+func TestTheLinesOfTheLastStatement(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "3", "300")
+	closed.Complete, closed.Closed = false, append(closed.Closed, closed.Closed[0])
+	billedWith(&closed, "3")
+	closed.Closed[1].MeterID = 2
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+	december := billing.Line{MeterID: 2, Closed: january.Start.AddDate(0, -1, 0), Quantity: metering.Whole(1), Amount: metering.Whole(5), Currency: "USD"}
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{
+		{MeterID: 2, Usage: metering.Whole(2), Quantity: metering.Whole(2), Amount: metering.Whole(200), Currency: "USD"}, december,
+	}}}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Len(t, reports[0].Lines, 2)
+	require.Equal(t, [2]string{"3", "300"}, [2]string{reports[0].Lines[0].Quantity.String(), reports[0].Lines[0].Amount.String()})
+	require.EqualValues(t, 2, reports[0].Lines[0].MeterID)
+	require.Equal(t, december, reports[0].Lines[1])
+}
+
+// Only what is on its way of the period itself, to the receiver that it has, and
+// what is billed and not said anywhere, keeps a closed period in sight.
+func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
+	t.Parallel()
+	sending := counted(february, "1")
+	sending.Outstanding, sending.State = true, billing.Sending
+	open := func(kind billing.Kind, at metering.ConnectionID, period metering.Range) func(*billing.Facts) {
+		return func(f *billing.Facts) {
+			f.Open = []billing.Open{{ID: uuid.UUID{2}, Kind: kind, Connection: at, Period: period.Start, State: billing.Sending}}
+		}
+	}
+	for name, c := range map[string]struct {
+		change   func(*billing.Facts)
+		complete int
+	}{
+		"Nothing":                 {func(*billing.Facts) {}, 1},
+		"ItsStatement":            {open(billing.StatementReport, first, january), 0},
+		"TheNextOnesStatement":    {open(billing.StatementReport, first, february), 1},
+		"AFormerReceivers":        {open(billing.StatementReport, second, january), 1},
+		"SomethingElse":           {open(billing.ActionReport, first, january), 1},
+		"TheNextOnesQuantity":     {func(f *billing.Facts) { f.Reported = append(f.Reported, sending) }, 1},
+		"ItHasNothingToBill":      {func(f *billing.Facts) { f.Stored[0].Closed[0].Billed, f.Reported = false, nil }, 1},
+		"ItLacksSomething":        {func(f *billing.Facts) { f.Stored[0].Closed[0].Usage = metering.Whole(4) }, 0},
+		"WhatItLacksWasCompared":  {func(f *billing.Facts) { billedWith(&f.Stored[0], "2") }, 1},
+		"WithoutAProvider":        {func(f *billing.Facts) { f.Connection = nil }, 0},
+		"WithoutAndCompared":      {func(f *billing.Facts) { f.Connection = nil; billedWith(&f.Stored[0], "2") }, 1},
+		"WithoutAndNothingToBill": {func(f *billing.Facts) { f.Connection, f.Stored[0].Closed[0].Billed = nil, false }, 1},
+	} {
+		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f.Stored[0].Complete = false
+		f.Reported = []billing.Reported{stated(first, january, "3", "300")}
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{{
+			MeterID: 1, Usage: metering.Whole(3), Events: 1, PriceVersion: 1, Charge: metering.Whole(300), Currency: "USD",
+			Quantity: metering.Whole(3), Amount: metering.Whole(300),
+		}}}}
+		c.change(&f)
+		require.Len(t, f.Plan().Complete, c.complete, name)
+	}
+}
+
+// Where what was taken of a closed period in this pass is not what it closed at,
+// it is for the next one, and so is what the open one knows.
+func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
+	t.Parallel()
+	for usage, known := range map[int64]int{3: 1, 2: 0} {
+		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f.Stored[0].Complete = false
+		lines := f.Plan().Reports[0].Lines
+		lines[0].Usage, lines[0].Quantity, lines[0].Amount = metering.Whole(usage), metering.Whole(usage), metering.Whole(100*usage)
+		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: f.After + 1, State: billing.Accepted, Lines: lines}}
+		plan := f.Plan()
+		require.Empty(t, reportsOf(plan, january), usage)
+		require.Len(t, plan.Reported, known, usage)
+	}
+}
+
+// What a destination without invoices still takes of a closed period is not carried.
+func TestWhatADestinationStillTakesIsNotCarried(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*billing.Facts)
+		carried int
+	}{
+		"ItTakesIt":           {func(*billing.Facts) {}, 0},
+		"NothingLeadsThere":   {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, 1},
+		"ItTakesNothingLater": {func(f *billing.Facts) { f.Side.Destinations[0].OnlyWhileRun = true }, 1},
+		"ItWasNotRead":        {func(f *billing.Facts) { f.Side = nil }, 0},
+		"ItHasAll":            {func(f *billing.Facts) { f.Reported[0] = counted(january, "10") }, 0},
+	} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)))
+		f.Reported = []billing.Reported{counted(january, "4")}
+		c.change(&f)
+		f.Reconcile()
+		require.Len(t, billing.Adjustments(f), c.carried, name)
+	}
+}
+
+// pendingAt is a closed period of the subscription's whose invoice is not final.
+func pendingAt(r metering.Range, usage, charge string) billing.Period {
+	p := closedAt(r, usage, charge)
+	p.Complete, p.Subscription, p.Closed[0].Scale = false, subscribed(r).Subscription, new(int32)
+	return p
+}
+
+// A closed period's quantity keeps the decimals that it closed with.
+func TestAClosedPeriodKeepsItsScale(t *testing.T) {
+	t.Parallel()
+	closed := pendingAt(january, "10.25", "1030")
+	*closed.Closed[0].Scale = 1
+	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)))
+	require.Equal(t, "10.2", f.Plan().Reports[0].Quantity.String())
+	f.Side.Destinations[0].WholeUnits = true
+	require.Equal(t, "10", f.Plan().Reports[0].Quantity.String())
+}
+
+// As long as a closed period is not reported whole, nothing is known of the open one.
+func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
+	t.Parallel()
+	for quantity, known := range map[string]int{"10": 1, "4": 0} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)))
+		f.Connection.Invoices = true
+		r := counted(january, quantity)
+		r.Outstanding = quantity == "4"
+		f.Reported = []billing.Reported{r}
+		plan := f.Plan()
+		require.Empty(t, plan.Reports, quantity)
+		require.Len(t, plan.Reported, known, quantity)
+	}
+}

@@ -48,13 +48,27 @@ func TestTheTable(t *testing.T) {
 	t.Parallel()
 	table := newTally()
 	for range 9 {
-		table.add(mutant{kind: ofLogic}, killed, "")
+		table.add(mutant{kind: ofLogic}, true, "")
 	}
-	table.add(mutant{kind: ofLogic}, equivalent, "equivalent: it is the same")
-	table.add(mutant{kind: ofLogic}, survived, "")
+	table.add(mutant{kind: ofLogic}, false, "equivalent: it is the same")
+	table.add(mutant{kind: ofLogic}, false, "only another text is printed")
 	require.NoError(t, table.print())
-	table.add(mutant{kind: ofSign}, survived, "")
-	require.ErrorContains(t, table.print(), ofSign)
+	require.Equal(t, count{tried: 10, noticed: 9, accepted: 2}, table.counts[ofLogic])
+
+	table.add(mutant{kind: ofSign}, false, "only another text is printed")
+	require.EqualError(t, table.print(), "of these kinds fewer than 90 % were noticed: "+ofSign)
+}
+
+func TestEachSurvivorHasAReasonThatHolds(t *testing.T) {
+	t.Parallel()
+	for want, why := range map[string]reason{"1 survived that are not accepted": "", "1 are noticed that are accepted": "equivalent: it is the same"} {
+		table := newTally()
+		for range 99 {
+			table.add(mutant{kind: ofLogic}, true, "")
+		}
+		table.add(mutant{kind: ofLogic}, why != "", why)
+		require.EqualError(t, table.print(), want)
+	}
 }
 
 func TestEveryAcceptedFaultIsStillOneOfTheRules(t *testing.T) {

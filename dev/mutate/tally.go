@@ -1,65 +1,86 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// leastKilled is the share of each kind of fault that has to be noticed, in percent.
-const leastKilled = 90
+// leastNoticed is the share of each kind of fault that has to be noticed, in percent.
+const leastNoticed = 90
 
-// outcome is what came of a fault.
-type outcome string
+// count is how many faults of a kind there were. One that is accepted as
+// equivalent is none: it is not among those that were tried.
+type count struct{ tried, noticed, accepted int }
 
-const (
-	killed     outcome = "noticed"
-	survived   outcome = "SURVIVED"
-	equivalent outcome = "equivalent" // it is none
-)
+func (c count) percent() int {
+	if c.tried == 0 {
+		return 100
+	}
+	return 100 * c.noticed / c.tried
+}
 
 // tally is what came of the mutants, by kind.
 type tally struct {
-	kinds     []string
-	count     map[string]map[outcome]int
-	survivors []string
+	kinds      []string
+	counts     map[string]count
+	unaccepted int // survived without a reason
+	unfounded  int // have a reason, and are noticed
 }
 
-func newTally() *tally { return &tally{count: make(map[string]map[outcome]int)} }
+func newTally() *tally { return &tally{counts: make(map[string]count)} }
 
-func (t *tally) add(m mutant, came outcome, why reason) {
+// add notes whether a fault was noticed, and why it need not be.
+func (t *tally) add(m mutant, noticed bool, why reason) {
 	if !slices.Contains(t.kinds, m.kind) {
 		t.kinds = append(t.kinds, m.kind)
-		t.count[m.kind] = make(map[outcome]int)
 	}
-	t.count[m.kind][came]++
-	fmt.Printf("%-10s %s\n", came, m)
-	if came == survived {
-		t.survivors = append(t.survivors, strings.TrimSpace(m.String()+"\n  "+string(why)))
+	n, came := t.counts[m.kind], "noticed"
+	if !why.equivalent() {
+		n.tried++
 	}
+	switch {
+	case noticed && why != "":
+		came = "UNFOUNDED"
+		t.unfounded++
+	case noticed:
+		n.noticed++
+	case why != "":
+		came = "accepted"
+		n.accepted++
+	default:
+		came = "SURVIVED"
+		t.unaccepted++
+	}
+	t.counts[m.kind] = n
+	fmt.Printf("%-9s %s\n", came, m)
 }
 
-// print prints the table. It fails where of a kind too few were noticed.
+// print prints the table. It fails where too few of a kind were noticed, where one
+// survived that is not accepted, and where one is accepted that is noticed.
 func (t *tally) print() error {
-	fmt.Printf("\n| fault | made | equivalent | noticed | |\n|---|---|---|---|---|\n")
+	fmt.Printf("\n| fault | tried | noticed | accepted | %% |\n|---|---|---|---|---|\n")
 	var short []string
+	var all count
 	for _, kind := range t.kinds {
-		n := t.count[kind]
-		faults := n[killed] + n[survived]
-		percent := 100
-		if faults > 0 {
-			percent = 100 * n[killed] / faults
-		}
-		fmt.Printf("| %s | %d | %d | %d | %d %% |\n", kind, faults+n[equivalent], n[equivalent], n[killed], percent)
-		if percent < leastKilled {
+		n := t.counts[kind]
+		fmt.Printf("| %s | %d | %d | %d | %d |\n", kind, n.tried, n.noticed, n.accepted, n.percent())
+		all = count{all.tried + n.tried, all.noticed + n.noticed, all.accepted + n.accepted}
+		if n.percent() < leastNoticed {
 			short = append(short, kind)
 		}
 	}
-	for _, text := range t.survivors {
-		fmt.Printf("\nsurvived: %s\n", text)
-	}
+	fmt.Printf("| all | %d | %d | %d | %d |\n", all.tried, all.noticed, all.accepted, all.percent())
+	var wrong []error
 	if len(short) > 0 {
-		return fmt.Errorf("of these kinds fewer than %d %% were noticed: %s", leastKilled, strings.Join(short, ", "))
+		wrong = append(wrong, fmt.Errorf("of these kinds fewer than %d %% were noticed: %s", leastNoticed, strings.Join(short, ", ")))
 	}
-	return nil
+	if t.unaccepted > 0 {
+		wrong = append(wrong, fmt.Errorf("%d survived that are not accepted", t.unaccepted))
+	}
+	if t.unfounded > 0 {
+		wrong = append(wrong, fmt.Errorf("%d are noticed that are accepted", t.unfounded))
+	}
+	return errors.Join(wrong...)
 }

@@ -113,17 +113,22 @@ func (f Facts) says(i Invoice, s Series) bool {
 
 // share notes in each series what of the invoiced units is its own: what was
 // taken, less, from the newest on, what the invoices lack. What they have more
-// was in doubt, or comes from somebody else. A void invoice bills what was taken,
-// from nobody.
+// was in doubt, or comes from somebody else. What the invoices of another
+// subscription were found to bill of the series is added. A void invoice bills
+// what was taken, from nobody.
 func (f *Facts) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
+	units := of.units[meter]
 	for n := range f.Reported {
 		r := &f.Reported[n]
 		if r.MeterID != meter || !f.says(of.Invoice, r.Series) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)
+		if r.Invoiced != nil {
+			units = units.Add(*r.Invoiced)
+		}
 		r.Invoiced, taken = &value, taken.Add(value)
 		series = append(series, r)
 	}
@@ -131,9 +136,9 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 		return
 	}
 	slices.SortFunc(series, func(a, b *Reported) int { return a.Window.Start.Compare(b.Window.Start) })
-	lacking := taken.Sub(of.units[meter])
-	if n := len(series); taken.IsNegative() && !of.units[meter].IsNegative() { // less than nothing is billed as nothing
-		*series[n-1].Invoiced, lacking = series[n-1].Invoiced.Sub(taken), negative(of.units[meter])
+	lacking := taken.Sub(units)
+	if n := len(series); taken.IsNegative() && !units.IsNegative() { // less than nothing is billed as nothing
+		*series[n-1].Invoiced, lacking = series[n-1].Invoiced.Sub(taken), negative(units)
 	}
 	for _, r := range slices.Backward(series) {
 		cut := smaller(notNegative(lacking), notNegative(*r.Invoiced))

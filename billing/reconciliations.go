@@ -62,6 +62,9 @@ type Reconciliation struct {
 // facts calls it once, before it is asked which usage a plan depends on.
 func (f *Facts) Reconcile() {
 	invoices := f.invoicedPeriods()
+	for n := range f.Reported {
+		f.Reported[n].Invoiced = nil
+	}
 	for _, i := range invoices {
 		for _, m := range f.Meters {
 			if f.whose(i, m.ID, invoices) {

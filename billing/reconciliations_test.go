@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -209,15 +210,19 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 		invoices []billing.Invoice
 		want     string
 	}{
-		"Before":    {[]billing.Invoice{other, renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"After":     {[]billing.Invoice{renewal("10"), other}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"Void":      {[]billing.Invoice{renewal("10"), void(other)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"ItsOwn":    {[]billing.Invoice{void(renewal("10")), other}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
-		"Alone":     {[]billing.Invoice{other}, "open; carried 0"},
-		"LessOfIt":  {[]billing.Invoice{renewal("7"), other}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
-		"OnlyThere": {[]billing.Invoice{ofAnother(renewal("10"))}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"ToAnother": {[]billing.Invoice{without(renewal("10")), toAnother(renewal("4"))}, "carried 4 invoiced, 0 unexplained, 4 billed: accepted, not billed; carried 600"},
-		"OnNeither": {[]billing.Invoice{without(renewal("10")), other}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
+		"Before":     {[]billing.Invoice{other, renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"After":      {[]billing.Invoice{renewal("10"), other}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"Void":       {[]billing.Invoice{renewal("10"), void(other)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ItsOwn":     {[]billing.Invoice{void(renewal("10")), other}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
+		"Alone":      {[]billing.Invoice{other}, "open; carried 0"},
+		"LessOfIt":   {[]billing.Invoice{renewal("7"), other}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
+		"OnlyThere":  {[]billing.Invoice{ofAnother(renewal("10"))}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ToAnother":  {[]billing.Invoice{without(renewal("10")), toAnother(renewal("4"))}, "carried 4 invoiced, 0 unexplained, 4 billed: accepted, not billed; carried 600"},
+		"OnBoth":     {[]billing.Invoice{renewal("6"), ofAnother(renewal("4"))}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"OnBothNo":   {[]billing.Invoice{renewal("10"), ofAnother(renewal("0"))}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"OnBothLess": {[]billing.Invoice{renewal("4"), ofAnother(renewal("3"))}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
+		"OnBothAll":  {[]billing.Invoice{renewal("10"), ofAnother(renewal("10"))}, "disputed 20 invoiced, 10 unexplained, 10 billed: billed more than reported; carried 0"},
+		"OnNeither":  {[]billing.Invoice{without(renewal("10")), other}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,6 +230,11 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 			f.Invoices = c.invoices
 			f.Reconcile()
 			require.Equal(t, c.want, reconciledAs(f))
+			f = closedWith("10")
+			slices.Reverse(c.invoices)
+			f.Invoices = c.invoices
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f), "the other way round")
 		})
 	}
 }

@@ -239,6 +239,23 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 	}
 }
 
+// A meter that moved to a subscription whose period began within the other's is
+// on the invoices of both, whichever of them is final first.
+func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
+	t.Parallel()
+	former, later := renewal("6"), ofAnother(renewal("4"))
+	later.Period = metering.Range{Start: january.Start.AddDate(0, 0, 14), End: february.Start.AddDate(0, 0, 14)}
+	for _, invoices := range [][]billing.Invoice{{former, later}, {later, former}} {
+		f := closedWith("6")
+		moved := counted(january, "4")
+		moved.Window = later.Period
+		f.Reported = append(f.Reported, moved)
+		f.Invoices = invoices
+		f.Reconcile()
+		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f))
+	}
+}
+
 // toAnother is an invoice of a subscription of another customer at the provider.
 func toAnother(i billing.Invoice) billing.Invoice {
 	i = ofAnother(i)

@@ -191,7 +191,11 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 			units = units.Add(c.Quantity)
 			continue
 		}
-		last[window{c.Target + string(c.Method), c.Window.Start.UnixMicro()}] = c.Lines[0].Quantity
+		start := c.Window.Start
+		if c.Counting == billing.Latest {
+			start = c.invoice.Start // an invoice bills the last one, whichever window it was of
+		}
+		last[window{c.Target + string(c.Method), start.UnixMicro()}] = c.Lines[0].Quantity
 	}
 	for _, value := range last {
 		units = units.Add(value)

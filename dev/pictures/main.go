@@ -69,12 +69,40 @@ func run(ctx context.Context) error {
 	run := ui + "workflows/" + waiting
 	tenant := strings.TrimPrefix(s.TenantID, "ten_")
 	failing := fmt.Sprintf("OdometerTenant=%q and OdometerOutcome in ('running','failed')", s.TenantID)
-	return take(ctx, []picture{
+	err = take(ctx, []picture{
 		{"outcomes", ui + "workflows?query=" + url.QueryEscape(failing), "sync-customer/", 540},
 		{"waiting", run + "/pending-activities", "Last Failure", 680},
 		{"details", run + "/user-metadata", "Current Details", 760},
 		{"schedule", ui + "schedules/" + url.PathEscape("auto-sync/"+tenant), "Upcoming Runs", 860},
 	})
+	if err != nil {
+		return err
+	}
+	return s.takeHeld(ctx, ui+"workflows/")
+}
+
+// takeHeld takes what an operator sees of a held invoice, before and after it
+// was released.
+func (s system) takeHeld(ctx context.Context, workflows string) error {
+	if err := s.behave(ctx, `{"times":0}`); err != nil {
+		return err
+	}
+	defer s.hold(context.WithoutCancel(ctx), false)
+	if err := s.hold(ctx, true); err != nil {
+		return err
+	}
+	customer := fmt.Sprintf("woodgrove-%d", time.Now().Unix())
+	hold, run, err := s.held(ctx, customer)
+	if err != nil {
+		return fmt.Errorf("hold an invoice: %w", err)
+	}
+	if err := take(ctx, []picture{{"held", workflows + run + "/user-metadata", "Current Details", 680}}); err != nil {
+		return err
+	}
+	if err := s.release(ctx, customer, hold); err != nil {
+		return err
+	}
+	return take(ctx, []picture{{"released", workflows + run + "/user-metadata", "Current Details", 680}})
 }
 
 // picture is one page of the Temporal UI, as soon as it shows the text.
@@ -178,7 +206,12 @@ func (s system) fail(ctx context.Context) (run string, err error) {
 	if err := s.post(ctx, s.BaseURL+"/v1/billing/auto-sync/trigger", "", nil); err != nil {
 		return "", err
 	}
-	id := url.PathEscape("sync-customer/" + strings.TrimPrefix(s.TenantID, "ten_") + "/" + strings.TrimPrefix(customer, "cus_"))
+	return s.runOf(ctx, "sync-customer/"+strings.TrimPrefix(s.TenantID, "ten_")+"/"+strings.TrimPrefix(customer, "cus_"))
+}
+
+// runOf is where the UI shows a workflow's last run.
+func (s system) runOf(ctx context.Context, workflow string) (path string, err error) {
+	id := url.PathEscape(workflow)
 	described, err := s.get(ctx, s.UIURL+"/api/v1/namespaces/default/workflows/"+id)
 	if err != nil {
 		return "", err

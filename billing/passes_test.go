@@ -230,6 +230,7 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 		"WhenThePeriodEnds":            {border, []billing.Period{subscribed(january)}, nil, january.End},
 		"WhenItsGraceIsOver":           {january.End, []billing.Period{subscribed(january), subscribed(february)}, nil, january.End.Add(grace)},
 		"NotAtAClosedOnes":             {january.End, []billing.Period{closedAt(january, "0", "0"), subscribed(february)}, nil, february.End},
+		"FromItsEndOn":                 {january.End, []billing.Period{subscribed(january)}, nil, january.End},
 		"UntilWhatFollowsIsKnown":      {january.End.Add(time.Hour), []billing.Period{subscribed(january)}, nil, january.End.Add(time.Hour)},
 		"AlsoOnceAllAreClosed":         {january.End.Add(grace), []billing.Period{over}, nil, january.End.Add(grace)},
 		"ADayAfterItWasTaken":          {first, []billing.Period{subscribed(january)}, []billing.Reported{own}, first.Add(24 * time.Hour)},

@@ -31,7 +31,7 @@ func (a *Activities) RefreshDaily(ctx context.Context) error {
 	return err
 }
 
-// digestedAtOnce is how many periods' events are read before the run is said to be alive.
+// digestedAtOnce is how many closed periods without digests one query finds.
 const digestedAtOnce = 100
 
 // DigestPeriods makes the digests of periods that have closed.

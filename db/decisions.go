@@ -24,7 +24,7 @@ type Verdict struct {
 // reconciliation, CodeConflict where there is nothing to decide.
 func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, key ReconciliationKey, v Verdict, now time.Time) (r Reconciled, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := takeTurnOfPeriod(ctx, tx, tenant, key.Period); err != nil {
+		if err := takeTurnOf(ctx, tx, "billing_periods", tenant, int64(key.Period)); err != nil {
 			return err
 		}
 		if r, err = getReconciled(ctx, tx, tenant, key); err != nil {
@@ -65,19 +65,6 @@ func getReconciled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, key
 		return Reconciled{}, err
 	}
 	return found[0], nil
-}
-
-// takeTurnOfPeriod takes the turn of the period's customer.
-func takeTurnOfPeriod(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, period metering.PeriodID) error {
-	_, err := tx.Exec(ctx, `
-		update customers c
-		set billing_turn = billing_turn + 1
-		from billing_periods p
-		where p.tenant_id = $1
-		  and p.id = $2
-		  and c.tenant_id = p.tenant_id
-		  and c.id = p.customer_id`, tenant, period)
-	return err
 }
 
 // decide appends what the decision makes of the reconciliation, and has the

@@ -184,17 +184,10 @@ func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUI
 	if err != nil {
 		return of, err
 	}
-	rows, err := s.pool.Query(ctx, `
-		select x.meter_id, m.slug, x.reason
-		from billing_sync_exclusions x
-		join meters m on m.tenant_id = x.tenant_id and m.id = x.meter_id
-		where x.tenant_id = $1
-		  and x.sync_id = $2
-		order by x.meter_id`, tenant, id)
-	if err != nil {
-		return of, err
+	excluded, err := Syncs(s).excluded(ctx, tenant, id)
+	for _, m := range excluded {
+		of.Excluded = append(of.Excluded, billing.Exclusion(m))
 	}
-	of.Excluded, err = pgx.CollectRows(rows, pgx.RowToStructByPos[billing.Exclusion])
 	return of, err
 }
 

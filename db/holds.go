@@ -179,7 +179,7 @@ func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection 
 // again changes nothing.
 func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HoldID, note string, now time.Time) (h Hold, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := takeTurnOfHold(ctx, tx, tenant, id); err != nil {
+		if err := takeTurnOf(ctx, tx, "billing_holds", tenant, int64(id)); err != nil {
 			return err
 		}
 		if h, err = getHold(ctx, tx, tenant, id); err != nil || h.ReleaseAskedAt != nil && !h.State.Ended() {
@@ -206,17 +206,4 @@ func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor m
 		return Hold{}, fmt.Errorf("ask for release: %w", err)
 	}
 	return h, nil
-}
-
-// takeTurnOfHold takes the turn of the hold's customer.
-func takeTurnOfHold(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.HoldID) error {
-	_, err := tx.Exec(ctx, `
-		update customers c
-		set billing_turn = billing_turn + 1
-		from billing_holds h
-		where h.tenant_id = $1
-		  and h.id = $2
-		  and c.tenant_id = h.tenant_id
-		  and c.id = h.customer_id`, tenant, id)
-	return err
 }

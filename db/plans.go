@@ -61,6 +61,19 @@ func takeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 	return err
 }
 
+// takeTurnOf takes the turn of the customer whom a row of the table is about.
+func takeTurnOf(ctx context.Context, tx pgx.Tx, table string, tenant metering.TenantID, row int64) error {
+	_, err := tx.Exec(ctx, `
+		update customers c
+		set billing_turn = billing_turn + 1
+		from `+table+` o
+		where o.tenant_id = $1
+		  and o.id = $2
+		  and c.tenant_id = o.tenant_id
+		  and c.id = o.customer_id`, tenant, row)
+	return err
+}
+
 // periods stores the customer's periods as they are now.
 func (w *planWriter) periods(periods []billing.Period) {
 	for _, p := range periods {

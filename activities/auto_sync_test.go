@@ -69,7 +69,7 @@ func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
 
 // diesInABatch runs a batch whose database goes away with the answer after so many.
 func (s *subscriber) diesInABatch(after int) {
-	store, err := db.Open(s.Context(), dbtest.URL(s))
+	store, err := db.Open(s.Context(), dbtest.URL(s), dbtest.ReadPrice)
 	require.NoError(s, err)
 	defer store.Close()
 	answers := 0

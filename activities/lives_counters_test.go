@@ -46,7 +46,13 @@ func (l *life) subscribe(a lives.Action) {
 		subscription.TrialEnd = subscription.End
 	}
 	for _, place := range a.Places {
-		price := stripetest.Price{ID: named("price", place.Meter), LookupKey: slug(place.Meter), Currency: strings.ToLower(a.Currency)}
+		tariff := place.Price
+		price := stripetest.Price{
+			ID: named("price", place.Meter) + a.Currency, LookupKey: slug(place.Meter), Currency: strings.ToLower(a.Currency), TiersMode: "graduated",
+			Tiers: []stripetest.Tier{
+				{UpTo: tariff.UpTo.String(), UnitAmount: tariff.First.String(), FlatAmount: tariff.Flat.String()}, {UpTo: "inf", UnitAmount: tariff.Rest.String()},
+			},
+		}
 		if place.Method != "record" {
 			price.Meter = named("mtr", place.Meter)
 			meter := stripetest.Meter{ID: price.Meter, EventName: slug(place.Meter), EventTimeWindow: string(place.Window)}

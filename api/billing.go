@@ -15,10 +15,13 @@ type previewItem struct {
 	MeterSlug string           `json:"meter_slug"`
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
-	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price"`
-	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by"`
+	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them"`
+	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by"`
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
+
+	ProviderPrice   string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
+	PriceDifference *priceDifference `json:"price_difference,omitempty"`
 
 	// LateFor is the closed period, where usage arrived after it was closed.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
@@ -43,7 +46,11 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 			return nil, errBackfilling
 		}
 		item := previewItem{
-			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Excluded: l.Excluded,
+			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Excluded: l.Excluded, ProviderPrice: priceID(l.Price),
+		}
+		if l.Differs != nil {
+			differs := showDifference(*l.Differs)
+			item.PriceDifference = &differs
 		}
 		if l.LateFor != nil {
 			item.LateFor = &usagePeriod{l.LateFor.Start, l.LateFor.End}

@@ -18,6 +18,9 @@ type customer struct {
 	BillingProviderID *string         `json:"billing_provider_id" doc:"The customer at the billing provider"`
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
+
+	// PriceComparison is of who is linked to a provider that has prices of its own.
+	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
 }
 
 func showCustomer(c metering.Customer) customer {
@@ -68,12 +71,26 @@ type createCustomerInput struct {
 
 func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
-	shown, _, err := once(ctx, s, in.Repeatable, "create-customer", in.Body, func(within db.Creators) (customer, error) {
+	linking, err := s.compareBefore(ctx, in.Body.ExternalID, in.Body.BillingProviderID)
+	if err != nil {
+		return nil, err
+	}
+	var id metering.CustomerID
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-customer", in.Body, func(within db.Creators) (customer, error) {
+		if linking.refusal != nil {
+			return customer{}, linking.refusal
+		}
 		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID), s.Now())
-		return showCustomer(c), err
+		id = c.ID
+		made := showCustomer(c)
+		made.PriceComparison = linking.shown
+		return made, err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !repeated {
+		s.keep(ctx, id, linking)
 	}
 	return &customerOutput{http.StatusCreated, shown}, nil
 }
@@ -87,7 +104,9 @@ func (s *server) customerByExternalID(ctx context.Context, in *customerByExterna
 	if err != nil {
 		return nil, err
 	}
-	return &customerOutput{http.StatusOK, showCustomer(c)}, nil
+	shown := showCustomer(c)
+	shown.PriceComparison, err = s.compared(ctx, c)
+	return &customerOutput{http.StatusOK, shown}, err
 }
 
 type getCustomerInput struct {
@@ -114,11 +133,20 @@ type upsertCustomerInput struct {
 
 func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
+	linking, err := s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID)
+	if err != nil {
+		return nil, err
+	}
+	if linking.refusal != nil {
+		return nil, linking.refusal
+	}
 	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.ExternalID), s.Now())
 	if err != nil {
 		return nil, err
 	}
 	out := &customerOutput{http.StatusOK, showCustomer(c)}
+	out.Body.PriceComparison = linking.shown
+	s.keep(ctx, c.ID, linking)
 	if made {
 		out.Status = http.StatusCreated
 	}

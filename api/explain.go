@@ -11,18 +11,19 @@ import (
 
 // step is one step of the working of an amount.
 type step struct {
-	Name         stepName         `json:"name"`
-	Description  string           `json:"description" doc:"What the amount is, in plain English" example:"The units that the base price covers."`
-	Amount       metering.Decimal `json:"amount" doc:"Exact, in the unit"`
-	Unit         string           `json:"unit" doc:"units, or the code of a currency" example:"USD"`
-	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"The decimals that it is rounded to, half to even; absent: it is not rounded"`
-	MeterVersion *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: it is not counted"`
-	EventCount   *int64           `json:"event_count,omitempty" doc:"Of usage: the events that it is counted from"`
-	PriceVersion int              `json:"price_version,omitempty" doc:"The version of the price that it stands in; absent: it stands in none"`
-	ClosedPeriod *usagePeriod     `json:"closed_period,omitempty"`
-	Reason       string           `json:"reason,omitempty" doc:"Why a closed period is adjusted" example:"late usage"`
-	Series       *stepSeries      `json:"series,omitempty"`
-	Steps        []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working"`
+	Name          stepName         `json:"name"`
+	Description   string           `json:"description" doc:"What the amount is, in plain English" example:"The units that the base price covers."`
+	Amount        metering.Decimal `json:"amount" doc:"Exact, in the unit"`
+	Unit          string           `json:"unit" doc:"units, or the code of a currency" example:"USD"`
+	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"The decimals that it is rounded to, half to even; absent: it is not rounded"`
+	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: it is not counted"`
+	EventCount    *int64           `json:"event_count,omitempty" doc:"Of usage: the events that it is counted from"`
+	PriceVersion  int              `json:"price_version,omitempty" doc:"The version of the price that it stands in; absent: it stands in none"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where it is of that" example:"price_1Q2"`
+	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
+	Reason        string           `json:"reason,omitempty" doc:"Why a closed period is adjusted" example:"late usage"`
+	Series        *stepSeries      `json:"series,omitempty"`
+	Steps         []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of"`
 }
 
 // stepSeries is where an amount was reported.
@@ -46,7 +47,7 @@ func showSteps(steps []billing.Step) []step {
 func showStep(s billing.Step) step {
 	shown := step{
 		Name: stepName(s.Name), Description: s.Sentence(), Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits,
-		PriceVersion: s.PriceVersion, Reason: s.Reason, Steps: showSteps(s.Of),
+		PriceVersion: s.PriceVersion, ProviderPrice: s.Price, Reason: s.Reason, Steps: showSteps(s.Of),
 	}
 	if s.Counted() {
 		shown.EventCount = &s.Events

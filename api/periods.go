@@ -38,16 +38,17 @@ func showPeriodHead(s billing.Statement) PeriodHead {
 }
 
 type periodLine struct {
-	MeterID      string           `json:"meter_id"`
-	MeterSlug    string           `json:"meter_slug"`
-	Usage        metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
-	EventCount   int64            `json:"event_count"`
-	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
-	Amount       metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
-	Currency     string           `json:"currency"`
-	Billed       bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed, in the mode that the present provider is in"`
-	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
-	LateAmount   metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
+	MeterID       string           `json:"meter_id"`
+	MeterSlug     string           `json:"meter_slug"`
+	Usage         metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
+	EventCount    int64            `json:"event_count"`
+	PriceVersion  int              `json:"price_version" doc:"0 where the meter has no price, or the provider's own is charged"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
+	Amount        metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
+	Currency      string           `json:"currency"`
+	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed, in the mode that the present provider is in"`
+	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
 }
 
 type listPeriodsOutput struct{ Body List[billingPeriod] }
@@ -82,7 +83,7 @@ func showPeriod(p billing.Statement) billingPeriod {
 	shown := billingPeriod{showPeriodHead(p), []periodLine{}}
 	for _, l := range p.Lines {
 		shown.Lines = append(shown.Lines, periodLine{
-			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,
+			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion, ProviderPrice: priceID(l.Price),
 			Amount: l.Charge, Currency: l.Currency, Billed: l.Billed, LateUsage: l.LateUsage, LateAmount: l.LateCharge,
 		})
 	}

@@ -29,7 +29,7 @@ func (b *bundle) striped(t testing.TB) *bundle {
 		require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}))
 	}
 	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_CANARY", Permissions: []string{
-		"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_read", "invoice_write", "event_read",
+		"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_read", "invoice_write", "event_read",
 	}}}))
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)

@@ -13,20 +13,21 @@ import (
 
 // StatementLine is what a period comes to for one meter, with the working.
 type StatementLine struct {
-	MeterID      string           `json:"meter_id"`
-	MeterSlug    string           `json:"meter_slug"`
-	Usage        metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
-	EventCount   int64            `json:"event_count"`
-	PriceVersion int              `json:"price_version" doc:"0 where the meter has no price"`
-	Charge       metering.Decimal `json:"charge" doc:"For the usage, rounded to the currency's minor unit"`
-	Amount       metering.Decimal `json:"amount" doc:"The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries"`
-	Currency     string           `json:"currency" example:"USD"`
-	Steps        []step           `json:"steps" doc:"The working; its last step is the amount"`
-	Billed       bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed"`
-	LateUsage    metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
-	LateAmount   metering.Decimal `json:"late_amount" doc:"What the charge grows by because of it, whichever period carries that"`
-	LateSteps    []step           `json:"late_steps" doc:"The working of late_amount, which is its last step; of an open period there is none"`
-	Digest       *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
+	MeterID       string           `json:"meter_id"`
+	MeterSlug     string           `json:"meter_slug"`
+	Usage         metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
+	EventCount    int64            `json:"event_count"`
+	PriceVersion  int              `json:"price_version" doc:"0 where the meter has no price, or the provider's own is charged"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
+	Charge        metering.Decimal `json:"charge" doc:"For the usage, rounded to the currency's minor unit"`
+	Amount        metering.Decimal `json:"amount" doc:"The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries"`
+	Currency      string           `json:"currency" example:"USD"`
+	Steps         []step           `json:"steps" doc:"The working; its last step is the amount"`
+	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed"`
+	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"What the charge grows by because of it, whichever period carries that"`
+	LateSteps     []step           `json:"late_steps" doc:"The working of late_amount, which is its last step; of an open period there is none"`
+	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
 
 // digest proves which events a closed period's meter came to.
@@ -46,7 +47,7 @@ func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) 
 
 func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]db.Digest) StatementLine {
 	return StatementLine{
-		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion,
+		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion, ProviderPrice: priceID(l.Price),
 		Charge: l.Charge, Amount: l.Amount, Currency: l.Currency, Steps: showSteps(l.Working), Billed: l.Billed,
 		LateUsage: l.LateUsage, LateAmount: l.LateCharge, LateSteps: showSteps(l.LateWorking),
 		Digest: showDigest(digests, l.MeterID),

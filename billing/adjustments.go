@@ -249,7 +249,7 @@ func (f Facts) carriedThen(target Period) (all []Adjustment) {
 			for _, currency := range slices.Sorted(maps.Keys(e.amounts)) {
 				all = append(all, Adjustment{
 					Closed: closed.Range, MeterID: m.ID, MeterSlug: m.Slug, Quantity: e.quantity, Amount: e.amounts[currency], Currency: currency,
-					Reason: ReasonLate, Working: e.moneyIn(currency),
+					Reason: ReasonLate, Working: moneyIn(currency, e.parts),
 				})
 			}
 		}

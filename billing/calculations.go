@@ -11,6 +11,7 @@ type calculation struct {
 	usage    metering.Decimal        // of a closed period: at its closing
 	events   int64
 	price    Price
+	theirs   ProviderPrice // that is charged instead; nil: none is
 	currency string
 	others   elsewhere
 
@@ -52,7 +53,38 @@ func (c *calculation) charge() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
 	}
-	return c.price.ChargeIn(c.currency, c.units())
+	return c.chargeFor(c.units())
+}
+
+// chargeFor is the charge for so many units, were it no trial.
+func (c *calculation) chargeFor(units metering.Decimal) metering.Decimal {
+	if c.theirs != nil {
+		return chargeAt(c.theirs, units)
+	}
+	return c.price.ChargeIn(c.currency, units)
+}
+
+// exact is the charge before it is rounded; a provider rounds each of its lines.
+func (c *calculation) exact() metering.Decimal {
+	if c.theirs != nil {
+		return chargeAt(c.theirs, c.units())
+	}
+	return c.price.Charge(c.units())
+}
+
+// unitPrice is that of the last units.
+func (c *calculation) unitPrice() metering.Decimal {
+	if c.theirs != nil {
+		return unitPriceAt(c.theirs, c.units())
+	}
+	return c.price.OverageRate
+}
+
+// priceAs has the units charged at the provider's own price.
+func (c *calculation) priceAs(theirs ProviderPrice) {
+	if theirs != nil {
+		c.theirs, c.price, c.currency = theirs, Price{MeterID: c.meter.ID}, theirs.Currency()
+	}
 }
 
 // otherScale is the decimals that what others have billed is rounded to; nil:
@@ -86,7 +118,7 @@ func (c *calculation) amount() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
 	}
-	amount := c.charge().Sub(c.others.amountIn(c.currency))
+	amount := c.charge().Sub(c.elsewhereAmount())
 	if c.late != nil {
 		amount = amount.Sub(c.closed.billedCharge()).Sub(c.late.onlyReportedCharge)
 	} else if c.closed != nil {
@@ -98,7 +130,7 @@ func (c *calculation) amount() metering.Decimal {
 func (c *calculation) line() Line {
 	l := Line{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.total(), Events: c.events, Quantity: c.quantity(),
-		PriceVersion: c.price.Version, UnitPrice: c.price.OverageRate, Charge: c.charge(), Amount: c.amount(), Currency: c.currency,
+		PriceVersion: c.price.Version, Price: c.theirs, UnitPrice: c.unitPrice(), Charge: c.charge(), Amount: c.amount(), Currency: c.currency,
 	}
 	if c.late != nil {
 		l.Closed, l.Events = c.late.closed.Start, c.events+c.late.events
@@ -126,16 +158,24 @@ func (l ClosedLine) billedUnits() metering.Decimal {
 	return l.ownUnits()
 }
 
-// billedCharge is the charge for these, at our price; what statements said is
-// the amount that they said.
+// billedCharge is the charge for these, at the closed period's price; what
+// statements said is the amount that they said.
 func (l ClosedLine) billedCharge() metering.Decimal {
 	if l.Reconciled == nil && l.so != nil && l.Scale == nil {
 		return l.so.amount
 	}
 	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {
-		return l.Terms.ChargeIn(l.Currency, units)
+		return l.chargeFor(units)
 	}
 	return l.Charge
+}
+
+// chargeFor is the charge for so many units, were it no trial.
+func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
+	if l.Price != nil {
+		return chargeAt(l.Price, units)
+	}
+	return l.Terms.ChargeIn(l.Currency, units)
 }
 
 // calculations are what every meter of the period comes to now, as usage is
@@ -173,7 +213,10 @@ func (f Facts) shown(period Period) []calculation {
 		m := p.quantityOf(period, c.meter)
 		if m.excluded(false) == "" && m.over() != ExcludedEarlier {
 			all[i] = m.calculation(c.usage)
-			all[i].currency, all[i].trial = c.currency, period.Subscription.Trial
+			all[i].trial = period.Subscription.Trial
+			if all[i].theirs == nil {
+				all[i].currency = c.currency
+			}
 		}
 	}
 	return all
@@ -183,7 +226,7 @@ func (f Facts) shown(period Period) []calculation {
 func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 	c := calculation{
 		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, closed: &then, trial: then.Trial,
-		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms},
+		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms}, theirs: then.Price,
 	}
 	c.scale = then.Scale
 	return c

@@ -10,7 +10,7 @@ import (
 // arrived there counts until it is known that it has not.
 type elsewhere struct {
 	quantity metering.Decimal
-	amounts  map[string]metering.Decimal // by currency
+	amounts  map[string]metering.Decimal // by currency; of what a provider charged its own price for, none
 	parts    []elsewherePart
 	invoiced struct{ reported, billed metering.Decimal } // of the quantity, what providers price
 }
@@ -20,14 +20,59 @@ type elsewherePart struct {
 	series           Series
 	quantity, amount metering.Decimal
 	currency         string
+	theirs           bool // a provider charged its own price for the quantity
 }
 
-func (e elsewhere) amountIn(currency string) metering.Decimal { return e.amounts[currency] }
+// money is what the parts have billed of the calculation's charge: quantities that
+// a provider charged its own price for as the charge for their units, before any
+// others, and amounts as they were reported. So all that was reported in amounts
+// comes to the charge for all units less that for theirs, in whatever order the
+// parts were reported.
+func (c *calculation) money() (parts []elsewherePart) {
+	var units metering.Decimal
+	charge := func() (charge metering.Decimal) {
+		if !units.IsZero() { // the base price goes with the first units
+			charge = c.chargeFor(c.inScale(units))
+		}
+		return charge
+	}
+	for _, p := range c.others.parts {
+		switch {
+		case p.theirs:
+			before := charge()
+			units = units.Add(p.quantity)
+			p.amount, p.currency = charge().Sub(before), c.currency
+			parts = append(parts, p)
+		case p.currency == c.currency:
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// inScale is a quantity in the decimals that others' are rounded to.
+func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
+	if scale := c.otherScale(); scale != nil {
+		return Units(quantity, *scale)
+	}
+	return quantity
+}
+
+// elsewhereAmount is what others have billed of the charge. A provider that has
+// its own price begins anew with the units that are left to it.
+func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
+	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
+		return c.charge().Sub(c.chargeFor(c.quantity()))
+	}
+	for _, p := range c.money() {
+		sum = sum.Add(p.amount)
+	}
+	return sum
+}
 
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last; of what is invoiced, what is on the invoices. Its
-// amount is as it was reported, at our price, less that of what they lack: what
-// the provider's price made of it is theirs.
+// amount is as it was reported, less that of what they lack.
 func (e *elsewhere) add(r Reported, price Price) {
 	s := r.billed()
 	if !s.Any {
@@ -43,8 +88,11 @@ func (e *elsewhere) add(r Reported, price Price) {
 	if e.amounts == nil {
 		e.amounts = make(map[string]metering.Decimal)
 	}
-	e.quantity, e.amounts[s.Currency] = e.quantity.Add(quantity), e.amounts[s.Currency].Add(amount)
-	e.parts = append(e.parts, elsewherePart{r.Series, quantity, amount, s.Currency})
+	theirs := r.Kind == QuantityReport && s.Theirs
+	if e.quantity = e.quantity.Add(quantity); !theirs {
+		e.amounts[s.Currency] = e.amounts[s.Currency].Add(amount)
+	}
+	e.parts = append(e.parts, elsewherePart{r.Series, quantity, amount, s.Currency, theirs})
 }
 
 // lacking is the charge for what invoices lack of a series' reported units.

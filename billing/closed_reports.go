@@ -51,8 +51,13 @@ func (f Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 }
 
 func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar {
-	e := billed[l.MeterID]
-	return billedSoFar{e.quantity, e.amountIn(l.Currency)}
+	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
+	c.others = billed[l.MeterID]
+	so := billedSoFar{units: c.others.quantity}
+	for _, p := range c.money() {
+		so.amount = so.amount.Add(p.amount)
+	}
+	return so
 }
 
 // isAll says whether it is what the line came to. What units cost is known.

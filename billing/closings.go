@@ -106,7 +106,15 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 		return
 	}
 	l.Billed, l.Scale, l.Trial = true, &scale, period.Subscription.Trial
-	if l.Charge = l.Terms.ChargeIn(l.Currency, l.ownUnits()); l.Trial {
+	l.priceAs(p.theirPrice(period, meter.ID))
+	if l.Charge = l.chargeFor(l.ownUnits()); l.Trial {
 		l.Charge = metering.Decimal{}
+	}
+}
+
+// priceAs has the line charged at the provider's own price.
+func (l *ClosedLine) priceAs(theirs ProviderPrice) {
+	if theirs != nil {
+		l.PriceVersion, l.Terms, l.Price, l.Currency = 0, Terms{}, theirs, theirs.Currency()
 	}
 }

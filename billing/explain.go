@@ -17,6 +17,7 @@ type Step struct {
 	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
 	Events       int64                   `json:"events,omitempty"`        // that it is counted from
 	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
+	Price        string                  `json:"price,omitempty"`         // the provider's, that it is of; "": of ours
 	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of
 	Reason       string                  `json:"reason,omitempty"`        // why there is an adjustment
 	Series       *Series                 `json:"-"`                       // that it was reported in
@@ -36,6 +37,10 @@ const (
 	StepUsageFee      = "overage_charge"          // overage units × overage rate
 	StepBase          = "base_price"              // for the period
 	StepExact         = "exact_charge"            // base price + overage charge
+	StepProvider      = "provider_charge"         // instead of these, where the provider's own price is charged: the sum of its lines
+	StepPriceLine     = "price_line"              // one of these: priced units × price rate, or a fixed amount, as the provider rounds it
+	StepPricedUnits   = "priced_units"            // that the rate is for: units, or packages of them
+	StepPriceRate     = "price_rate"              // for each of them
 	StepTrial         = "trial"                   // less: all of it, where the subscription was in trial
 	StepCharge        = "charge"                  // what is left of it, in the currency's minor unit
 	StepUnbilledUnits = "unbilled_units"          // less: the units that the closed period is not billed with
@@ -90,8 +95,21 @@ func (c *calculation) counted() []Step {
 
 // charged is what they cost.
 func (c *calculation) charged() []Step {
-	units, price, digits := c.units(), c.price, MinorDigits(c.currency)
-	steps := []Step{
+	charge := Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: new(MinorDigits(c.currency))}
+	steps := c.ours()
+	if c.theirs != nil { // each of its lines is rounded
+		steps, charge.Digits, charge.Price = []Step{c.atProvider()}, nil, c.theirs.ID()
+	}
+	if c.trial {
+		steps = append(steps, Step{Name: StepTrial, Amount: c.exact(), Unit: c.currency})
+	}
+	return append(steps, charge)
+}
+
+// ours is what they cost at our price, exactly.
+func (c *calculation) ours() []Step {
+	units, price := c.units(), c.price
+	return []Step{
 		{Name: StepIncluded, Amount: price.IncludedUnits, Unit: inUnits, PriceVersion: price.Version},
 		{Name: StepOverage, Amount: price.Overage(units), Unit: inUnits},
 		{Name: StepRate, Amount: price.OverageRate, Unit: c.currency, PriceVersion: price.Version},
@@ -99,10 +117,19 @@ func (c *calculation) charged() []Step {
 		{Name: StepBase, Amount: price.BasePrice, Unit: c.currency, PriceVersion: price.Version},
 		{Name: StepExact, Amount: price.Charge(units), Unit: c.currency},
 	}
-	if c.trial {
-		steps = append(steps, Step{Name: StepTrial, Amount: price.Charge(units), Unit: c.currency})
+}
+
+// atProvider is what they cost at the provider's own price, line by line.
+func (c *calculation) atProvider() Step {
+	all := Step{Name: StepProvider, Amount: c.exact(), Unit: c.currency, Price: c.theirs.ID()}
+	for _, l := range c.theirs.Lines(c.units()) {
+		line := Step{Name: StepPriceLine, Amount: l.Amount, Unit: c.currency}
+		if !l.Flat {
+			line.Of = []Step{{Name: StepPricedUnits, Amount: l.Priced, Unit: inUnits}, {Name: StepPriceRate, Amount: l.Rate, Unit: c.currency}}
+		}
+		all.Of = append(all.Of, line)
 	}
-	return append(steps, Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: &digits})
+	return all
 }
 
 // less is what was billed already, here or elsewhere, and what is left.
@@ -124,15 +151,15 @@ func (c *calculation) less() (steps []Step) {
 			Step{Name: StepOnly, Amount: c.late.onlyReportedCharge, Unit: c.currency})
 	}
 	if len(c.others.parts) > 0 {
-		quantity, scale := c.others.quantity, c.otherScale()
-		if scale != nil {
-			quantity = Units(quantity, *scale)
-		}
 		steps = append(steps,
-			Step{Name: StepOtherUnits, Amount: quantity, Unit: inUnits, Digits: scale, Of: c.others.units()})
+			Step{Name: StepOtherUnits, Amount: c.inScale(c.others.quantity), Unit: inUnits, Digits: c.otherScale(), Of: c.others.units()})
 	}
 	if len(c.others.parts) > 0 && !c.trial {
-		steps = append(steps, Step{Name: StepOther, Amount: c.others.amountIn(c.currency), Unit: c.currency, Of: c.others.moneyIn(c.currency)})
+		other := Step{Name: StepOther, Amount: c.elsewhereAmount(), Unit: c.currency}
+		if c.theirs == nil || c.late != nil {
+			other.Of = moneyIn(c.currency, c.money())
+		}
+		steps = append(steps, other)
 	}
 	if len(steps) == 0 && c.quantity().Equal(c.units()) {
 		return nil
@@ -150,8 +177,9 @@ func (e elsewhere) units() []Step {
 	return steps
 }
 
-func (e elsewhere) moneyIn(currency string) (steps []Step) {
-	for _, p := range e.parts {
+// moneyIn are the parts in one currency.
+func moneyIn(currency string, parts []elsewherePart) (steps []Step) {
+	for _, p := range parts {
 		if p.currency == currency {
 			steps = append(steps, Step{Name: StepPart, Amount: p.amount, Unit: currency, Series: &p.series})
 		}

@@ -25,7 +25,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 	for _, what := range []string{
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
-		billing.StepTrial, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
+		billing.StepTrial, billing.StepProvider, billing.StepPriceLine, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
 	} {
 		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
@@ -67,11 +67,11 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
 			units = rounded.Amount
 		}
-		oracle := l.oracle(line.MeterID, line.PriceVersion, rational(units))
+		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, rational(units))
 		if of(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
 			oracle = new(big.Rat)
 		}
-		if line.PriceVersion > 0 && rational(line.Charge).Cmp(oracle) != 0 {
+		if (line.PriceVersion > 0 || line.Price != nil) && rational(line.Charge).Cmp(oracle) != 0 {
 			l.failf("%+v is charged; the oracle says %s", line, oracle.FloatString(4))
 		}
 		if !reflect.DeepEqual(billing.Explain(f, s.Period, line.MeterID), line.Working) {
@@ -134,7 +134,7 @@ func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billi
 			w.same(l, "the preview of late usage", line.Amount, amountOf(line.Working))
 			continue
 		}
-		w.same(l, "the previewed amount", line.Amount, of(line.Working, billing.StepExact).Amount.Sub(of(line.Working, billing.StepTrial).Amount))
+		w.same(l, "the previewed amount", line.Amount, firstOf(line.Working, billing.StepExact, billing.StepProvider).Sub(of(line.Working, billing.StepTrial).Amount))
 		for _, s := range current.Lines {
 			if s.MeterID == line.MeterID && current.ClosedAt == nil {
 				w.seen["previewed"]++
@@ -209,12 +209,18 @@ func (w workings) recount(l *life, steps []billing.Step) {
 			want = new(big.Rat).Mul(at[billing.StepOverage], at[billing.StepRate])
 		case billing.StepExact:
 			want = new(big.Rat).Add(at[billing.StepBase], at[billing.StepUsageFee])
+		case billing.StepProvider:
+			want = w.lines(l, s)
 		case billing.StepTrial:
-			want = at[billing.StepExact]
+			want = known(billing.StepExact, billing.StepProvider)
 		case billing.StepCharge:
-			want = new(big.Rat).Sub(at[billing.StepExact], known(billing.StepTrial))
-		case billing.StepOtherUnits, billing.StepOther:
+			want = new(big.Rat).Sub(known(billing.StepExact, billing.StepProvider), known(billing.StepTrial))
+		case billing.StepOtherUnits:
 			want = w.sum(l, s.Of)
+		case billing.StepOther:
+			if at[billing.StepProvider] == nil || at[billing.StepLate] != nil {
+				want = w.sum(l, s.Of)
+			}
 		case billing.StepQuantity:
 			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits, billing.StepUnbilledUnits), known(billing.StepOtherUnits)))
 			if want.Sign() < 0 && s.Amount.IsZero() {
@@ -237,6 +243,30 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		}
 		at[s.Name] = want
 	}
+}
+
+// lines adds up the lines of a provider's price, each rounded half up.
+func (w workings) lines(l *life, s billing.Step) *big.Rat {
+	sum := new(big.Rat)
+	for _, line := range s.Of {
+		w.seen[line.Name]++
+		if len(line.Of) > 0 {
+			smallest := big.NewRat(1, 100)
+			if s.Unit == "JPY" {
+				smallest = big.NewRat(1, 1)
+			}
+			exact := new(big.Rat).Mul(rational(line.Of[0].Amount), rational(line.Of[1].Amount))
+			want := new(big.Rat)
+			if exact.Sign() > 0 {
+				want.Mul(halfUp(exact.Quo(exact, smallest)), smallest)
+			}
+			if want.Cmp(rational(line.Amount)) != 0 {
+				l.failf("a line of the provider's price is %s instead of %s", line.Amount, want.FloatString(4))
+			}
+		}
+		sum.Add(sum, rational(line.Amount))
+	}
+	return sum
 }
 
 func (w workings) sum(l *life, parts []billing.Step) *big.Rat {

@@ -102,6 +102,7 @@ type Destination struct {
 	MeterID  metering.MeterID `json:"meter_id"`
 	Excluded string           `json:"excluded,omitempty"` // why nothing can be reported of the meter; then the rest is empty
 
+	Price        ProviderPrice        `json:"-"`                // what is charged there for the units; nil: nobody here knows
 	Target       string               `json:"target,omitempty"` // what adds it up
 	Method       Method               `json:"method,omitempty"`
 	Counting     Counting             `json:"counting,omitempty"`
@@ -116,9 +117,11 @@ type Destination struct {
 type Subscription struct {
 	ID string // "": none
 	metering.Range
-	Trial    bool                       // it is a trial: the provider charges nothing for it
-	Invoiced bool                       // its invoice is final, or none follows: nothing that is reported now is on one
-	Scales   map[metering.MeterID]int32 // usage scales when it became so, of meters that had any; nil: nobody noted them
+	Connection metering.ConnectionID              // where it is; 0: nobody has noted that
+	Trial      bool                               // it is a trial: the provider charges nothing for it
+	Invoiced   bool                               // its invoice is final, or none follows: nothing that is reported now is on one
+	Scales     map[metering.MeterID]int32         // usage scales when it became so, of meters that had any; nil: nobody noted them
+	Prices     map[metering.MeterID]ProviderPrice // as the provider last said while it ran, or first said after that
 }
 
 // Usage is what one meter has counted in one period; of a closed one, as it was
@@ -178,6 +181,7 @@ type Sums struct {
 	Quantity metering.Decimal // that went out with the last one
 	Amount   metering.Decimal // of the last one
 	Currency string           // of the same
+	Theirs   bool             // that is at the provider's own price
 }
 
 // Sent is a statement as it was written down.

@@ -12,12 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Each of these tests holds what a known fault comes to. The change that mends
-// it turns its test round. Numbers are those of knownFaults; what is 0 there is
-// met in lives only. What shows outside this package:
-//
-//	 5 in activities/entries.go: what is not seen counted for a day is taken for dropped, and reported again
-//	 0 in providers/stripe/send.go: what is owed may be nothing in the currency's smallest unit there, and is refused at every sync
+// Each of these tests holds one of the faults that the rules had to what is
+// right instead.
 
 // monthOf is a calendar month of 2026.
 func monthOf(month time.Month) metering.Range {
@@ -270,22 +266,26 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	}
 }
 
-// Fault 9: a million late units are billed at the provider's price, or said to be left out.
-func TestLateUsageWithoutAPriceOfOursGoesNowhere(t *testing.T) {
+// Fault 9: a million late units are billed at the price that the provider had while January ran, whatever it is now.
+func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 	t.Parallel()
-	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
-	f.Prices = nil
+	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
+	ended := invoiced(january)
+	ended.Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: then}
+	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), ended, subscribed(february)))
+	f.Prices, f.Side.Currency, f.Side.Destinations[0].Price = nil, "USD", now
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Reported = []billing.Reported{counted(january, "10")}
-	f, _ = afterClosing(t, f)
+	f, line := afterClosing(t, f)
+	require.Equal(t, then, line.Price)
+	require.Equal(t, 0, rational(line.Charge).Cmp(then.oracle(rational(metering.Whole(10)))))
 	f = withLate(f, january, "1000010", "1000000")
-	plan := f.Plan()
-	require.Empty(t, plan.Reports)
-	require.Empty(t, plan.Excluded)
-	lines := billing.Adjustments(f)
+	lines := f.Plan().Reports[0].Lines
 	require.Len(t, lines, 1)
 	require.Equal(t, "1000000", lines[0].Quantity.String())
-	require.Equal(t, "0", lines[0].Amount.String())
+	want := then.oracle(rational(metering.Whole(1000010)))
+	require.Equal(t, 0, rational(lines[0].Amount).Cmp(want.Sub(want, rational(line.Charge))), "%s", lines[0].Amount)
+	require.Equal(t, then, lines[0].Price)
 }
 
 // Fault 12: where the first period begins is the same whenever syncs ran.

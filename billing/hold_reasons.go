@@ -245,6 +245,22 @@ func (d Draft) bills(meter metering.MeterID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.MeterID == meter })
 }
 
+// TermsIn are our terms of the meters in the period that an invoice is for.
+func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
+	all := make(map[metering.MeterID]*Terms)
+	for _, p := range f.Stored {
+		if p.Within(invoice).Empty() {
+			continue
+		}
+		for _, m := range f.Meters {
+			if price, priced := f.price(m.ID, p); priced {
+				all[m.ID] = &price.Terms
+			}
+		}
+	}
+	return all
+}
+
 // otherPrice says whether units of which each costs the same cost something
 // else by our price.
 func (f HoldFacts) otherPrice(l DraftLine) bool {

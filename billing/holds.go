@@ -96,7 +96,7 @@ type HeldPlace struct {
 	Reported    metering.Decimal // that the provider has accepted
 	Counted     metering.Decimal // that it has counted
 	Outstanding bool             // something is on its way
-	Terms       *Terms           // that it was reported by; nil: the meter had no price
+	Terms       *Terms           // ours, whatever the provider charges; nil: the meter had no price
 }
 
 // HeldSync is the sync that a hold has asked for after the grace.

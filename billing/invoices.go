@@ -28,6 +28,8 @@ type InvoiceLine struct {
 	Quantity metering.Decimal // units
 	Amount   metering.Decimal // in the invoice's currency, at the provider's price
 	Currency string           // ISO 4217
+	Price    string           // the provider's, of all of its lines; "": they have several
+	Lines    int              // how many it has of the meter, each rounded by itself
 }
 
 // invoiced is what the final invoices of one of a subscription's periods bill,
@@ -36,6 +38,7 @@ type invoiced struct {
 	Invoice
 	units map[metering.MeterID]metering.Decimal
 	more  map[metering.MeterID]metering.Decimal // of them, beyond what was, or may have been, taken
+	lines []InvoiceLine
 }
 
 // invoicedPeriods are those of which the last invoice is final.
@@ -44,7 +47,7 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 		if !last.Renewal || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
 			continue
 		}
-		i := invoiced{last, make(map[metering.MeterID]metering.Decimal), make(map[metering.MeterID]metering.Decimal)}
+		i := invoiced{Invoice: last, units: make(map[metering.MeterID]metering.Decimal), more: make(map[metering.MeterID]metering.Decimal)}
 		for _, invoice := range f.Invoices {
 			if !invoice.isIn(last) {
 				continue
@@ -53,6 +56,7 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 			for _, l := range invoice.Lines {
 				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
 			}
+			i.lines = append(i.lines, invoice.Lines...)
 		}
 		all = append(all, i)
 	}
@@ -103,12 +107,17 @@ func (i Invoice) bills(s Series) bool {
 }
 
 // says says whether an invoice shows what is billed of the series. That another
-// subscription has ended says nothing of one in whose period the series lies.
+// subscription has ended says nothing of one there in whose period the series lies.
 func (f Facts) says(i Invoice, s Series) bool {
 	another := func(p Period) bool {
-		return s.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.Contains(s.Window.Start)
+		return s.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.isAt(i.Connection) && p.Subscription.Contains(s.Window.Start)
 	}
 	return i.bills(s) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
+}
+
+// isAt says whether the subscription is, or may be, one at the connection.
+func (s Subscription) isAt(c metering.ConnectionID) bool {
+	return s.Connection == 0 || s.Connection == c
 }
 
 // share notes in each series what of the invoiced units is its own: what was

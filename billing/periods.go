@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -26,8 +27,9 @@ type ClosedLine struct {
 	Aggregation  metering.Aggregation    // of that version: late usage is counted by it too
 	Usage        metering.Decimal
 	Events       int64
-	PriceVersion int   // 0: the meter had no price
-	Terms        Terms // that the charge is by, whatever the price is now
+	PriceVersion int           // 0: the meter had no price, or the provider's own
+	Terms        Terms         // that the charge is by, whatever the price is now
+	Price        ProviderPrice // that the charge is by instead; nil: it is by Terms
 	Charge       metering.Decimal
 	Currency     string
 	Billed       bool   // a provider bills it: only then is there something to adjust
@@ -66,7 +68,7 @@ func Periods(f Facts) []Period {
 	}
 	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
 	for i := range periods {
-		periods[i].subscribe(f.Side)
+		periods[i].subscribe(f)
 	}
 	return periods
 }
@@ -102,14 +104,27 @@ func (f Facts) current() metering.Range {
 	return f.Side.Period
 }
 
-// subscribe notes which subscription an open period lies in.
-func (p *Period) subscribe(side *Side) {
-	if p.ClosedAt != nil || side == nil || side.Subscription == "" || !p.Start.Before(side.Period.End) || !p.End.After(side.Period.Start) {
+// subscribe notes which subscription an open period lies in, and at what prices:
+// of an earlier period of the subscription's, those that nobody has noted yet.
+func (p *Period) subscribe(f Facts) {
+	if p.ClosedAt != nil || !f.subscribed() {
 		return
 	}
-	if s := &p.Subscription; s.ID != side.Subscription || s.Range != side.Period || s.Trial != side.Trial {
+	s, side := &p.Subscription, f.Side
+	if !p.Start.Before(side.Period.End) || !p.End.After(side.Period.Start) {
+		if former := s.Prices; s.ID == side.Subscription {
+			s.notePrices(side)
+			maps.Copy(s.Prices, former)
+		}
+		return
+	}
+	if s.ID != side.Subscription || s.Range != side.Period || s.Trial != side.Trial {
 		s.ID, s.Range, s.Trial = side.Subscription, side.Period, side.Trial
 	}
+	if f.Connection != nil {
+		s.Connection = f.Connection.ID
+	}
+	s.notePrices(side)
 }
 
 // missingPeriods are those that the stream lacks up to now: after its end, and,

@@ -88,3 +88,34 @@ func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
 		require.True(t, got.Contains(now))
 	}
 }
+
+// What was read only after a period ended, and is reported at a price then, stays
+// at it when the customer has gone elsewhere since.
+func TestAPriceIsNotedOfPeriodsThatHadNone(t *testing.T) {
+	t.Parallel()
+	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
+	prices := func(p billing.ProviderPrice) map[metering.MeterID]billing.ProviderPrice {
+		return map[metering.MeterID]billing.ProviderPrice{1: p}
+	}
+	for name, c := range map[string]struct {
+		change func(p *billing.Period)
+		side   billing.ProviderPrice
+		want   map[metering.MeterID]billing.ProviderPrice
+	}{
+		"ItHadNone":            {func(*billing.Period) {}, now, prices(now)},
+		"ItHadOne":             {func(p *billing.Period) { p.Subscription.Prices = prices(then) }, now, prices(then)},
+		"NothingIsSaid":        {func(p *billing.Period) { p.Subscription.Prices = prices(then) }, nil, prices(then)},
+		"ThereIsNone":          {func(*billing.Period) {}, nil, nil},
+		"OfAnotherOne":         {func(p *billing.Period) { p.Subscription.ID = "sub_0" }, now, nil},
+		"ItIsClosed":           {func(p *billing.Period) { p.ClosedAt = &p.End }, now, nil},
+		"ThePresentOnesAreNew": {func(p *billing.Period) { p.Range = february; p.Subscription.Prices = prices(then) }, now, prices(now)},
+	} {
+		period := subscribed(january)
+		c.change(&period)
+		f := atMeters(february, knownOf(february.Start.Add(time.Hour), period))
+		f.Side.Destinations[0].Price = c.side
+		require.Equal(t, c.want, billing.ExpectedPeriods(f)[0].Subscription.Prices, name)
+		current := billing.ExpectedPeriods(f)
+		require.Equal(t, first, current[len(current)-1].Subscription.Connection, name)
+	}
+}

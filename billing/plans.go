@@ -288,8 +288,7 @@ func (p *planner) quantities() {
 		}
 		unreported = unreported || p.open && period.ClosedAt != nil
 	}
-	latest := func(r Report) bool { return r.Counting == Latest }
-	if unreported || len(reported) > 1 && slices.ContainsFunc(p.plan.Reports, latest) {
+	if unreported || len(reported) > 1 && p.mayComeLast() {
 		clear(known) // what is taken of one period changes what comes last of another
 	}
 	for i, period := range slices.Backward(reported) {
@@ -297,6 +296,13 @@ func (p *planner) quantities() {
 			p.knows(period, known[i])
 		}
 	}
+}
+
+// mayComeLast says whether a report of which the last one counts is planned, or
+// on its way.
+func (p *planner) mayComeLast() bool {
+	return slices.ContainsFunc(p.plan.Reports, func(r Report) bool { return r.Counting == Latest }) ||
+		slices.ContainsFunc(p.Reported, func(r Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
 }
 
 // quantitiesOf plans the quantities of one period.
@@ -348,6 +354,24 @@ func (p *planner) destination(meter metering.MeterID) Destination {
 		}
 	}
 	return Destination{MeterID: meter, Excluded: ExcludedUnread}
+}
+
+// theirPrice is the provider's own price of a meter's units in the period, where
+// it has one: as it was while the period ran, or, of a meter that was made later,
+// as it is now.
+func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPrice {
+	then := period.Subscription.Prices[meter]
+	if p.Side == nil {
+		return then // nobody has looked what is there
+	}
+	d := p.destination(meter)
+	switch {
+	case d.Excluded == "" && d.Price == nil:
+		return nil
+	case then == nil && period.Subscription.ID == p.Side.Subscription:
+		return d.Price
+	}
+	return then
 }
 
 // Empty says whether there is nothing to do.

@@ -12,37 +12,54 @@ type PreviewLine struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Usage     metering.Decimal
-	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price
-	Amount    metering.Decimal // the exact charge; of late usage in the currency's minor unit
+	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price; of a provider's price, the rate of the last units
+	Amount    metering.Decimal // the exact charge, and a provider's as it rounds it; of late usage in the currency's minor unit
 	Currency  string
-	Excluded  string          // why it is not reported; ExcludedBackfilling: the figures are not to be used
-	LateFor   *metering.Range // the closed period; nil: it is of the running one
-	Working   []Step          // the amount's, and on to what the provider is reported
+	Price     ProviderPrice    // that is charged instead of ours; nil: ours is
+	Differs   *PriceDifference // ours is another one
+	Excluded  string           // why it is not reported; ExcludedBackfilling: the figures are not to be used
+	LateFor   *metering.Range  // the closed period; nil: it is of the running one
+	Working   []Step           // the amount's, and on to what the provider is reported
 }
 
 // Preview is the bill of CurrentPeriod as if that ended now, meter by meter,
 // and then what late usage adds to closed periods.
 func Preview(f Facts) (lines []PreviewLine) {
-	shown := f.shown(f.running())
+	period := f.running()
+	shown := f.shown(period)
 	for _, m := range f.Meters {
 		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
-			l.Usage, l.UnitPrice, l.Currency, l.Working = c.usage, c.price.OverageRate, c.currency, c.steps()
+			l.Usage, l.UnitPrice, l.Currency, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.theirs, c.steps()
 			if !c.trial {
-				l.Amount = c.price.Charge(c.units())
+				l.Amount = c.exact()
 			}
+			l.Differs = f.difference(m, period, c.theirs)
 		}
 		lines = append(lines, l)
 	}
 	for _, c := range f.carried() {
 		l := c.line()
 		lines = append(lines, PreviewLine{
-			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Price: l.Price,
 			Excluded: f.excludedLate(c.currency), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines
+}
+
+// difference is how our price of the meter in the period differs from the
+// provider's, where that is charged instead.
+func (f Facts) difference(m metering.Meter, period Period, theirs ProviderPrice) *PriceDifference {
+	ours, priced := f.price(m.ID, period)
+	if theirs == nil || !priced {
+		return nil
+	}
+	if d, differs := differenceOf(m, ours.Terms, theirs); differs {
+		return &d
+	}
+	return nil
 }
 
 // running is the period of CurrentPeriod.

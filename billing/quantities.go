@@ -201,10 +201,12 @@ func (m *quantityPlanner) line(total metering.Decimal) Line {
 func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
 	price := m.priceIn(m.meter.ID, m.period)
 	scale := m.scale()
-	return calculation{
+	c := calculation{
 		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),
 		others: m.others, scale: &scale, notNegative: m.destination.NotNegative,
 	}
+	c.priceAs(m.theirPrice(m.period, m.meter.ID))
+	return c
 }
 
 // reportOne plans the next report of the window's series, if it has none that

@@ -16,7 +16,7 @@ const (
 	ReconciliationAgreed     ReconciliationState = "agreed"      // the invoices bill what was reported, which is all
 	ReconciliationCarried    ReconciliationState = "carried"     // what they lack is billed in a target period
 	ReconciliationWaived     ReconciliationState = "waived"      // what they lack is not billed, because of what happened at the provider, unless an operator says so
-	ReconciliationDisputed   ReconciliationState = "disputed"    // they bill more than was reported: somebody has to look
+	ReconciliationDisputed   ReconciliationState = "disputed"    // they bill more than was reported, or another amount: somebody has to look
 	ReconciliationWrittenOff ReconciliationState = "written_off" // an operator has given up what they lack
 )
 
@@ -36,6 +36,7 @@ const (
 	ReasonTakenBack  = "taken back since"                                // usage went down once it was reported
 	ReasonVoid       = "the invoice was voided"                          // nobody has to pay what it bills
 	ReasonMore       = "billed more than reported"                       // something else reports there, or the line was edited
+	ReasonAmount     = "billed at another amount"                        // the quantity agrees, and the amount is not the provider's price of it
 )
 
 // Reconciliation is what the final invoices bill of a closed period's meter,
@@ -129,7 +130,8 @@ func (f Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliati
 
 // says says whether the invoices say the same as at a reconciliation before.
 func (r Reconciliation) says(before *Reconciliation) bool {
-	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid)
+	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid) &&
+		(r.Reason == ReasonAmount) == (before.Reason == ReasonAmount)
 }
 
 // reconciliation is what the invoices bill of a closed period's meter; it is
@@ -171,8 +173,12 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	if r.Invoiced = r.Invoiced.Add(r.Unexplained); void {
 		r.Invoiced = metering.Decimal{}
 	}
-	if r.State, r.Reason = r.judged(void); ended && r.Reason == ReasonNotBilled {
+	r.State, r.Reason = r.judged(void)
+	switch {
+	case ended && r.Reason == ReasonNotBilled:
 		r.Reason = ReasonEnded
+	case r.State == ReconciliationAgreed && f.amountDiffers(p, l, r, invoices):
+		r.State, r.Reason = ReconciliationDisputed, ReasonAmount
 	}
 	return r, known
 }

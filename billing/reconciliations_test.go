@@ -201,6 +201,22 @@ func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000", reconciledAs(f))
 }
 
+// That another subscription has the period since says what is billed only where it is.
+func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[metering.ConnectionID]string{
+		0:      "open; carried 0",
+		first:  "open; carried 0",
+		second: "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000",
+	} {
+		f := closedWith("10")
+		f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: january, Connection: at, Invoiced: true}
+		f.Invoices = []billing.Invoice{ended(january)}
+		f.Reconcile()
+		require.Equal(t, want, reconciledAs(f), at)
+	}
+}
+
 // Of two subscriptions with one period, each bills its own meters: that the
 // other's invoice says nothing of a meter, or is void, says nothing about it.
 func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
@@ -378,5 +394,58 @@ func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
 		require.Len(t, f.Resolved, want, lease)
 		require.Len(t, f.Open, 1-want, lease)
 		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f))
+	}
+}
+
+// The units agree, and the amount is not what the provider's own price makes of
+// them: somebody has to look, and no money moves.
+func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
+	t.Parallel()
+	price := &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
+	right := metering.Decimal{}
+	for _, l := range price.Lines(metering.Whole(10)) {
+		right = right.Add(l.Amount)
+	}
+	cent := metering.MustDecimal("0.01")
+	for name, c := range map[string]struct {
+		change func(f *billing.Facts, l *billing.InvoiceLine)
+		want   string
+	}{
+		"ThePrice":       {func(*billing.Facts, *billing.InvoiceLine) {}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"HalfACentALine": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(cent) }, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"AnotherAmount": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(cent).Add(cent) },
+			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		"LessThanIt": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = metering.Decimal{} },
+			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		"AtSeveralPrices": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount, l.Price = metering.Whole(99), "" },
+			"agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"InATrial": {func(f *billing.Facts, l *billing.InvoiceLine) {
+			l.Amount, f.Stored[0].Closed[0].Trial, f.Stored[0].Closed[0].Charge = metering.Decimal{}, true, metering.Decimal{}
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"ATrialThatIsCharged": {func(f *billing.Facts, _ *billing.InvoiceLine) {
+			f.Stored[0].Closed[0].Trial, f.Stored[0].Closed[0].Charge = true, metering.Decimal{}
+		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		"OfTwoPeriods": {func(f *billing.Facts, l *billing.InvoiceLine) {
+			l.Amount = metering.Whole(99)
+			other := counted(february, "0")
+			other.Window = january
+			f.Reported = append(f.Reported, other)
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := closedWith("10")
+			line := &f.Stored[0].Closed[0]
+			line.Price, line.Terms, line.PriceVersion, line.Charge = price, billing.Terms{}, 0, right
+			f.Invoices = []billing.Invoice{renewal("10")}
+			billed := &f.Invoices[0].Lines[0]
+			billed.Amount, billed.Price, billed.Lines = right, "price_1", 3
+			c.change(&f, billed)
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f))
+			f.Reconciled = nil
+			f.Reconcile()
+			require.Empty(t, f.Reconciled, "it says the same again")
+		})
 	}
 }

@@ -88,7 +88,8 @@ type Line struct {
 	Usage        metering.Decimal // of the whole period so far
 	Events       int64            // behind it
 	Quantity     metering.Decimal // usage less what is billed elsewhere
-	PriceVersion int              // 0: the meter has no price
+	PriceVersion int              // 0: the meter has no price, or the provider's own
+	Price        ProviderPrice    // that the charge is by instead of ours; nil: it is by ours
 	UnitPrice    metering.Decimal
 	Charge       metering.Decimal // for the usage, rounded to the currency's minor unit
 	Amount       metering.Decimal // charge less what is billed elsewhere

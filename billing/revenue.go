@@ -32,7 +32,7 @@ type OpenCharge struct {
 // have a price.
 func OpenCharges(f Facts, period Period) (charges []OpenCharge) {
 	for _, c := range f.shown(period) {
-		if c.price.Version != 0 {
+		if c.price.Version != 0 || c.theirs != nil {
 			charges = append(charges, OpenCharge{c.events, c.charge(), c.currency})
 		}
 	}

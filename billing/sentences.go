@@ -2,12 +2,13 @@ package billing
 
 import "fmt"
 
-// StepNames are the names of steps, in the order in which they come; that of a
-// part of another step is the last.
+// StepNames are the names of steps, in the order in which they come; those of
+// parts of another step are the last.
 func StepNames() []string {
 	return []string{
-		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepTrial, StepCharge,
-		StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll, StepPart,
+		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepProvider, StepTrial, StepCharge,
+		StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll,
+		StepPriceLine, StepPricedUnits, StepPriceRate, StepPart,
 	}
 }
 
@@ -21,6 +22,8 @@ func (s Step) Sentence() string {
 		return s.ofUnits()
 	case StepRate, StepUsageFee, StepBase, StepExact, StepTrial, StepCharge:
 		return s.ofCharge()
+	case StepProvider, StepPriceLine, StepPricedUnits, StepPriceRate:
+		return s.ofProvider()
 	}
 	return s.ofRest()
 }
@@ -58,7 +61,25 @@ func (s Step) ofCharge() string {
 	case StepTrial:
 		return "Less: all of it, because the subscription was in trial then, for which the provider charges nothing."
 	}
+	if s.Price != "" {
+		return "What is left of the provider's charge."
+	}
 	return fmt.Sprintf("The exact charge rounded half to even to the minor unit of %s.", s.Unit)
+}
+
+func (s Step) ofProvider() string {
+	switch s.Name {
+	case StepProvider:
+		return "The charge at the provider's own price " + s.Price + ", as the lines of its invoice."
+	case StepPricedUnits:
+		return "The units that the rate is for, or the packages of them."
+	case StepPriceRate:
+		return "The provider's price of each of them."
+	}
+	if len(s.Of) == 0 {
+		return "A fixed amount of the provider's price."
+	}
+	return "The priced units times their rate, rounded as the provider rounds each line."
 }
 
 func (s Step) ofRest() string {

@@ -35,6 +35,7 @@ func (l *life) newPriceOfOwn() bool {
 	meter := l.someMeter()
 	l.newPrice(meter, 0, l.from(meter))
 	if c := l.present(); c != nil && l.tape == nil && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
+		l.farSide.priceNo[meter]++
 		for _, taken := range l.farSide.calls {
 			taken.lost = taken.lost || taken.invoice == c.last()
 		}
@@ -48,6 +49,9 @@ func (l *life) newPriceOfProduct() bool {
 	meter := l.someMeter()
 	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == 1 })
 	if first && slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.Currency != "USD" }) {
+		return false
+	}
+	if first && (l.side != nil && l.side.Currency == "JPY" || l.present() != nil && l.present().currency == "JPY") {
 		return false
 	}
 	l.newPrice(meter, 1, l.from(meter))
@@ -235,6 +239,7 @@ func (l *life) removesItem() bool {
 		return false
 	}
 	delete(l.farSide.places, id)
+	l.farSide.priceNo[id]++ // who adds it again may take another price
 	return true
 }
 
@@ -299,7 +304,7 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 		if m.UsageScale > 0 {
 			i.scales[m.ID] = m.UsageScale
 		}
-		i.Lines = append(i.Lines, billing.InvoiceLine{MeterID: m.ID, Quantity: l.farSide.onInvoice(in, m.ID), Currency: "USD"})
+		i.Lines = append(i.Lines, l.farSide.lineOf(c, in, m.ID))
 	}
 	l.invoices = append(slices.Clone(l.invoices), i)
 	l.markInvoiced()

@@ -222,11 +222,17 @@ func (l *life) checkClosing(c billing.Closing) {
 		l.counting[usedKey{line.MeterID, c.Period.Start.UnixMicro()}] = l.meter(line.MeterID).Version.Aggregation
 		used := l.used(line.MeterID, c.Period.Range)
 		version, currency := l.versionAt(line.MeterID, c.Period.Start)
-		charge := l.oracle(line.MeterID, version, billable(line, rational(used)))
+		if line.Price != nil {
+			version, currency = 0, line.Price.Currency()
+		}
+		if then := c.Period.Subscription.Prices[line.MeterID]; line.Scale != nil && then != nil && line.Price != then {
+			l.failf("the period from %s closed at the price %v of meter %d, which cost %v", c.Period.Start, line.Price, line.MeterID, then)
+		}
+		charge := l.charged(line.Price, line.MeterID, version, billable(line, rational(used)))
 		if line.Scale != nil && l.onTrial(c.Period) {
 			charge = new(big.Rat)
 		}
-		if !line.Usage.Equal(used) || line.PriceVersion != version || version > 0 && line.Currency != currency || rational(line.Charge).Cmp(charge) != 0 {
+		if !line.Usage.Equal(used) || line.PriceVersion != version || currency != "" && line.Currency != currency || rational(line.Charge).Cmp(charge) != 0 {
 			l.failf("the period from %s closed at %+v; the oracle says %s for %s at price %d", c.Period.Start, line, charge.FloatString(4), used, version)
 		}
 	}
@@ -353,6 +359,7 @@ func (l *life) closed(latest time.Time) bool {
 // the oracle's charge, and units where a provider prices them.
 func (l *life) checkBilled() {
 	l.checkInvoiced()
+	l.checkAmounts()
 	for _, p := range l.periods {
 		for _, line := range p.Closed {
 			l.checkLine(p, line)
@@ -437,7 +444,8 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 	if all := worth[len(worth)-1]; rational(charge).Cmp(all) != 0 {
 		l.failf("%s are booked of meter %d in the period from %s; it came to %s", charge, line.MeterID, p.Start, all.FloatString(4))
 	}
-	if all := l.lateTotal(p, line); line.PriceVersion == 0 && line.Scale != nil && !billing.Units(all, *line.Scale).Equal(l.billedUnits(p, line)) {
+	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Start) })
+	if all := l.lateTotal(p, line); priced && line.PriceVersion == 0 && line.Price == nil && line.Scale != nil && !billing.Units(all, *line.Scale).Equal(l.billedUnits(p, line)) {
 		l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
 	}
 }
@@ -457,7 +465,7 @@ func (l *life) costs(p billing.Period, line billing.ClosedLine, units *big.Rat) 
 	if line.Scale != nil && l.onTrial(p) {
 		return new(big.Rat)
 	}
-	return l.oracle(line.MeterID, line.PriceVersion, units)
+	return l.charged(line.Price, line.MeterID, line.PriceVersion, units)
 }
 
 // lateTotal is the usage of a closed period with what came late.

@@ -35,6 +35,7 @@ type farSide struct {
 	latest     map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
 	contracts  map[string][]*contract                 // by customer there
 	places     map[metering.MeterID]billing.Destination
+	priceNo    map[metering.MeterID]int // how many prices each had before
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
 	lag        time.Duration          // of what it shows as counted
@@ -102,7 +103,7 @@ type reply struct {
 func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	return &farSide{
 		connection: connection, receiver: receiver, latest: make(map[string]map[time.Time]*storedReport), contracts: make(map[string][]*contract),
-		places: make(map[metering.MeterID]billing.Destination), answers: make(map[string]savedAnswer),
+		places: make(map[metering.MeterID]billing.Destination), priceNo: make(map[metering.MeterID]int), answers: make(map[string]savedAnswer),
 	}
 }
 
@@ -251,22 +252,6 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 	return units
 }
 
-// priced is what the quantities that it has of the meter's period cost, as each
-// said when it went out.
-func (f *farSide) priced(meter metering.MeterID, period time.Time, currency string) (amount metering.Decimal) {
-	last := make(map[string]metering.Decimal)
-	for _, c := range f.calls {
-		l := c.Lines[0]
-		if c.Kind == billing.QuantityReport && c.known() && l.MeterID == meter && c.Period.Equal(period) && l.Currency == currency {
-			last[fmt.Sprint(c.Target, c.Method, c.Window.Start.UnixMicro())] = l.Amount
-		}
-	}
-	for _, value := range last {
-		amount = amount.Add(value)
-	}
-	return amount
-}
-
 // has says whether it was reported any quantity of the meter's period.
 func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {
@@ -406,6 +391,7 @@ func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Desti
 	case d.OnlyWhileRun:
 		d.Target = c.id + " " + d.Target
 	}
+	d.Price = f.tariff(meter, c.currency)
 	return d
 }
 

@@ -20,13 +20,20 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 }
 
 // lacking is what a closed line's charge is more than what is billed with its
-// period: that for the units, or what statements said.
+// period: that for the units, or what statements said and, at our price, the
+// charge for the units that providers price.
 func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
 	all := l.costs(p, line, billable(line, rational(line.Usage)))
 	if line.Scale == nil && line.Reconciled == nil {
 		own, _ := l.billedOf(p, line, line.Test)
+		var priced metering.Decimal
 		for _, f := range l.inMode(line.Test) {
-			own[line.Currency] = own[line.Currency].Add(f.priced(line.MeterID, p.Start, line.Currency))
+			if !f.receiver {
+				priced = priced.Add(f.billed(l.name, line.MeterID, p.Start, (*call).known))
+			}
+		}
+		if !priced.IsZero() {
+			all.Sub(all, l.costs(p, line, rational(priced)))
 		}
 		return all.Sub(all, rational(own[line.Currency]))
 	}

@@ -114,7 +114,8 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
 	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
 		here := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && r.Period.Equal(p.Start)
-		return here && i.Period.Contains(r.Window.Start) && !p.Subscription.Contains(r.Window.Start)
+		there := p.Subscription.Connection == i.Connection && p.Subscription.Contains(r.Window.Start)
+		return here && i.Period.Contains(r.Window.Start) && !there
 	})
 }
 

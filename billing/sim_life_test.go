@@ -25,9 +25,8 @@ type life struct {
 	neighbour *ledger   // of the same tenant; every call for it fails
 	farSides  []*farSide
 	passes    [2]*pass
-	lived     map[string]bool // steps of known faults that are not left out
-	happened  []bool          // by kind
-	ends      []string        // how closed periods were when they closed
+	happened  []bool   // by kind
+	ends      []string // how closed periods were when they closed
 	most      map[usedKey]mostUsed
 	plans     int // made so far
 	startedIn billing.Settings
@@ -65,13 +64,10 @@ func script(seed uint64) []step {
 var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
 
 // begin makes the customer of a seed.
-func begin(seed uint64, lived ...string) *life {
+func begin(seed uint64) *life {
 	l := &life{
-		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), lived: make(map[string]bool),
+		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)),
 		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
-	}
-	for _, step := range lived {
-		l.lived[step] = true
 	}
 	timezone, _ := time.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
 	l.born = time.Date(2025, time.Month(1+l.rng.IntN(12)), 1+l.rng.IntN(28), l.rng.IntN(24), l.rng.IntN(60), 0, 0, time.UTC)
@@ -109,7 +105,7 @@ func newLedger(c *catalog, name string, born time.Time) *ledger {
 // anyMeters is how many meters a life may have; events name any of them.
 const anyMeters = 3
 
-// newMeter makes the next meter, with a price.
+// newMeter makes the next meter, mostly with a price.
 func (l *life) newMeter(status metering.MeterVersionStatus) {
 	id := metering.MeterID(len(l.meters) + 1)
 	l.meters = append(slices.Clone(l.meters), metering.Meter{
@@ -120,7 +116,7 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 		l.filledFrom[id] = len(l.events)
 	}
 	l.noteMeter(l.meters[len(l.meters)-1])
-	if l.leavesOut(meterWithoutPrice) || l.rng.IntN(2) == 0 {
+	if l.rng.IntN(4) > 0 {
 		l.newPrice(id, 0, time.Time{})
 	}
 	for _, f := range l.farSides {
@@ -214,19 +210,18 @@ func (f *farSide) subscribe(customer string, l *life) {
 
 // circumstances are what a life is lived in beside its steps.
 type circumstances struct {
-	neighbour bool     // another customer of the tenant's, for whom every call fails
-	lazy      bool     // no sync among the steps
-	eager     bool     // a sync after each of them
-	known     bool     // it was synced before anything happened, so that its periods are known
-	lived     []string // steps of known faults that are not left out
-	tape      *tape    // what is done is noted on it
-	monthly   bool     // contracts run in months
+	neighbour bool  // another customer of the tenant's, for whom every call fails
+	lazy      bool  // no sync among the steps
+	eager     bool  // a sync after each of them
+	known     bool  // it was synced before anything happened, so that its periods are known
+	tape      *tape // what is done is noted on it
+	monthly   bool  // contracts run in months
 	look      func(*life)
 }
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
-	l := begin(seed, in.lived...)
+	l := begin(seed)
 	l.lazy, l.tape, l.startedIn, l.monthly = in.lazy, in.tape, l.settings, in.monthly
 	l.noteBeginning()
 	for _, c := range l.farSide.contracts["cus_1"] {
@@ -391,6 +386,9 @@ func closedText(of metering.Range, lines []billing.ClosedLine) string {
 	fmt.Fprint(&text, of.Start, of.End)
 	for _, c := range lines {
 		fmt.Fprint(&text, " ", c.MeterID, c.MeterVersion, c.Usage, c.Events, c.PriceVersion, c.Terms, c.Charge, c.Currency, c.Billed, c.Test, c.Trial)
+		if c.Price != nil {
+			fmt.Fprint(&text, " at ", c.Price.ID())
+		}
 		if c.Scale != nil {
 			fmt.Fprint(&text, " to ", *c.Scale)
 		}

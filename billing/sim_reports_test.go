@@ -39,7 +39,7 @@ func next(s billing.Sums, r *storedReport, line billing.Line) billing.Sums {
 	if r.Kind != billing.StatementReport {
 		added = added.Add(r.Quantity)
 	}
-	return billing.Sums{Any: true, Value: line.Quantity, Added: added, Quantity: r.Quantity, Amount: line.Amount, Currency: line.Currency}
+	return billing.Sums{Any: true, Value: line.Quantity, Added: added, Quantity: r.Quantity, Amount: line.Amount, Currency: line.Currency, Theirs: line.Price != nil}
 }
 
 // reaches says whether the report is to the present connection.

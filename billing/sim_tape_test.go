@@ -122,7 +122,10 @@ func (l *life) notePlaces() {
 		}
 		places := l.farSides[a.Connection-1].places
 		for _, meter := range slices.Sorted(maps.Keys(places)) {
-			l.tape.actions[i].Places = append(l.tape.actions[i].Places, lives.Place{Meter: meter, Method: places[meter].Method, Window: places[meter].Window})
+			l.tape.actions[i].Places = append(l.tape.actions[i].Places, lives.Place{
+				Meter: meter, Method: places[meter].Method, Window: places[meter].Window,
+				Price: l.farSides[a.Connection-1].tariff(meter, a.Currency).Tariff,
+			})
 		}
 	}
 }

@@ -136,14 +136,6 @@ func report(seed uint64, in circumstances) string {
 	return text.String()
 }
 
-// wrong is what goes wrong in a life, or with other times of its syncs.
-func wrong(seed uint64, steps []step, in circumstances) string {
-	if l := live(seed, steps, in); l.failure != "" {
-		return l.failure
-	}
-	return otherTimes(seed, steps, in)
-}
-
 // calm are the kinds of steps that happen alike whatever was reported before.
 var calm = []string{
 	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a usage scale",

@@ -174,7 +174,7 @@ func (p *pass) checkCharge(r billing.Report) {
 	if r.Destination.WholeUnits {
 		scale = 0
 	}
-	want := p.oracle(line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale))
+	want := p.charged(line.Price, line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale))
 	if rational(line.Charge).Cmp(want) != 0 {
 		p.failf("%s of meter %d are charged %s; the oracle says %s", line.Usage, line.MeterID, line.Charge, want.FloatString(4))
 	}
@@ -219,7 +219,7 @@ func (p *pass) call() {
 	}
 	what := p.trouble(r)
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
-	if answer.replayed || answer.duplicate && answer.taken {
+	if answer.replayed || answer.duplicate && answer.taken || answer.refused && what != refusal {
 		what = noTrouble // it did not come to that
 	}
 	p.noteCall(fates[what])
@@ -337,7 +337,7 @@ type place struct {
 func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	var series []billing.Series
 	for _, r := range l.reports {
-		p := r.Kind == billing.QuantityReport && l.reaches(r) && !l.period(r.Period).Complete
+		p := r.Kind == billing.QuantityReport && l.reaches(r) && l.isToBeCounted(r.Series)
 		if p && !slices.Contains(series, r.Series) {
 			series = append(series, r.Series)
 		}
@@ -348,23 +348,37 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 		if period.Subscription.ID == "" || s.Window.Start.Before(part.Start) && s.Counting != billing.Adds {
 			continue
 		}
+		if s.Counting == billing.Replaces {
+			part = period.Subscription.Range
+		}
 		i := slices.IndexFunc(open, func(o *place) bool {
 			return o.customer == s.Customer && o.target == s.Target && o.counting == s.Counting && o.part == part
 		})
 		if i < 0 {
 			i, open = len(open), append(open, &place{customer: s.Customer, target: s.Target, counting: s.Counting, part: part})
 		}
-		open[i].add(l, s, cutoff)
+		open[i].add(l, s, period.Within(period.Subscription.Range).Start, cutoff)
 	}
 	return slices.DeleteFunc(open, func(o *place) bool { return len(o.last) == 0 || o.underWay })
 }
 
-func (o *place) add(l *ledger, s billing.Series, cutoff time.Time) {
+// isToBeCounted says whether the series' period is not complete or, where one
+// report takes the place of another, any of the same period of the subscription's.
+func (l *ledger) isToBeCounted(s billing.Series) bool {
+	of := l.period(s.Period)
+	return slices.ContainsFunc(l.periods, func(p billing.Period) bool {
+		together := s.Counting == billing.Replaces && p.Subscription.ID == of.Subscription.ID && p.Subscription.Start.Equal(of.Subscription.Start)
+		return !p.Complete && (p.Start.Equal(of.Start) || together)
+	})
+}
+
+// add counts a series; from is when its part of the subscription's period begins.
+func (o *place) add(l *ledger, s billing.Series, from, cutoff time.Time) {
 	var added, addedSeen, addedOld, quantity, quantitySeen metering.Decimal
 	var last, old *storedReport
-	ended := s.Window.Start.Before(o.part.Start)
+	ended := s.Window.Start.Before(from)
 	for _, r := range l.reports {
-		if r.Series != s || ended && r.timestamp.Before(o.part.Start) {
+		if r.Series != s || ended && r.timestamp.Before(from) {
 			continue
 		}
 		o.underWay = o.underWay || r.state.Outstanding()

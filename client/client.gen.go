@@ -941,6 +941,10 @@ const (
 	StepNameOverageRate           StepName = "overage_rate"
 	StepNameOverageUnits          StepName = "overage_units"
 	StepNamePart                  StepName = "part"
+	StepNamePriceLine             StepName = "price_line"
+	StepNamePriceRate             StepName = "price_rate"
+	StepNamePricedUnits           StepName = "priced_units"
+	StepNameProviderCharge        StepName = "provider_charge"
 	StepNameQuantity              StepName = "quantity"
 	StepNameReportedUnits         StepName = "reported_units"
 	StepNameTotalUsage            StepName = "total_usage"
@@ -988,6 +992,14 @@ func (e StepName) Valid() bool {
 	case StepNameOverageUnits:
 		return true
 	case StepNamePart:
+		return true
+	case StepNamePriceLine:
+		return true
+	case StepNamePriceRate:
+		return true
+	case StepNamePricedUnits:
+		return true
+	case StepNameProviderCharge:
 		return true
 	case StepNameQuantity:
 		return true
@@ -1872,9 +1884,10 @@ type Customer struct {
 	ExternalId        string    `json:"external_id"`
 
 	// Id Examples: cus_42
-	Id       string                 `json:"id"`
-	Metadata map[string]interface{} `json:"metadata"`
-	Name     string                 `json:"name"`
+	Id              string                 `json:"id"`
+	Metadata        map[string]interface{} `json:"metadata"`
+	Name            string                 `json:"name"`
+	PriceComparison *PriceComparison       `json:"price_comparison,omitempty"`
 
 	// TenantId Examples: ten_1
 	TenantId string `json:"tenant_id"`
@@ -2043,8 +2056,13 @@ type Explain struct {
 	MeterSlug string      `json:"meter_slug"`
 	Period    PeriodHead  `json:"period"`
 
-	// PriceVersion 0 where the meter has no price
+	// PriceVersion 0 where the meter has no price, or the provider's own is charged
 	PriceVersion int64 `json:"price_version"`
+
+	// ProviderPrice The id of the provider's own price, where that is charged
+	//
+	// Examples: price_1Q2
+	ProviderPrice *string `json:"provider_price,omitempty"`
 
 	// Steps The working; its last step is the amount
 	Steps []Step `json:"steps"`
@@ -2569,8 +2587,13 @@ type PeriodLine struct {
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 
-	// PriceVersion 0 where the meter has no price
+	// PriceVersion 0 where the meter has no price, or the provider's own is charged
 	PriceVersion int64 `json:"price_version"`
+
+	// ProviderPrice The id of the provider's own price, where that is charged
+	//
+	// Examples: price_1Q2
+	ProviderPrice *string `json:"provider_price,omitempty"`
 
 	// Usage So far; of a closed period, what it was closed at
 	Usage json.Number `json:"usage"`
@@ -2616,19 +2639,25 @@ type PeriodStatementState string
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by
+	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
 	// Excluded Why the meter is excluded, as of the customer's last sync
-	Excluded  *string      `json:"excluded,omitempty"`
-	LateFor   *UsagePeriod `json:"late_for,omitempty"`
-	MeterId   string       `json:"meter_id"`
-	MeterSlug string       `json:"meter_slug"`
+	Excluded        *string          `json:"excluded,omitempty"`
+	LateFor         *UsagePeriod     `json:"late_for,omitempty"`
+	MeterId         string           `json:"meter_id"`
+	MeterSlug       string           `json:"meter_slug"`
+	PriceDifference *PriceDifference `json:"price_difference,omitempty"`
 
-	// UnitPrice The overage rate; 0 where the meter has no price
+	// ProviderPrice The id of the provider's own price, where that is charged
+	//
+	// Examples: price_1Q2
+	ProviderPrice *string `json:"provider_price,omitempty"`
+
+	// UnitPrice The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage An exact decimal number
@@ -2653,6 +2682,35 @@ type Price struct {
 	// OverageRate Per unit beyond the included ones
 	OverageRate json.Number `json:"overage_rate"`
 	Version     int64       `json:"version"`
+}
+
+// PriceComparison defines model for PriceComparison.
+type PriceComparison struct {
+	// ComparedAt When the provider's prices were read; null: they are not compared yet
+	ComparedAt *time.Time `json:"compared_at"`
+
+	// Differences The meters whose price here is not the one that the provider charges; that one is billed
+	Differences []PriceDifference `json:"differences"`
+
+	// Reason Why they are not compared yet
+	Reason *string `json:"reason,omitempty"`
+}
+
+// PriceDifference defines model for PriceDifference.
+type PriceDifference struct {
+	// MeterId Examples: mtr_7
+	MeterId   string `json:"meter_id"`
+	MeterSlug string `json:"meter_slug"`
+
+	// OurPrice What the price here charges
+	//
+	// Examples: 0.02 USD for each unit
+	OurPrice string `json:"our_price"`
+
+	// TheirPrice What the provider charges
+	//
+	// Examples: 0.03 USD for each unit
+	TheirPrice string `json:"their_price"`
 }
 
 // Pricing defines model for Pricing.
@@ -3108,8 +3166,13 @@ type StatementLine struct {
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 
-	// PriceVersion 0 where the meter has no price
+	// PriceVersion 0 where the meter has no price, or the provider's own is charged
 	PriceVersion int64 `json:"price_version"`
+
+	// ProviderPrice The id of the provider's own price, where that is charged
+	//
+	// Examples: price_1Q2
+	ProviderPrice *string `json:"provider_price,omitempty"`
 
 	// Steps The working; its last step is the amount
 	Steps []Step `json:"steps"`
@@ -3245,6 +3308,11 @@ type Step struct {
 	// PriceVersion The version of the price that it stands in; absent: it stands in none
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
+	// ProviderPrice The id of the provider's own price, where it is of that
+	//
+	// Examples: price_1Q2
+	ProviderPrice *string `json:"provider_price,omitempty"`
+
 	// Reason Why a closed period is adjusted
 	//
 	// Examples: late usage
@@ -3254,7 +3322,7 @@ type Step struct {
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
-	// Steps What it is the sum of; of an adjustment, its working
+	// Steps What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of
 	Steps *[]Step `json:"steps,omitempty"`
 
 	// Unit units, or the code of a currency

@@ -30,7 +30,7 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 			return err
 		}
 		for _, customer := range customers {
-			w, plan, err := planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+			w, plan, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
 			if err != nil {
 				return err
 			}
@@ -86,14 +86,14 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		w.batch.Queue(`
 			insert into billing_period_totals
 			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, scale)
-			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, `+termsOf+`, @charge, @currency, @working, @billed, @test, @scale
+			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @charge, @currency, @working, @billed, @test, @scale
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
 			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
-			"scale": l.Scale,
+			"scale": l.Scale, "provider_terms": termsHash(l.Price),
 		})
 	}
 	w.batch.Queue(`
@@ -169,7 +169,7 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
-		read, err := readFacts(ctx, tx, tenant, customer, now)
+		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}

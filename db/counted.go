@@ -52,7 +52,14 @@ func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, rep
 // accepted before the cutoff is Old. Places to which something is on its way
 // are left out.
 func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
-	all, err := l.counted(ctx, `and d.customer_id = @customer and not p.complete
+	all, err := l.counted(ctx, `and d.customer_id = @customer
+		  and (not p.complete or s.counting = 'replaces' and exists (
+		    select
+		    from billing_periods o
+		    where o.tenant_id = p.tenant_id
+		      and o.customer_id = p.customer_id
+		      and (o.subscription, o.subscription_start) = (p.subscription, p.subscription_start)
+		      and not o.complete))
 		  and d.connection_id = (select id from billing_connections where tenant_id = @tenant and retired_at is null and not statements)`,
 		pgx.NamedArgs{"tenant": tenant, "customer": customer, "cutoff": cutoff})
 	var open []Counted
@@ -64,13 +71,16 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 	return open, err
 }
 
-// counted adds up what was reported at each place. What is added up, and went out
+// counted adds up what was reported at each place. Where one report takes the
+// place of another, a place is all of the subscription's period, which several of
+// the customer's may lie in: some providers sum it up only whole. Else it is the
+// part that is in the customer's period. What is added up, and went out
 // with a time in the subscription's period although it is of a series that ended
 // with the one before, is counted there too: nobody knew of the new one yet.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select min(s.meter_id), s.target, s.method, d.provider_customer,
-		  part.starts_at, least(p.ends_at, p.subscription_end),
+		  part.counted_from, part.counted_until,
 		  sum(coalesce(case when s.counting = 'adds' then last.added else last.quantity end, 0)),
 		  sum(coalesce(case when s.counting = 'adds' then last.added_seen else last.quantity_seen end, 0)),
 		  sum(case
@@ -82,7 +92,9 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		from billing_destinations d
 		cross join lateral (`+seriesAt+` and s.kind = 'quantity' offset 0) s
 		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id and p.subscription <> ''
-		cross join lateral (select greatest(p.starts_at, p.subscription_start), s.window_start < greatest(p.starts_at, p.subscription_start)) part (starts_at, after_series)
+		cross join lateral (select greatest(p.starts_at, p.subscription_start), s.window_start < greatest(p.starts_at, p.subscription_start),
+		    case when s.counting = 'replaces' then p.subscription_start else greatest(p.starts_at, p.subscription_start) end,
+		    case when s.counting = 'replaces' then p.subscription_end else least(p.ends_at, p.subscription_end) end) part (starts_at, after_series, counted_from, counted_until)
 		cross join lateral (
 		  select sum(r.quantity) filter (where r.state in ('accepted', 'counted')) as added,
 		    (array_agg(r.quantity order by r.number desc) filter (where r.state in ('accepted', 'counted')))[1] as quantity,

@@ -141,3 +141,31 @@ func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *tes
 	b.plan(anew)
 	require.Empty(t, b.uncounted(b.now))
 }
+
+// Two periods of the customer's lie in one of the subscription's, which the
+// provider sums up whole.
+func TestWhatReplacesIsCountedInTheSubscriptionsPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.now = month.Start.AddDate(0, 0, 20)
+	b.use("7")
+	b.plan(anew) // the month is the customer's period: there is no subscription yet
+	subscribed := metering.Range{Start: month.Start.AddDate(0, 0, 15), End: month.End.AddDate(0, 0, 15)}
+	b.link("sub_1", subscribed, asRecord)
+	b.now = month.End.Add(time.Hour)
+	b.use("5")
+	for _, r := range b.plan(anew).Send {
+		b.lease(r.ID)
+		b.complete(r.ID, billing.Accepted)
+	}
+
+	open := b.uncounted(b.now.Add(time.Minute))
+	require.Len(t, open, 1)
+	c := open[0]
+	require.True(t, c.Range.Start.Equal(subscribed.Start) && c.Range.End.Equal(subscribed.End))
+	require.Equal(t, []string{"12", "12"}, []string{c.Total.String(), c.Old.String()})
+	require.Len(t, c.Reports, 2)
+	b.saw(billing.Counted, c.OldReports...)
+	require.Empty(t, b.uncounted(b.now.Add(time.Minute)))
+}

@@ -15,8 +15,10 @@ import (
 type customerFacts struct {
 	billing.Facts
 	kind       metering.ProviderKind
-	lastNumber int64 // of the customer's reports
-	paused     bool  // by an operator: nothing is reported
+	lastNumber int64               // of the customer's reports
+	paused     bool                // by an operator: nothing is reported
+	stored     []storedDestination // the side's
+	terms      keptTerms           // of their prices
 }
 
 func (r *factReader) customerAndSide() error {
@@ -33,7 +35,7 @@ func (r *factReader) customerAndSide() error {
 	}
 	one.Now = r.facts.Now
 	r.facts, r.kind, r.lastNumber, r.paused = one.Facts, one.kind, one.lastNumber, one.paused
-	return nil
+	return one.price(r.prices, r.readPrice)
 }
 
 // selectCustomerFacts reads customers c. Early events are looked for only until
@@ -42,7 +44,7 @@ func (r *factReader) customerAndSide() error {
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
-	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations,
+	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
@@ -70,6 +72,14 @@ var selectCustomerFacts = `
 	    group by date_trunc('month', e.ts at time zone t.timezone)) e) early on true
 	where c.tenant_id = @tenant `
 
+// price gives what the customer is at the provider its prices.
+func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error) {
+	if f.Side != nil {
+		f.Side.Destinations, err = prices.destinations(f.stored, f.terms, read)
+	}
+	return err
+}
+
 func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	side := billing.Side{}
 	var (
@@ -89,7 +99,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
-		&side.Trial, &side.Ended, &side.Currency, &side.Destinations, &f.InTest, &products, &since,
+		&side.Trial, &side.Ended, &side.Currency, &f.stored, &f.terms, &f.InTest, &products, &since,
 		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread)
 	if err != nil {
 		return f, err

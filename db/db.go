@@ -80,8 +80,8 @@ const (
 const defaultConnections = 16
 
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
-// in it bounds the pool.
-func Open(ctx context.Context, url string) (*DB, error) {
+// in it bounds the pool. read reads prices of providers'; nil: of none.
+func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
@@ -125,13 +125,13 @@ func Open(ctx context.Context, url string) (*DB, error) {
 		Usage:           Usage{pool},
 		Events:          Events{pool},
 		Providers:       Providers{pool},
-		Ledger:          Ledger{pool},
+		Ledger:          Ledger{pool, read},
 		Syncs:           Syncs{pool},
-		Links:           Links{pool},
-		Restores:        Restores{pool},
+		Links:           Links{pool, read},
+		Restores:        Restores{pool, read},
 		Invoices:        Invoices{pool},
 		Reconciliations: Reconciliations{pool},
-		Holds:           Holds{pool},
+		Holds:           Holds{pool, read},
 		ProviderEvents:  ProviderEvents{pool},
 		Rotations:       Rotations{pool},
 		AutoSyncs:       AutoSyncs{pool},

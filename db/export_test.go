@@ -26,7 +26,7 @@ func (w *Writer) Queued(tenant metering.TenantID) int {
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
-		read, err := readFacts(ctx, counted, tenant, customer, now)
+		read, err := readFacts(ctx, counted, store.Ledger.read, tenant, customer, now)
 		if err == nil {
 			n, f = counted.statements, read.facts
 		}
@@ -39,7 +39,7 @@ func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID,
 func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.TenantID, period metering.PeriodID, now time.Time) (n int, s PeriodStatement, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
-		s, err = readStatement(ctx, counted, tenant, period, ReportPage{Before: math.MaxInt64, Limit: 1000}, now)
+		s, err = readStatement(ctx, counted, store.Ledger.read, tenant, period, ReportPage{Before: math.MaxInt64, Limit: 1000}, now)
 		n = counted.statements
 		return err
 	})

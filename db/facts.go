@@ -15,8 +15,8 @@ import (
 // many statements whatever the number of meters, periods and windows. In a
 // transaction that sees one state of the database it is what was known at one
 // instant. CodeNotFound where there is no such customer.
-func readFacts(ctx context.Context, q batcher, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (*factReader, error) {
-	r := &factReader{ctx: ctx, q: q, tenant: tenant, customer: customer}
+func readFacts(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (*factReader, error) {
+	r := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
 	r.facts.Now = metering.Instant(now)
 	if err := r.customerAndSide(); err != nil {
 		return nil, err
@@ -35,12 +35,14 @@ type batcher interface {
 }
 
 type factReader struct {
-	ctx      context.Context
-	q        batcher
-	tenant   metering.TenantID
-	customer metering.CustomerID
-	facts    billing.Facts
-	kind     metering.ProviderKind
+	ctx       context.Context
+	q         batcher
+	readPrice ReadPrice
+	tenant    metering.TenantID
+	customer  metering.CustomerID
+	facts     billing.Facts
+	kind      metering.ProviderKind
+	prices    providerPrices
 
 	lastNumber   int64 // of the customer's reports
 	paused       bool  // by an operator: nothing is reported
@@ -61,10 +63,12 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
-	read(&batch, selectBillingPeriods+`and p.customer_id = @customer order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) {
-		f.Stored = append(f.Stored, p.Period)
+	readEach(&batch, selectBillingPeriods+`and p.customer_id = @customer order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) error {
+		period, err := r.prices.period(p, r.readPrice)
+		f.Stored = append(f.Stored, period)
+		return err
 	})
-	read(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
+	readEach(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
 	read(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
@@ -75,17 +79,26 @@ func (r *factReader) catalogAndLedger() error {
 
 // read queues a statement and gives each of its rows to add.
 func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T], add func(T)) {
+	readEach(batch, sql, args, scan, func(one T) error {
+		add(one)
+		return nil
+	})
+}
+
+func readEach[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T], add func(T) error) {
 	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scan)
 		for _, one := range all {
-			add(one)
+			if err := add(one); err != nil {
+				return err
+			}
 		}
 		return err
 	})
 }
 
 var selectBillingPeriods = `
-	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, p.trial,
+	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, coalesce(p.subscription_connection, 0), p.trial, p.prices, ` + namedTerms("p.tenant_id", hashesInPeriod) + `,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -98,12 +111,14 @@ var selectBillingPeriods = `
 type storedPeriod struct {
 	customer metering.CustomerID
 	billing.Period
+	prices map[metering.MeterID]string // hashes
+	terms  keptTerms
 }
 
 func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Trial, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Connection, &s.Trial, &p.prices, &p.terms, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}
@@ -111,7 +126,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 }
 
 const selectClosedLines = `
-	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, coalesce(m.terms, '{}'), t.charge, t.currency,
+	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
 	  t.billed, t.test, t.scale, t.scale is not null and p.trial, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
@@ -138,7 +153,8 @@ const selectClosedLines = `
 type closedLine struct {
 	period metering.PeriodID
 	billing.ClosedLine
-	bookedEvents *int64 // nil: nothing is
+	price        keptTerms // of one at the most
+	bookedEvents *int64    // nil: nothing is
 	booked       billing.Booked
 }
 
@@ -151,7 +167,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 		reason *string
 	}
 	n := &reconciled
-	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.Charge, &l.Currency,
+	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.price, &l.Charge, &l.Currency,
 		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.LateUsage, &l.LateEvents,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
@@ -167,12 +183,19 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	return l, err
 }
 
-func (r *factReader) addClosedLine(l closedLine) {
+func (r *factReader) addClosedLine(l closedLine) error {
+	if err := r.prices.add(l.price, r.readPrice); err != nil {
+		return err
+	}
+	for hash := range l.price {
+		l.Price = r.prices[hash]
+	}
 	i := slices.IndexFunc(r.facts.Stored, func(p billing.Period) bool { return p.ID == l.period })
 	r.facts.Stored[i].Closed = append(r.facts.Stored[i].Closed, l.ClosedLine)
 	if l.bookedEvents != nil {
 		r.facts.Booked = append(r.facts.Booked, l.booked)
 	}
+	return nil
 }
 
 // scanMonth reads the start of a month as a range that no month outlasts.
@@ -191,7 +214,8 @@ func reportedOf(customer string) string {
 	return `
 	with said as (
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency,
+	    l.price_version = 0 and l.terms is not null as theirs
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind <> 'statement' offset 0) s
 	  join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.id = s.period_id
@@ -207,7 +231,8 @@ func reportedOf(customer string) string {
 	        and o.closed_at is null) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency,
+	    l.price_version = 0 and l.terms is not null
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and (
@@ -218,7 +243,8 @@ func reportedOf(customer string) string {
 	    and d.customer_id = ` + customer + `
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency,
+	    l.price_version = 0 and l.terms is not null
 	  from billing_periods c
 	  cross join lateral (
 	    select *
@@ -261,7 +287,7 @@ func sumsOf(condition string) string {
 		return `(array_agg(` + column + ` order by x.number desc) filter (where ` + condition + `))[1]`
 	}
 	return `bool_or(` + condition + `), coalesce(` + last("x.value") + `, 0), coalesce(sum(x.quantity) filter (where ` + condition + `), 0),
-	  coalesce(` + last("x.quantity") + `, 0), coalesce(` + last("x.amount") + `, 0), coalesce(` + last("x.currency") + `, '')`
+	  coalesce(` + last("x.quantity") + `, 0), coalesce(` + last("x.amount") + `, 0), coalesce(` + last("x.currency") + `, ''), coalesce(` + last("x.theirs") + `, false)`
 }
 
 func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
@@ -276,8 +302,8 @@ func reportedFields(s *billing.Reported) []any {
 	taken, standing := &s.Taken, &s.Standing
 	return []any{
 		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
-		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency,
-		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency,
+		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency, &taken.Theirs,
+		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency, &standing.Theirs,
 		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt, &s.Epoch,
 	}
 }

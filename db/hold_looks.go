@@ -143,8 +143,8 @@ type HoldLook struct {
 	Hold
 	Customer string // at the provider
 	Facts    billing.HoldFacts
-	Places   []Counted // where the usage of its period was reported
-	terms    map[metering.MeterID]*billing.Terms
+	Places   []Counted                           // where the usage of its period was reported
+	terms    map[metering.MeterID]*billing.Terms // ours
 }
 
 // Look reads what is known of a held invoice, and of the sync that was asked
@@ -211,32 +211,12 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 	if err != nil {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, `
-		select distinct on (l.meter_id) l.meter_id, t.terms
-		from billing_destinations d
-		join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'quantity'
-		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
-		join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id and r.state in ('accepted', 'counted')
-		join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
-		left join price_terms t on t.tenant_id = l.tenant_id and t.hash = l.terms
-		where d.tenant_id = @tenant
-		  and d.customer_id = @customer
-		  and d.connection_id = @connection
-		  and `+billed+`
-		order by l.meter_id, r.number desc`, of)
+	read, err := Ledger(s).facts(ctx, tenant, l.CustomerID, l.Facts.Now)
 	if err != nil {
-		return fmt.Errorf("read terms: %w", coded(err))
+		return fmt.Errorf("read prices: %w", err)
 	}
-	l.terms = map[metering.MeterID]*billing.Terms{}
-	var (
-		meter metering.MeterID
-		terms *billing.Terms
-	)
-	_, err = pgx.ForEachRow(rows, []any{&meter, &terms}, func() error {
-		l.terms[meter] = terms
-		return nil
-	})
-	return coded(err)
+	l.terms = read.facts.TermsIn(l.Period)
+	return nil
 }
 
 // Saw adds what the provider has counted in a place.

@@ -17,7 +17,10 @@ import (
 
 // Holds are draft invoices that are kept from becoming final until what is on
 // them was compared. What holds and releases them are reports of the ledger.
-type Holds struct{ pool *pgxpool.Pool }
+type Holds struct {
+	pool *pgxpool.Pool
+	read ReadPrice
+}
 
 // Hold is a draft invoice that is, or was, held.
 type Hold struct {

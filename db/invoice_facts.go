@@ -71,7 +71,7 @@ const endedInPeriod = `p.starts_at < i.period_end
 	      and s.kind = 'quantity'
 	      and s.window_start >= i.period_start
 	      and s.window_start < i.period_end
-	      and not coalesce(s.window_start >= p.subscription_start and s.window_start < p.subscription_end, false)
+	      and not coalesce(coalesce(p.subscription_connection, i.connection_id) = i.connection_id and s.window_start >= p.subscription_start and s.window_start < p.subscription_end, false)
 	      and d.connection_id = i.connection_id
 	      and d.provider_customer = i.provider_customer))`
 
@@ -134,11 +134,12 @@ func periodsOfInvoices(customer string) string {
 
 var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.ended, i.void, i.currency,
-	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0)
+	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
 	from final i
 	join wanted using (connection_id, invoice_id, ended)
 	left join lateral (
-	  select l.meter_id, sum(l.quantity) as quantity, sum(l.amount) as amount
+	  select l.meter_id, sum(l.quantity) as quantity, sum(l.amount) as amount,
+	    case when min(l.price) = max(l.price) then min(l.price) end as price, count(*) as lines
 	  from billing_invoice_lines l
 	  where l.tenant_id = i.tenant_id
 	    and l.connection_id = i.connection_id
@@ -159,7 +160,7 @@ type invoiceLine struct {
 func scanInvoiceLine(row pgx.CollectableRow) (l invoiceLine, err error) {
 	in := &l.invoice
 	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Ended, &in.Void, &l.Currency,
-		&l.MeterID, &l.Quantity, &l.Amount)
+		&l.MeterID, &l.Quantity, &l.Amount, &l.Price, &l.Lines)
 	return l, err
 }
 

@@ -300,6 +300,23 @@ func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
 }
 
+// The customer was subscribed at another connection meanwhile, in the same weeks.
+func TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	b.reportEach()
+	b.useStripe("acct_2")
+	b.link("sub_2", month, asDelta)
+	b.plan(anew)
+	require.Equal(t, [2]any{"sub_2", b.connection}, [2]any{b.facts().Stored[0].Subscription.ID, b.facts().Stored[0].Subscription.Connection})
+	b.useStripe("acct_1")
+	require.Empty(t, b.facts().Invoices)
+	b.end("sub_1", metering.Range{Start: month.Start, End: month.End.AddDate(0, 0, -3)})
+	require.Len(t, b.facts().Invoices, 1)
+	require.True(t, b.facts().Invoices[0].Ended)
+}
+
 func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)

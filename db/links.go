@@ -15,7 +15,10 @@ import (
 
 // Links are what customers are at their billing provider, as it was last read
 // there.
-type Links struct{ pool *pgxpool.Pool }
+type Links struct {
+	pool *pgxpool.Pool
+	read ReadPrice
+}
 
 // Wanted is what has to be looked up to link a customer.
 type Wanted struct {
@@ -60,11 +63,14 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 // readAt, unless something later is kept. Where it has changed, the customer is
 // out of sync: whoever has read it may die before planning with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
-	if side.Destinations == nil {
-		side.Destinations = []billing.Destination{}
-	}
+	hashes, terms := distinctTerms(side.Destinations)
 	_, err := l.pool.Exec(ctx, `
-		with known as (
+		with terms as (
+		  insert into price_terms (tenant_id, hash, schema, terms)
+		  select @tenant, x.hash, @schema, x.terms::jsonb
+		  from unnest(@hashes::bytea[], @terms::text[]) x (hash, terms)
+		  on conflict (tenant_id, hash) do nothing),
+		known as (
 		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations)
 		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb) as same
 		  from billing_links l
@@ -88,7 +94,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
 		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
-		"destinations": side.Destinations, "read_at": readAt,
+		"destinations": storedDestinations(side.Destinations), "read_at": readAt,
+		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms,
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))

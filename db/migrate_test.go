@@ -51,7 +51,7 @@ func goosed(t testing.TB, address string) *goose.Provider {
 }
 
 func migrate(t testing.TB, address string) error {
-	store, err := db.Open(t.Context(), address)
+	store, err := db.Open(t.Context(), address, nil)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func TestMigrate(t *testing.T) {
 func TestMigrated(t *testing.T) {
 	t.Parallel()
 	address := dbtest.Empty(t, dbtest.ServerURL(t))
-	store, err := db.Open(t.Context(), address)
+	store, err := db.Open(t.Context(), address, nil)
 	require.NoError(t, err)
 	defer store.Close()
 	requireMigrated := func(want bool) {

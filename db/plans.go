@@ -14,11 +14,11 @@ import (
 )
 
 // planIn takes the customer's turn and plans its billing.
-func planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (*planWriter, billing.Plan, error) {
+func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (*planWriter, billing.Plan, error) {
 	if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 		return nil, billing.Plan{}, err
 	}
-	read, err := readFacts(ctx, tx, tenant, customer, now)
+	read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
 	if err != nil {
 		return nil, billing.Plan{}, err
 	}
@@ -89,15 +89,15 @@ func (w *planWriter) periods(periods []billing.Period) {
 		if i >= 0 {
 			former = w.facts.Stored[i].Subscription
 		}
-		if s.ID == "" || former.ID == s.ID && former.Range == s.Range && former.Trial == s.Trial {
+		if s.ID == "" || former.ID == s.ID && former.Range == s.Range && former.Connection == s.Connection && former.Trial == s.Trial && former.SamePrices(s) {
 			continue
 		}
 		w.batch.Queue(`
 			update billing_periods
-			set subscription = $4, subscription_start = $5, subscription_end = $6, trial = $7
+			set subscription = $4, subscription_start = $5, subscription_end = $6, trial = $7, prices = $8, subscription_connection = nullif($9::bigint, 0)
 			where tenant_id = $1
 			  and customer_id = $2
-			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End, s.Trial)
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End, s.Trial, hashesOf(s.Prices), s.Connection)
 	}
 }
 
@@ -321,13 +321,13 @@ func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 		w.batch.Queue(`
 			insert into billing_report_lines
 			  (tenant_id, report_id, line, meter_id, period_id, component, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
-			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, `+termsOf+`, @unit_price, @charge, @amount, @currency
+			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @unit_price, @charge, @amount, @currency
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.starts_at = @period`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
-			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion,
+			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion, "provider_terms": termsHash(l.Price),
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})
 	}

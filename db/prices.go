@@ -62,6 +62,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if tag.RowsAffected() == 0 {
 			return metering.Errorf(metering.CodeNotFound, "there is no such meter")
 		}
+		if err := refuseCurrency(ctx, tx, tenant, p); err != nil {
+			return err
+		}
 		hash := p.Hash()
 		args := pgx.NamedArgs{
 			"tenant": tenant, "meter": p.MeterID, "product": int64(p.ProductID), "effective_from": p.EffectiveFrom, "actor": actor,
@@ -86,6 +89,49 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		return audit(ctx, tx, tenant, actor, "price.set", p.MeterID.String())
 	})
 	return p, err
+}
+
+// refuseCurrency refuses the first price of a meter in a product in another
+// currency than periods are billed in that run: it holds for these at once.
+func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
+	if p.ProductID == 0 {
+		return nil
+	}
+	var currency string
+	err := tx.QueryRow(ctx, `
+		select coalesce(min(coalesce(nullif(l.currency, ''), own.currency)), '')
+		from billing_periods p
+		join customers c on c.tenant_id = p.tenant_id and c.id = p.customer_id
+		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
+		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
+		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
+		left join lateral (
+		  select t.terms->>'currency' as currency
+		  from meter_prices m
+		  join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
+		  where m.tenant_id = @tenant
+		    and m.meter_id = @meter
+		    and m.product_id is null
+		    and m.effective_from <= p.starts_at
+		  order by m.effective_from desc, m.version desc
+		  limit 1) own on true
+		where p.tenant_id = @tenant
+		  and p.closed_at is null
+		  and `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+` = @product
+		  and coalesce(nullif(l.currency, ''), own.currency) <> @currency
+		  and not exists (
+		    select
+		    from meter_prices m
+		    where m.tenant_id = @tenant
+		      and m.meter_id = @meter
+		      and m.product_id = @product)`, pgx.NamedArgs{
+		"tenant": tenant, "meter": p.MeterID, "product": p.ProductID, "currency": p.Currency,
+	}).Scan(&currency)
+	if err != nil || currency == "" {
+		return err
+	}
+	return metering.Invalid("body.currency", "must be %s: it is the plan's first price of the meter, which holds for periods that run already, and customers who have the plan are billed in %s",
+		currency, currency)
 }
 
 // Versions returns a meter's prices in a product, or its own (0), oldest first.

@@ -17,7 +17,10 @@ import (
 // Ledger is what was reported to the billing providers, written down before it
 // was sent. Whatever is repeated, run twice or cut short, a provider's last
 // total equals ours, and a number never carries two bodies.
-type Ledger struct{ pool *pgxpool.Pool }
+type Ledger struct {
+	pool *pgxpool.Pool
+	read ReadPrice
+}
 
 // Planned is what there is to report about a customer.
 type Planned struct {
@@ -58,7 +61,7 @@ type Pass struct {
 // an operator keeps the customer from being reported.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		w, plan, err := planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
+		w, plan, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
 		if err != nil {
 			return err
 		}

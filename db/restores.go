@@ -16,7 +16,10 @@ import (
 
 // Restores is about a database that was restored from a backup: what was
 // reported after that was made is unknown to it.
-type Restores struct{ pool *pgxpool.Pool }
+type Restores struct {
+	pool *pgxpool.Pool
+	read ReadPrice
+}
 
 // ledgerEpoch is the ledger's, as SQL.
 const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
@@ -152,7 +155,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		return Reading{}, false, coded(err)
 	}
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, tenant, customer, now)
+		read, err := readFacts(ctx, tx, s.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -173,7 +176,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 // is not known of it was reported after the backup was made, and is written down.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		w, _, err := planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		w, _, err := Ledger(s).planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (r Revenue) Amount() metering.Decimal { return r.Billed.Add(r.Estimated).Ad
 // each charge is worked out as their statements have it. All is of one instant.
 func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, since, now time.Time) (months []Revenue, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), sums: make(map[revenueKey]*Revenue)}
+		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), sums: make(map[revenueKey]*Revenue), theirs: make(providerPrices), read: l.read}
 		for _, read := range []func() error{r.catalog, func() error { return r.monthsSince(since) }, r.closed, r.adjusted, r.open} {
 			if err := read(); err != nil {
 				return err
@@ -60,6 +60,8 @@ type revenueReader struct {
 	tx     pgx.Tx
 	tenant metering.TenantID
 	now    time.Time
+	read   ReadPrice
+	theirs providerPrices // of the batches so far
 
 	timezone *time.Location
 	meters   []metering.Meter
@@ -124,7 +126,7 @@ func (r *revenueReader) closed() error {
 		  select ` + revenueMonth + ` as month, t.currency, sum(t.charge) filter (where ` + isBilled + `) as billed,
 		    sum(t.charge) filter (where not ` + isBilled + `) as unbilled, sum(t.event_count) as events
 		  from billing_periods p
-		  join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.price_version > 0
+		  join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and (t.price_version > 0 or t.terms is not null)
 		  where p.tenant_id = @tenant
 		    and p.closed_at is not null
 		    and p.ends_at > @since

@@ -48,13 +48,19 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 		return nil, err
 	}
 	all, err := pgx.CollectRows(rows, scanCustomerFacts)
+	if err != nil {
+		return nil, err
+	}
 	for i := range all {
+		if err := all[i].price(b.theirs, b.read); err != nil {
+			return nil, err
+		}
 		f := &all[i].Facts
 		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
 		b.ids = append(b.ids, int64(f.Customer.ID))
 		b.facts[int64(f.Customer.ID)] = f
 	}
-	return b, err
+	return b, nil
 }
 
 func (b *openBatch) add() error {
@@ -113,11 +119,18 @@ func (b *openBatch) stored(condition string, customers ...int64) error {
 		return err
 	}
 	stored, err := pgx.CollectRows(rows, scanBillingPeriod)
-	for _, p := range stored {
-		f := b.facts[int64(p.customer)]
-		f.Stored = append(f.Stored, p.Period)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, p := range stored {
+		period, err := b.theirs.period(p, b.read)
+		if err != nil {
+			return err
+		}
+		f := b.facts[int64(p.customer)]
+		f.Stored = append(f.Stored, period)
+	}
+	return nil
 }
 
 // reported reads what was reported of the customers whose periods depend on it.
@@ -208,7 +221,7 @@ func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 	rows, err := b.tx.Query(b.ctx, `
 		select distinct p.customer_id, `+revenueMonth+`, t.currency
 		from billing_periods p
-		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and t.price_version > 0 and t.event_count > 0
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and (t.price_version > 0 or t.terms is not null) and t.event_count > 0
 		where p.tenant_id = @tenant
 		  and p.customer_id = any(@customers)
 		  and p.closed_at is not null

@@ -16,7 +16,7 @@ import (
 // facts reads what is known about the customer's billing at one instant.
 func (l Ledger) facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (read *factReader, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err = readFacts(ctx, tx, tenant, customer, now)
+		read, err = readFacts(ctx, tx, l.read, tenant, customer, now)
 		return err
 	})
 	return read, err
@@ -27,7 +27,7 @@ func (l Ledger) facts(ctx context.Context, tenant metering.TenantID, customer me
 // before `before`.
 func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before time.Time, limit int, now time.Time) (list []billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, tenant, customer, now)
+		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 // holds of none.
 func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, tenant, customer, now)
+		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ type ReportPage struct {
 // which it is billed, or CodeNotFound.
 func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		s, err = readStatement(ctx, tx, tenant, period, page, now)
+		s, err = readStatement(ctx, tx, l.read, tenant, period, page, now)
 		return err
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period 
 	return s, nil
 }
 
-func readStatement(ctx context.Context, q batcher, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+func readStatement(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
 	err = q.QueryRow(ctx, `select customer_id from billing_periods where tenant_id = $1 and id = $2`, tenant, period).Scan(&s.CustomerID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, errNoPeriod
@@ -124,15 +124,15 @@ func readStatement(ctx context.Context, q batcher, tenant metering.TenantID, per
 	if err != nil {
 		return s, err
 	}
-	read, err := readFacts(ctx, q, tenant, s.CustomerID, now)
+	facts, err := readFacts(ctx, q, read, tenant, s.CustomerID, now)
 	if err != nil {
 		return s, err
 	}
-	s.ExternalID = read.facts.Customer.ExternalID
-	if s.Statement, err = read.statementOf(func(p billing.Period) bool { return p.ID == period }); err != nil {
+	s.ExternalID = facts.facts.Customer.ExternalID
+	if s.Statement, err = facts.statementOf(func(p billing.Period) bool { return p.ID == period }); err != nil {
 		return s, err
 	}
-	s.Reports, err = read.reportsOf(s.Period, page)
+	s.Reports, err = facts.reportsOf(s.Period, page)
 	return s, err
 }
 
@@ -151,7 +151,7 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 // what late usage adds to closed periods, all of one instant.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, tenant, customer, now)
+		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}

@@ -102,6 +102,17 @@ func (x Decimal) Equal(y Decimal) bool  { return x.d.Equal(y.d) }
 func (x Decimal) IsZero() bool          { return x.d.IsZero() }
 func (x Decimal) IsNegative() bool      { return x.d.IsNegative() }
 
+// DivMod is how often a positive n goes into x, as a whole number, and what is
+// left, which is not below zero.
+func (x Decimal) DivMod(n int64) (whole, rest Decimal) {
+	by := decimal.NewFromInt(n)
+	q, r := x.d.QuoRem(by, 0)
+	if r.IsNegative() {
+		q, r = q.Sub(decimal.NewFromInt(1)), r.Add(by)
+	}
+	return Decimal{q}, Decimal{r}
+}
+
 // Round rounds to places decimals, half to even.
 func (x Decimal) Round(places int32) Decimal { return Decimal{x.d.RoundBank(places)} }
 

@@ -71,8 +71,8 @@ comment on table products is 'Plans: the prices of one hold for the customers wh
 -- it was charged by, and another form of price is another schema.
 create table price_terms (
   tenant_id   bigint not null references tenants,
-  hash        bytea not null check (length(hash) = 32), -- SHA-256 of the terms, as billing.Terms writes them
-  schema      smallint not null,
+  hash        bytea not null check (length(hash) = 32), -- SHA-256 of the terms, as they are written
+  schema      smallint not null, -- 1: ours; 2: a provider's own
   terms       jsonb not null, -- decimals are JSON numbers with all their digits
   recorded_at timestamptz not null default now(),
   primary key (tenant_id, hash)

@@ -50,7 +50,7 @@ create table billing_links (
   trial             boolean not null default false, -- that period is a trial
   ended             boolean not null default false, -- the subscription has: only its last invoice is left
   currency          text not null default '', -- ISO 4217; that the subscription is billed in; '': not known
-  destinations      jsonb not null, -- of each meter
+  destinations      jsonb not null, -- of each meter, with the hash of its price there
   read_at           timestamptz not null,
   primary key (tenant_id, customer_id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
@@ -70,7 +70,9 @@ create table billing_periods (
   subscription       text not null default '',
   subscription_start timestamptz,
   subscription_end   timestamptz,
+  subscription_connection bigint, -- where it is
   trial              boolean not null default false, -- it is one: the provider charges nothing for it
+  prices             jsonb not null default '{}', -- by meter, the hash of the price that the provider said last while it ran, or first after that
   -- What the customer's reports take into account once all of them are accepted.
   watermark_events        bigint,
   watermark_configuration text not null default '', -- '': something is unreported
@@ -97,8 +99,8 @@ create table billing_period_totals (
   meter_version_id bigint not null, -- that has counted the usage
   usage            numeric not null,
   event_count      bigint not null,
-  price_version    integer not null, -- 0: the meter had no price
-  terms            bytea, -- that the charge is by; null: the meter had no price
+  price_version    integer not null, -- 0: the meter had no price, or the provider's own
+  terms            bytea, -- that the charge is by, ours or the provider's; null: the meter had no price
   charge           numeric not null, -- for usage, rounded to the currency's minor unit
   currency         text not null,
   working          jsonb not null, -- how the charge was worked out, step by step
@@ -236,8 +238,8 @@ create table billing_report_lines (
   usage         numeric not null, -- of the period, or of one of the provider's windows, when it was read
   event_count   bigint not null,  -- behind it
   quantity      numeric not null, -- what the far side has with it: usage less what other series have billed
-  price_version integer not null, -- 0: the meter has no price
-  terms         bytea, -- that the charge is by; null: the meter has no price
+  price_version integer not null, -- 0: the meter has no price, or the provider's own
+  terms         bytea, -- that the charge is by, ours or the provider's; null: the meter has no price
   unit_price    numeric not null,
   charge        numeric not null, -- for usage, rounded to the currency's minor unit
   amount        numeric not null, -- charge less what other series have billed

@@ -132,6 +132,12 @@ type Holds interface {
 	FrameRelease(invoice string) (billing.Framed, error)
 }
 
+// Prices are of a provider that prices the units that it is reported itself.
+type Prices interface {
+	// Price reads a price of the provider's, as it was kept.
+	Price(terms []byte) (billing.ProviderPrice, error)
+}
+
 // InvoiceQuestion asks for an invoice of a customer's.
 type InvoiceQuestion struct {
 	ID           string

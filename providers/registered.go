@@ -1,7 +1,9 @@
 package providers
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -43,6 +45,25 @@ func (r Registry) Frame(kind metering.ProviderKind, m billing.Message) (billing.
 		return billing.Framed{}, err
 	}
 	return p.Frame(m)
+}
+
+// Price reads a price of a provider's, as it was kept.
+func (r Registry) Price(terms []byte) (billing.ProviderPrice, error) {
+	var kept struct {
+		Provider metering.ProviderKind `json:"provider"`
+	}
+	if err := json.Unmarshal(terms, &kept); err != nil {
+		return nil, fmt.Errorf("read a provider's price: %w", err)
+	}
+	p, err := r.Of(kept.Provider)
+	if err != nil {
+		return nil, err
+	}
+	prices, has := p.(Prices)
+	if !has {
+		return nil, metering.Errorf(metering.CodeInternal, "the billing provider %s has no prices", kept.Provider)
+	}
+	return prices.Price(terms)
 }
 
 // Timeout is how long a call to any of the providers may take.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -28,10 +29,17 @@ type exampleMeter struct {
 // calls and each further one costs half a cent; a seat costs 3 cents. The same
 // in yen: 500 cover 100, each further one costs 1.5; a seat 20.
 var exampleMeters = []exampleMeter{
-	{"calls", "10", "100", "0.005", "USD", stripetest.Price{Currency: "usd", FlatAmount: "1000", IncludedUnits: "100", UnitAmount: "0.5"}},
+	{"calls", "10", "100", "0.005", "USD", including("usd", "1000", "0.5")},
 	{"seats", "0", "0", "0.03", "USD", stripetest.Price{Currency: "usd", UnitAmount: "3", Meter: "mtr_delta"}},
-	{"calls-jp", "500", "100", "1.5", "JPY", stripetest.Price{Currency: "jpy", FlatAmount: "500", IncludedUnits: "100", UnitAmount: "1.5"}},
+	{"calls-jp", "500", "100", "1.5", "JPY", including("jpy", "500", "1.5")},
 	{"seats-jp", "0", "0", "20", "JPY", stripetest.Price{Currency: "jpy", UnitAmount: "20", Meter: "mtr_last"}},
+}
+
+// including is a price of Stripe's that covers 100 units.
+func including(currency, flat, beyond string) stripetest.Price {
+	return stripetest.Price{Currency: currency, TiersMode: "graduated", Tiers: []stripetest.Tier{
+		{UpTo: "100", FlatAmount: flat}, {UpTo: "inf", UnitAmount: beyond},
+	}}
 }
 
 // example is one customer's period, worked by hand.
@@ -53,9 +61,9 @@ var examples = []example{
 		owed:    [2]string{"11.21", "0.21"}, // 10 + 242 × 0.005; 7 × 0.03
 		invoice: [2]string{"1121", "21"},
 		late:    [2]string{"11", "2"},
-		// 353 calls come to 11.265, which is rounded half to even, so 11.26; 2 × 0.03
-		owedLate: [2]string{"0.05", "0.06"},
-		next:     [2]string{"5", "6"},
+		// 353 calls come to 11.265, which Stripe rounds half up, so 11.27; 2 × 0.03
+		owedLate: [2]string{"0.06", "0.06"},
+		next:     [2]string{"6", "6"},
 	},
 	{
 		customer: "yen", slugs: [2]string{"calls-jp", "seats-jp"},
@@ -201,7 +209,8 @@ func (s *exampleSystem) ledger(e example) (now, late [2]string) {
 	return now, late
 }
 
-// invoice is a customer's n-th at Stripe: its lines for usage, and for money.
+// invoice is a customer's n-th at Stripe: what it bills of each item's usage, and
+// its lines for money.
 func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []string) {
 	s.Helper()
 	for _, in := range s.fake.State().Accounts[0].Invoices {
@@ -211,12 +220,17 @@ func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []str
 		if n--; n >= 0 {
 			continue
 		}
+		var billed []string
 		for _, line := range in.Lines {
-			if line.InvoiceItem == "" {
-				usage = append(usage, line.Amount.String())
-			} else {
+			if line.InvoiceItem != "" {
 				items = append(items, line.Amount.String())
+				continue
 			}
+			if i := slices.Index(billed, line.Item); i >= 0 {
+				usage[i] = metering.MustDecimal(usage[i]).Add(line.Amount).String()
+				continue
+			}
+			billed, usage = append(billed, line.Item), append(usage, line.Amount.String())
 		}
 		return in.ID, usage, items
 	}

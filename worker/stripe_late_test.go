@@ -22,8 +22,12 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 		sub.Items = append(sub.Items, stripetest.Item{ID: "si_soon_" + price, Price: "price_" + price})
 	}
 	require.NoError(s, s.fake.Seed(&stripetest.Seed{
-		Account:       stripetest.Account{ID: "acct_canary", Key: stripeKey},
-		Customers:     []stripetest.Customer{{ID: "cus_soon"}},
+		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
+		Customers: []stripetest.Customer{{ID: "cus_soon"}},
+		Prices: []stripetest.Price{
+			{ID: "price_record_at_5", Metadata: map[string]string{"meter_slug": "record"}, UnitAmount: "5"},
+			{ID: "price_delta_at_5", Metadata: map[string]string{"meter_slug": "delta"}, UnitAmount: "5", Meter: "mtr_delta"},
+		},
 		Subscriptions: []stripetest.Subscription{sub},
 	}))
 	s.link("cus_soon")
@@ -40,7 +44,7 @@ func (s *stripeSystem) awaitEnd(end time.Time) {
 }
 
 // newClosed is a system whose customer has used 12 units of two meters, at 5
-// cents each, in a period that is invoiced and closed, where one more unit of
+// cents each, here and there, in a period that is invoiced and closed, where one more unit of
 // the one that has usage records came too late for them.
 func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	t.Helper()
@@ -50,7 +54,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 		s.price(slug, billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
 	}
 	end = time.Now().Add(40 * time.Second).Truncate(time.Second)
-	s.subscribeUntil(end, "record", "delta")
+	s.subscribeUntil(end, "record_at_5", "delta_at_5")
 	stop = s.work()
 	s.useOf("record", "12")
 	s.useOf("delta", "12")
@@ -157,7 +161,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	s.meters("delta")
 	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
 	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
-	s.subscribeUntil(end, "delta")
+	s.subscribeUntil(end, "delta_at_5")
 	s.work()
 	s.useOf("delta", "12")
 	s.synced()

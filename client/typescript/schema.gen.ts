@@ -1647,6 +1647,7 @@ export interface components {
                 [key: string]: unknown;
             };
             name: string;
+            price_comparison?: components["schemas"]["PriceComparison"];
             /** @example ten_1 */
             tenant_id: string;
         };
@@ -1810,9 +1811,14 @@ export interface components {
             period: components["schemas"]["PeriodHead"];
             /**
              * Format: int64
-             * @description 0 where the meter has no price
+             * @description 0 where the meter has no price, or the provider's own is charged
              */
             price_version: number;
+            /**
+             * @description The id of the provider's own price, where that is charged
+             * @example price_1Q2
+             */
+            provider_price?: string;
             /** @description The working; its last step is the amount */
             steps: components["schemas"]["Step"][];
             /**
@@ -2277,9 +2283,14 @@ export interface components {
             meter_slug: string;
             /**
              * Format: int64
-             * @description 0 where the meter has no price
+             * @description 0 where the meter has no price, or the provider's own is charged
              */
             price_version: number;
+            /**
+             * @description The id of the provider's own price, where that is charged
+             * @example price_1Q2
+             */
+            provider_price?: string;
             /**
              * Format: decimal
              * @description So far; of a closed period, what it was closed at
@@ -2326,7 +2337,7 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description The charge of the price for usage, exact, in the decimals that the provider takes; of a late item, what the closed period's charge grows by
+             * @description The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
              */
             amount: string;
             /** @example USD */
@@ -2336,9 +2347,15 @@ export interface components {
             late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
+            price_difference?: components["schemas"]["PriceDifference"];
+            /**
+             * @description The id of the provider's own price, where that is charged
+             * @example price_1Q2
+             */
+            provider_price?: string;
             /**
              * Format: decimal
-             * @description The overage rate; 0 where the meter has no price
+             * @description The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them
              */
             unit_price: string;
             /**
@@ -2374,6 +2391,32 @@ export interface components {
             overage_rate: string;
             /** Format: int64 */
             version: number;
+        };
+        PriceComparison: {
+            /**
+             * Format: date-time
+             * @description When the provider's prices were read; null: they are not compared yet
+             */
+            compared_at: string | null;
+            /** @description The meters whose price here is not the one that the provider charges; that one is billed */
+            differences: components["schemas"]["PriceDifference"][];
+            /** @description Why they are not compared yet */
+            reason?: string;
+        };
+        PriceDifference: {
+            /** @example mtr_7 */
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * @description What the price here charges
+             * @example 0.02 USD for each unit
+             */
+            our_price: string;
+            /**
+             * @description What the provider charges
+             * @example 0.03 USD for each unit
+             */
+            their_price: string;
         };
         Pricing: {
             current?: components["schemas"]["Price"];
@@ -2790,9 +2833,14 @@ export interface components {
             meter_slug: string;
             /**
              * Format: int64
-             * @description 0 where the meter has no price
+             * @description 0 where the meter has no price, or the provider's own is charged
              */
             price_version: number;
+            /**
+             * @description The id of the provider's own price, where that is charged
+             * @example price_1Q2
+             */
+            provider_price?: string;
             /** @description The working; its last step is the amount */
             steps: components["schemas"]["Step"][];
             /**
@@ -2939,12 +2987,17 @@ export interface components {
              */
             meter_version?: number;
             /** @enum {string} */
-            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "part";
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
              * @description The version of the price that it stands in; absent: it stands in none
              */
             price_version?: number;
+            /**
+             * @description The id of the provider's own price, where it is of that
+             * @example price_1Q2
+             */
+            provider_price?: string;
             /**
              * @description Why a closed period is adjusted
              * @example late usage
@@ -2956,7 +3009,7 @@ export interface components {
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
-            /** @description What it is the sum of; of an adjustment, its working */
+            /** @description What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of */
             steps?: components["schemas"]["Step"][];
             /**
              * @description units, or the code of a currency

@@ -49,14 +49,15 @@ func serveAPI(ctx context.Context, env *environment) error {
 	if env.get("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	store, err := db.Open(ctx, url)
+	all := registry.New(guard, stripeBase)
+	store, err := db.Open(ctx, url, all.Price)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	// Ingest has connections of its own: while it waits for a lock, keys are
 	// still checked and usage is still read.
-	ingest, err := db.Open(ctx, url)
+	ingest, err := db.Open(ctx, url, all.Price)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
-		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Providers: registry.New(guard, stripeBase),
+		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Providers: all,
 		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {

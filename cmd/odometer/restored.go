@@ -16,7 +16,7 @@ func restored(ctx context.Context, env *environment, out io.Writer) error {
 	if err := env.err(); err != nil {
 		return err
 	}
-	store, err := db.Open(ctx, url)
+	store, err := db.Open(ctx, url, nil)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err != nil {
 		return err
 	}
-	store, err := db.Open(ctx, url)
+	store, err := db.Open(ctx, url, nil)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ func runWorker(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer temporal.Close()
-	store, err := db.Open(ctx, url)
+	all := registry.New(guard, stripeBase)
+	store, err := db.Open(ctx, url, all.Price)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func runWorker(ctx context.Context, env *environment) error {
 		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, metrics)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: registry.New(guard, stripeBase), Retention: retention, Log: log, Metrics: metrics, Now: now,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, Log: log, Metrics: metrics, Now: now,
 		Started: func() { started.Store(true) },
 	})
 	cancel()

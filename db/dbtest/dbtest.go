@@ -26,6 +26,9 @@ import (
 // Frame makes the bytes of reports as every provider does.
 var Frame db.Frame = registry.New(providers.Guard{}, "").Frame
 
+// ReadPrice reads prices of every provider's.
+var ReadPrice db.ReadPrice = registry.New(providers.Guard{}, "").Price
+
 var shared struct {
 	sync.Mutex
 	store *db.DB
@@ -40,7 +43,7 @@ func Open(t testing.TB) *db.DB {
 	defer shared.Unlock()
 	if shared.store == nil {
 		shared.url = create(t, ServerURL(t))
-		store, err := db.Open(context.Background(), shared.url)
+		store, err := db.Open(context.Background(), shared.url, ReadPrice)
 		require.NoError(t, err)
 		require.NoError(t, store.Migrate(context.Background()))
 		shared.store = store
@@ -94,7 +97,7 @@ func Empty(t testing.TB, server string) string {
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
 	address := Empty(t, ServerURL(t))
-	store, err := db.Open(t.Context(), address)
+	store, err := db.Open(t.Context(), address, ReadPrice)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context()))

@@ -122,6 +122,15 @@ type Place struct {
 	Meter  metering.MeterID     `json:"meter"`
 	Method billing.Method       `json:"method"`
 	Window metering.Granularity `json:"window,omitempty"`
+	Price  Tariff               `json:"price"`
+}
+
+// Tariff is a counter's own price, in the smallest unit of the currency.
+type Tariff struct {
+	Flat  metering.Decimal `json:"flat"`
+	UpTo  metering.Decimal `json:"up_to"` // the last unit at First
+	First metering.Decimal `json:"first"`
+	Rest  metering.Decimal `json:"rest"`
 }
 
 // Terms are those of a price.

@@ -90,6 +90,7 @@ var needs = []struct {
 }{
 	{"read the account", http.MethodGet, "/v1/account", nil},
 	{"read subscriptions", http.MethodGet, "/v1/subscriptions", query("limit", "1")},
+	{"read prices", http.MethodGet, "/v1/prices", query("limit", "1")},
 	{"read meters", http.MethodGet, "/v1/billing/meters", query("limit", "1")},
 	{"read what meters have counted", http.MethodGet, "/v1/billing/meters/mtr_none/event_summaries", query("customer", "cus_none", "start_time", "0", "end_time", "60")},
 	{"write meter events", http.MethodPost, "/v1/billing/meter_events", nil},

@@ -30,7 +30,7 @@ func TestAKeyIsValidatedByUsingIt(t *testing.T) {
 
 // enough is what a restricted key needs; who may write may read.
 var enough = []string{
-	"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_write", "invoice_write", "event_read",
+	"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_write", "invoice_write", "event_read",
 }
 
 func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
@@ -39,11 +39,11 @@ func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
 		permissions []string
 		rule        string
 	}{
-		"nothing": {[]string{}, "may not read the account (rak_accounts_kyc_basic_read), read subscriptions (rak_subscription_read), " +
+		"nothing": {[]string{}, "may not read the account (rak_accounts_kyc_basic_read), read subscriptions (rak_subscription_read), read prices (rak_plan_read), " +
 			"read meters (rak_billing_meter_read), read what meters have counted (rak_billing_meter_event_read), " +
 			"write meter events (rak_billing_meter_event_write), read invoices (rak_invoice_read), read invoice items (rak_invoice_read), " +
 			"write invoice items (rak_invoice_write), read events (rak_event_read); give it the permissions at Stripe"},
-		"reading only": {[]string{"accounts_kyc_basic_read", "subscription_read", "billing_meter_read", "billing_meter_event_read", "invoice_read", "event_read"},
+		"reading only": {[]string{"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_read", "invoice_read", "event_read"},
 			"may not write meter events (rak_billing_meter_event_write), write invoice items (rak_invoice_write); give"},
 		"all but the account": {enough[1:], "may not read the account (rak_accounts_kyc_basic_read); give"},
 	} {

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -21,7 +22,7 @@ type Item struct {
 	PriceID           string
 	LookupKey         string
 	PriceMetadata     map[string]string
-	Currency          string // ISO 4217
+	Currency          string // ISO 4217; that it is billed in
 	UsageType         string // metered or licensed
 	MeterID           string // "" on the legacy metered billing
 	MeterStatus       string
@@ -105,6 +106,7 @@ type subscription struct {
 	ID                string     `json:"id"`
 	Status            string     `json:"status"`
 	Customer          reference  `json:"customer"`
+	Currency          string     `json:"currency"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
 	TrialEnd          int64      `json:"trial_end"` // 0: it had no trial
 	EndedAt           int64      `json:"ended_at"`  // 0: it runs
@@ -181,7 +183,7 @@ func (s subscription) items() []Item {
 			at = s.period
 		}
 		item := i.Price.item()
-		item.SubscriptionID, item.ItemID = s.ID, i.ID
+		item.SubscriptionID, item.ItemID, item.Currency = s.ID, i.ID, cmp.Or(strings.ToUpper(s.Currency), item.Currency)
 		item.PeriodStart, item.PeriodEnd = instant(at.Start), instant(at.End)
 		if item.Ended = s.EndedAt != 0; item.Ended {
 			item.PeriodEnd = instant(min(at.End, s.EndedAt))
@@ -210,10 +212,10 @@ type meter struct {
 	} `json:"value_settings"`
 }
 
-// meterKey tells the meters of two accounts apart without keeping their keys.
-type meterKey struct {
+// objectKey tells the objects of two accounts apart without keeping their keys.
+type objectKey struct {
 	account [sha256.Size]byte
-	meter   string
+	id      string
 }
 
 // addMeter completes an item. All of a meter that matters here never changes
@@ -222,7 +224,7 @@ func (c *Client) addMeter(ctx context.Context, key string, i *Item) error {
 	if i.MeterID == "" {
 		return nil
 	}
-	at := meterKey{sha256.Sum256([]byte(key)), i.MeterID}
+	at := objectKey{sha256.Sum256([]byte(key)), i.MeterID}
 	m, known := c.meters.Get(at)
 	if !known {
 		if err := c.read(ctx, key, stripego.FormatURLPath("/v1/billing/meters/%s", i.MeterID), nil, &m); err != nil {

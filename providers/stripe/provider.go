@@ -41,10 +41,25 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		}
 	}
 	for _, meter := range q.Meters {
-		side.Destinations = append(side.Destinations, route(&side, items, meter, q))
+		item, reason := route(&side, items, meter, q)
+		d := billing.Destination{MeterID: meter.ID, Excluded: reason}
+		if reason == "" {
+			price, reason, err := p.client.price(ctx, c.Secret, item)
+			if err != nil {
+				return side, advised(err)
+			}
+			if d.Excluded = reason; reason == "" {
+				d = item.destination(meter.ID)
+				d.Price = price
+			}
+		}
+		side.Destinations = append(side.Destinations, d)
 	}
 	return side, nil
 }
+
+// Price reads a price of Stripe's, as it was kept.
+func (Provider) Price(terms []byte) (billing.ProviderPrice, error) { return ReadPrice(terms) }
 
 // unnamed says what is wrong where Stripe does not know the customer.
 func unnamed(err error) error {
@@ -62,7 +77,8 @@ func advised(err error) error {
 	return providers.Advised(err, answer.RetryAfter, !key)
 }
 
-func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Question) billing.Destination {
+// route finds the item that the meter's usage goes to, or says why there is none.
+func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Question) (Item, string) {
 	item, reason := place(items, meter, q)
 	at := metering.Range{Start: item.PeriodStart, End: item.PeriodEnd}
 	switch {
@@ -72,10 +88,7 @@ func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Q
 	case side.Period != at:
 		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
 	}
-	if reason != "" {
-		return billing.Destination{MeterID: meter.ID, Excluded: reason}
-	}
-	return item.destination(meter.ID)
+	return item, reason
 }
 
 func place(items []Item, meter metering.Meter, q providers.Question) (Item, string) {

@@ -25,14 +25,15 @@ const Timeout = 20 * time.Second
 const (
 	maxAnswerBytes = 8 << 20
 	maxPages       = 100 // of 100 objects each
-	keptMeters     = 4096
+	keptObjects    = 4096
 )
 
 // Client calls Stripe with the keys of many tenants: each call carries its
 // own, and none is kept.
 type Client struct {
 	backend stripego.Backend
-	meters  *lru.Cache[meterKey, meter]
+	meters  *lru.Cache[objectKey, meter]
+	prices  *lru.Cache[objectKey, shownPrice]
 	trusted bool // with live keys
 }
 
@@ -61,8 +62,9 @@ func New(baseURL string) *Client {
 	if baseURL != "" {
 		config.URL = new(baseURL)
 	}
-	meters, _ := lru.New[meterKey, meter](keptMeters) // fails only for a size below 1
-	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters, trusted(baseURL)}
+	meters, _ := lru.New[objectKey, meter](keptObjects) // fails only for a size below 1
+	prices, _ := lru.New[objectKey, shownPrice](keptObjects)
+	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters, prices, trusted(baseURL)}
 }
 
 // exchange is what was asked, and what stripe-go loses of an answer whose body

@@ -27,7 +27,7 @@ func (c *call) createPrice() answer {
 func (c *call) readPrice() *Price {
 	p := &Price{
 		LookupKey: c.form.Get("lookup_key"), Metadata: c.pairs("metadata"), Currency: c.form.Get("currency"),
-		UnitAmount: c.unitAmount(), IncludedUnits: "0", FlatAmount: "0", UsageType: c.form.Get("recurring[usage_type]"),
+		UnitAmount: c.unitAmount(), UsageType: c.form.Get("recurring[usage_type]"),
 		Meter: c.form.Get("recurring[meter]"), AggregateUsage: c.form.Get("recurring[aggregate_usage]"),
 	}
 	otherwise(&p.UsageType, "licensed")
@@ -90,6 +90,14 @@ func (c *call) updatePrice() answer {
 		return missing("price", c.request.PathValue("id"))
 	}
 	p.Inactive = c.form.Get("active") == "false"
+	return found(c.priceObject(p, c.view()))
+}
+
+func (c *call) getPrice() answer {
+	p := c.price(c.request.PathValue("id"))
+	if p == nil {
+		return missing("price", c.request.PathValue("id"))
+	}
 	return found(c.priceObject(p, c.view()))
 }
 

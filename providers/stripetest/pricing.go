@@ -77,12 +77,11 @@ func (p *Price) rest(quantity, billed metering.Decimal) []part {
 
 // single is what a price without tiers makes of a quantity.
 func (p *Price) single(quantity metering.Decimal) *big.Rat {
-	over := new(big.Rat).Sub(p.transformed(rational(quantity.String())), rational(p.IncludedUnits))
-	if over.Sign() < 0 {
-		over = new(big.Rat)
+	units := p.transformed(rational(quantity.String()))
+	if units.Sign() < 0 {
+		return new(big.Rat)
 	}
-	exact := over.Mul(over, rational(p.UnitAmount))
-	return exact.Add(exact, rational(p.FlatAmount))
+	return units.Mul(units, rational(p.UnitAmount))
 }
 
 // transformed is https://docs.stripe.com/api/prices/create#create_price-transform_quantity

@@ -24,8 +24,8 @@ func TestWhatAPriceCosts(t *testing.T) {
 		"volume":       {stripetest.Price{TiersMode: "volume", Tiers: tiers}, map[int]string{0: "500", 100: "1500", 101: "555", 200: "1050", 204: "26"}},
 		"packages":     {stripetest.Price{UnitAmount: "10", DivideBy: 60, DivideRound: "up"}, map[int]string{0: "0", 1: "10", 60: "10", 61: "20"}},
 		"whole ones":   {stripetest.Price{UnitAmount: "10", DivideBy: 60, DivideRound: "down"}, map[int]string{59: "0", 60: "10", 119: "10"}},
-		"included":     {stripetest.Price{UnitAmount: "0.5", IncludedUnits: "100", FlatAmount: "1000"}, map[int]string{0: "1000", 100: "1000", 103: "1002"}},
-		"a flat price": {stripetest.Price{UnitAmount: "2", FlatAmount: "7"}, map[int]string{0: "7", 1: "9"}},
+		"included":     {stripetest.Price{TiersMode: "graduated", Tiers: []stripetest.Tier{{UpTo: "100", FlatAmount: "1000"}, {UpTo: "inf", UnitAmount: "0.5"}}}, map[int]string{0: "1000", 100: "1000", 103: "1002"}},
+		"a flat price": {stripetest.Price{TiersMode: "volume", Tiers: []stripetest.Tier{{UpTo: "inf", UnitAmount: "2", FlatAmount: "7"}}}, map[int]string{0: "7", 1: "9"}},
 	} {
 		for quantity, want := range c.costs {
 			price := c.price

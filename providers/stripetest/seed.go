@@ -66,8 +66,6 @@ type Price struct {
 	Metadata       map[string]string `json:"metadata"`
 	Currency       string            `json:"currency"`
 	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
-	IncludedUnits  string            `json:"included_units"`      // that FlatAmount covers; all on one line, unlike Tiers
-	FlatAmount     string            `json:"flat_amount_decimal"` // of the smallest unit
 	TiersMode      string            `json:"tiers_mode,omitempty"`
 	Tiers          []Tier            `json:"tiers,omitempty"`               // instead of UnitAmount
 	Months         int               `json:"months,omitempty"`              // of a period; 0 is one, 12 a year
@@ -243,8 +241,6 @@ func (f *Fake) addPrice(a *account, in *Price) error {
 	f.name(&in.ID, "price")
 	otherwise(&in.Currency, "usd")
 	otherwise(&in.UnitAmount, "1")
-	otherwise(&in.IncludedUnits, "0")
-	otherwise(&in.FlatAmount, "0")
 	otherwise(&in.UsageType, "metered")
 	otherwise(&in.AggregateUsage, "sum")
 	if _, err := metering.ParseDecimal(in.UnitAmount); err != nil {

@@ -82,6 +82,7 @@ var routes = []route{
 	{"POST /v1/prices", "plan_write", (*call).createPrice},
 	{"POST /v1/prices/{id}", "plan_write", (*call).updatePrice},
 	{"GET /v1/prices", "plan_read", (*call).listPrices},
+	{"GET /v1/prices/{id}", "plan_read", (*call).getPrice},
 	{"POST /v1/billing/meters", "billing_meter_write", (*call).createMeter},
 	{"GET /v1/billing/meters", "billing_meter_read", (*call).listMeters},
 	{"POST /v1/billing/meters/{id}/deactivate", "billing_meter_write", (*call).deactivateMeter},

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// priceComparison is how the prices here differ from those that the billing
+// provider charges a customer.
+type priceComparison struct {
+	ComparedAt  *time.Time        `json:"compared_at" doc:"When the provider's prices were read; null: they are not compared yet"`
+	Reason      string            `json:"reason,omitempty" doc:"Why they are not compared yet"`
+	Differences []priceDifference `json:"differences" doc:"The meters whose price here is not the one that the provider charges; that one is billed"`
+}
+
+type priceDifference struct {
+	MeterID    string `json:"meter_id" example:"mtr_7"`
+	MeterSlug  string `json:"meter_slug"`
+	OurPrice   string `json:"our_price" doc:"What the price here charges" example:"0.02 USD for each unit"`
+	TheirPrice string `json:"their_price" doc:"What the provider charges" example:"0.03 USD for each unit"`
+}
+
+func showDifference(d billing.PriceDifference) priceDifference {
+	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, d.Theirs}
+}
+
+// priceID is the id of a provider's own price; "": ours is charged.
+func priceID(p billing.ProviderPrice) string {
+	if p == nil {
+		return ""
+	}
+	return p.ID()
+}
+
+// compareTimeout bounds how long a comparison takes: who links a customer does not wait
+// for a provider that does not answer.
+const compareTimeout = 3 * time.Second
+
+// linking is a comparison that was made before a customer is linked.
+type linking struct {
+	shown      *priceComparison // nil: there is nothing to compare
+	refusal    error            // why the customer may not be linked
+	connection metering.ConnectionID
+	side       *billing.Side // nil: it was not read
+	readAt     time.Time
+}
+
+// compareBefore reads what a customer who is about to be linked is charged at the
+// provider. Where the provider does not say, nothing is compared yet.
+func (s *server) compareBefore(ctx context.Context, externalID string, atProvider *string) (l linking, err error) {
+	if atProvider == nil || *atProvider == "" || !storable(externalID) || !storable(*atProvider) {
+		return linking{}, nil
+	}
+	tenant := principalOf(ctx).Tenant.ID
+	l.readAt = s.Now()
+	known, err := s.Store.Links.Linking(ctx, tenant, externalID, *atProvider, l.readAt)
+	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && known.Provider.Statements {
+		return linking{}, nil
+	}
+	if err != nil {
+		return linking{}, err
+	}
+	l.connection = known.Provider.ID
+	if known.Side, err = s.readSide(ctx, tenant, known); err != nil {
+		l.shown = &priceComparison{Reason: "not compared yet: " + reasonOf(err), Differences: []priceDifference{}}
+		return l, nil
+	}
+	l.side, known.ReadAt = &known.Side, &l.readAt
+	l.shown, l.refusal = showComparison(known), known.Validate("body.billing_provider_id")
+	return l, nil
+}
+
+func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k db.Linking) (billing.Side, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	p, err := s.Providers.Of(k.Provider.Kind)
+	if err != nil {
+		return billing.Side{}, err
+	}
+	secret, err := s.Keyring.Open(tenant, db.ProviderSecret, k.Provider.SealedSecret)
+	if err != nil {
+		return billing.Side{}, metering.Errorf(metering.CodeProviderRefuse, "the provider's secret cannot be opened with this server's keys").Because(err)
+	}
+	return p.Read(ctx, providers.Credentials{Address: k.Provider.Address, Account: k.Provider.Account, Secret: string(secret)}, providers.Question{
+		Customer: k.Customer, Shared: k.Shared, Meters: k.Wanted.Meters, Mapping: k.Provider.Mapping,
+	})
+}
+
+// reasonOf is what of an error may be shown.
+func reasonOf(err error) string {
+	var coded *metering.Error
+	if errors.As(err, &coded) {
+		return coded.Message
+	}
+	return "the provider was not read"
+}
+
+// keep keeps what was read at the provider, of a customer who is linked by now.
+func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
+	if l.side == nil {
+		return
+	}
+	if err := s.Store.Links.Save(ctx, principalOf(ctx).Tenant.ID, c, l.connection, *l.side, l.readAt); err != nil {
+		s.Log.WarnContext(ctx, "what a customer is at the provider is not kept; the next sync reads it again", "error", err)
+	}
+}
+
+// compared is the customer's comparison as the provider was last read.
+func (s *server) compared(ctx context.Context, c metering.Customer) (*priceComparison, error) {
+	if c.BillingProviderID == nil || *c.BillingProviderID == "" {
+		return nil, nil
+	}
+	known, err := s.Store.Links.Linked(ctx, c.TenantID, c, s.Now())
+	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && known.Provider.Statements {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return showComparison(known), nil
+}
+
+func showComparison(k db.Linking) *priceComparison {
+	shown := &priceComparison{Differences: []priceDifference{}}
+	if k.ReadAt == nil {
+		shown.Reason = "not compared yet: the provider was not read since the customer was linked"
+		return shown
+	}
+	at := k.ReadAt.UTC()
+	shown.ComparedAt = &at
+	for _, d := range k.Differences() {
+		shown.Differences = append(shown.Differences, showDifference(d))
+	}
+	return shown
+}

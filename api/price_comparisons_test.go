@@ -1,0 +1,97 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/providers/registry"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// Who is linked is told where a price differs from the provider's, which the
+// preview charges; a price in another currency refuses the link, and a provider
+// that does not answer refuses nothing.
+func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	fake := stripetest.New(stripetest.Options{})
+	seed := &stripetest.Seed{
+		Account:   stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"},
+		Meters:    []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
+		Prices:    []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}, {ID: "price_2", LookupKey: "calls", Meter: "mtr_calls", Currency: "eur"}},
+		Customers: []stripetest.Customer{{ID: "cus_1"}, {ID: "cus_2"}},
+		Subscriptions: []stripetest.Subscription{
+			{ID: "sub_1", Customer: "cus_1", Items: []stripetest.Item{{ID: "si_1", Price: "price_1"}}},
+			{ID: "sub_2", Customer: "cus_2", Items: []stripetest.Item{{ID: "si_2", Price: "price_2"}}},
+		},
+	}
+	require.NoError(t, fake.Seed(seed))
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r.meter(t, "calls", "call")
+	require.Equal(t, 200, r.send(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.02}`).status)
+	saved := r.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","secret_key":"sk_test_CANARYkey","webhook_secret":%q}`, stripeSecret))
+	require.Equal(t, 200, saved.status, saved.body)
+
+	refused := r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_2"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "body.billing_provider_id")
+	require.Contains(t, refused.body, "billed in EUR for the meter calls, whose price here is in USD")
+	require.Equal(t, 404, r.send(t, "GET", "/v1/customers/acme", "").status, "nobody is made")
+
+	made := r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`)
+	require.Equal(t, 201, made.status, made.body)
+	var shown client.Customer
+	require.NoError(t, json.Unmarshal([]byte(made.body), &shown))
+	require.Len(t, shown.PriceComparison.Differences, 1)
+	differs := shown.PriceComparison.Differences[0]
+	require.Equal(t, [3]string{"calls", "0.02 USD for each unit", "0.03 USD for each unit"}, [3]string{differs.MeterSlug, differs.OurPrice, differs.TheirPrice})
+	var again client.Customer
+	require.NoError(t, json.Unmarshal([]byte(r.send(t, "GET", "/v1/customers/acme", "").body), &again))
+	require.Equal(t, shown.PriceComparison.Differences, again.PriceComparison.Differences)
+	require.NotNil(t, again.PriceComparison.ComparedAt)
+
+	r.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	var items []client.PreviewItem
+	preview := r.send(t, "GET", "/v1/billing/preview?customer=acme", "")
+	require.NoError(t, json.Unmarshal([]byte(preview.body), &items), preview.body)
+	require.Equal(t, [3]string{"4.26", "0.03", "price_1"}, [3]string{items[0].Amount.String(), items[0].UnitPrice.String(), *items[0].ProviderPrice})
+	require.Equal(t, "0.02 USD for each unit", items[0].PriceDifference.OurPrice)
+
+	server.Close()
+	unread := r.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_2"}`)
+	require.Equal(t, 201, unread.status, unread.body)
+	require.Contains(t, unread.body, `"compared_at":null,"reason":"not compared yet: `)
+}
+
+// The first price of a meter in a plan holds for periods that run: in another
+// currency than these are billed in it is refused.
+func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	for _, call := range [][3]string{
+		{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"currency":"USD"}`},
+		{"POST", "/v1/products", `{"slug":"pro","name":"Pro"}`},
+		{"POST", "/v1/customers", `{"external_id":"acme"}`},
+		{"PUT", "/v1/customers/acme/product", `{"product":"pro"}`},
+	} {
+		require.Less(t, b.send(t, call[0], call[1], call[2]).status, 300, call)
+	}
+	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, time.Now()) // stores the running period
+	require.NoError(t, err)
+	refused := b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`)
+	refused.problem(t, 422, "invalid")
+	require.Contains(t, refused.body, "body.currency")
+	require.Contains(t, refused.body, "must be USD")
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"USD"}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
+}

@@ -1,0 +1,69 @@
+package billing
+
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// amountDiffers says whether invoices that bill the right units of a closed line
+// bill another amount than the provider's own price of them. Where they also bill
+// other periods, or at other prices, it cannot be told.
+func (f Facts) amountDiffers(p Period, l ClosedLine, r Reconciliation, invoices []invoiced) bool {
+	lines, alone := f.linesOfOne(p, l, invoices)
+	if l.Price == nil || !alone || !r.Elsewhere.IsZero() {
+		return false
+	}
+	var units, amount metering.Decimal
+	rounded := int64(0)
+	for _, line := range lines {
+		if line.Price != l.Price.ID() || line.Currency != l.Currency {
+			return false
+		}
+		units, amount, rounded = units.Add(line.Quantity), amount.Add(line.Amount), rounded+int64(line.Lines)
+	}
+	if !units.Equal(r.Invoiced) {
+		return false
+	}
+	want := l.chargeFor(r.Invoiced)
+	if l.Trial {
+		want = metering.Decimal{}
+	}
+	return absolute(amount.Sub(want)).Cmp(halfUnits(rounded, l.Currency)) > 0
+}
+
+// linesOfOne are the lines of a closed line's meter on the invoices of one of
+// the subscription's periods. alone says that these bill no other period's usage
+// of it, and no others bill this one's.
+func (f Facts) linesOfOne(p Period, l ClosedLine, invoices []invoiced) (lines []InvoiceLine, alone bool) {
+	for _, i := range invoices {
+		if i.Period.Within(p.Range).Empty() {
+			continue
+		}
+		others := slices.ContainsFunc(f.Reported, func(r Reported) bool {
+			return r.MeterID == l.MeterID && i.bills(r.Series) && !r.about(p)
+		})
+		if alone || others || i.Subscription != p.Subscription.ID || !i.Period.Start.Equal(p.Subscription.Start) {
+			return nil, false
+		}
+		alone = true
+		for _, line := range i.lines {
+			if line.MeterID == l.MeterID {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines, alone && len(lines) > 0
+}
+
+// halfUnits are so many halves of the currency's minor unit: what as many
+// amounts may differ by, each rounded in another way.
+func halfUnits(n int64, currency string) metering.Decimal {
+	half := metering.MustDecimal("0.5")
+	for range MinorDigits(currency) {
+		half = half.Mul(metering.MustDecimal("0.1"))
+	}
+	return metering.Whole(n).Mul(half)
+}
+
+func absolute(d metering.Decimal) metering.Decimal { return larger(d, negative(d)) }

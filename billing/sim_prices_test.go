@@ -1,0 +1,123 @@
+package billing_test
+
+import (
+	"fmt"
+	"math/big"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// tariff is a far side's own price, in the smallest unit of the currency: a
+// fixed amount, so much for each unit up to a number, and so much for the others.
+// Each of the three is rounded by itself, half to the next one.
+type tariff struct {
+	id, currency string
+	lives.Tariff
+}
+
+// tariffOf is the n-th one of a far side.
+func tariffOf(connection metering.ConnectionID, meter metering.MeterID, n int) lives.Tariff {
+	k := int64(connection)*7 + int64(meter)*5 + int64(n)*3
+	tenths := func(of, most int64) metering.Decimal {
+		return metering.Whole(k * of % most).Mul(metering.MustDecimal("0.1"))
+	}
+	return lives.Tariff{Flat: metering.Whole(k * 13 % 400), UpTo: metering.Whole(1 + k%11), First: tenths(29, 190), Rest: tenths(31, 250)}
+}
+
+func (t *tariff) ID() string       { return t.id }
+func (t *tariff) Currency() string { return t.currency }
+func (t *tariff) JSON() []byte     { return fmt.Append(nil, t.id, t.currency, t.Tariff) }
+func (t *tariff) String() string   { return t.id }
+
+func (t *tariff) Terms() (billing.Terms, bool) { return billing.Terms{}, false }
+
+// inMoney is an amount of the smallest unit in the currency itself.
+func (t *tariff) inMoney(amount metering.Decimal) metering.Decimal {
+	if t.currency == "JPY" {
+		return amount
+	}
+	return amount.Mul(metering.MustDecimal("0.01"))
+}
+
+// Lines are what billing is told.
+func (t *tariff) Lines(units metering.Decimal) []billing.PriceLine {
+	line := func(units, rate metering.Decimal) billing.PriceLine {
+		exact := units.Mul(rate)
+		amount := exact.Round(0)
+		if exact.Sub(amount).Equal(metering.MustDecimal("0.5")) {
+			amount = amount.Add(metering.Whole(1))
+		}
+		if amount.IsNegative() {
+			amount = metering.Decimal{}
+		}
+		return billing.PriceLine{Units: units, Priced: units, Rate: t.inMoney(rate), Amount: t.inMoney(amount)}
+	}
+	fixed := billing.PriceLine{Flat: true, Amount: t.inMoney(t.Flat)}
+	if units.Cmp(t.UpTo) <= 0 {
+		return []billing.PriceLine{line(units, t.First), fixed}
+	}
+	return []billing.PriceLine{line(t.UpTo, t.First), fixed, line(units.Sub(t.UpTo), t.Rest)}
+}
+
+// oracle is what so many units cost, with rationals.
+func (t *tariff) oracle(units *big.Rat) *big.Rat {
+	cost := rational(t.Flat)
+	first, rest := units, new(big.Rat).Sub(units, rational(t.UpTo))
+	if rest.Sign() > 0 {
+		first = rational(t.UpTo)
+		cost.Add(cost, halfUp(rest.Mul(rest, rational(t.Rest))))
+	}
+	if first.Sign() > 0 {
+		cost.Add(cost, halfUp(new(big.Rat).Mul(first, rational(t.First))))
+	}
+	if t.currency != "JPY" {
+		cost.Quo(cost, big.NewRat(100, 1))
+	}
+	return cost
+}
+
+// halfUp is a number that is not below zero, rounded to a whole one.
+func halfUp(r *big.Rat) *big.Rat {
+	twice := new(big.Rat).Add(new(big.Rat).Add(r, r), big.NewRat(1, 1))
+	return new(big.Rat).SetInt(new(big.Int).Quo(twice.Num(), new(big.Int).Mul(twice.Denom(), big.NewInt(2))))
+}
+
+// tariff is the far side's price of a meter in a currency.
+func (f *farSide) tariff(meter metering.MeterID, currency string) *tariff {
+	return &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, f.priceNo[meter]), currency, tariffOf(f.connection, meter, f.priceNo[meter])}
+}
+
+// charged is the oracle's charge at the far side's price, or at a version of ours.
+func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, units *big.Rat) *big.Rat {
+	if t, is := theirs.(*tariff); is {
+		return t.oracle(units)
+	}
+	return l.oracle(meter, version, units)
+}
+
+// lineOf is what an invoice bills of a meter.
+func (f *farSide) lineOf(c *contract, in *invoice, meter metering.MeterID) billing.InvoiceLine {
+	line := billing.InvoiceLine{MeterID: meter, Quantity: f.onInvoice(in, meter), Currency: c.currency, Lines: 1}
+	if _, known := f.places[meter]; known {
+		price := f.tariff(meter, c.currency)
+		line.Price = price.id
+		if !c.onTrial(in.Range) {
+			for _, l := range price.Lines(line.Quantity) {
+				line.Amount = line.Amount.Add(l.Amount)
+			}
+		}
+	}
+	return line
+}
+
+// checkAmounts holds that no invoice is said to bill another amount than its
+// price makes of the units.
+func (l *life) checkAmounts() {
+	for _, r := range l.reconciled {
+		if r.Reason == billing.ReasonAmount {
+			l.failf("the invoices are said to bill another amount of meter %d in the period from %s: %+v", r.MeterID, r.Period, r)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Linking is what has to be known to compare prices when a customer is linked.
+type Linking struct {
+	Wanted
+	billing.Linked            // without its Side
+	ReadAt         *time.Time // when the Side was read, where it was
+}
+
+// Linking returns what is known of the customer of a name, who may not be made
+// yet, and who is to be linked to atProvider; or CodeNoProvider.
+func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID, atProvider string, now time.Time) (k Linking, err error) {
+	if k.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil || k.Provider.Statements {
+		return k, err
+	}
+	k.Customer, k.Now = atProvider, now
+	var products []metering.ProductID
+	var since []time.Time
+	err = l.pool.QueryRow(ctx, `
+		select exists (
+		    select
+		    from customers o
+		    where o.tenant_id = $1
+		      and o.billing_provider_id = $3
+		      and o.external_id <> $2
+		      and (c.id is null or o.id < c.id)),
+		  a.products, a.since
+		from (select) one
+		left join customers c on c.tenant_id = $1 and c.external_id = $2
+		left join lateral (
+		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
+		  from customer_products a
+		  where a.tenant_id = c.tenant_id
+		    and a.customer_id = c.id) a on true`, tenant, externalID, atProvider).Scan(&k.Shared, &products, &since)
+	if err != nil {
+		return k, fmt.Errorf("read customer: %w", coded(err))
+	}
+	for i := range products {
+		k.Products = append(k.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	}
+	if k.Wanted.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
+		return k, fmt.Errorf("list meters: %w", coded(err))
+	}
+	k.Linked.Meters = k.Wanted.Meters
+	if k.Prices, err = allPrices(ctx, l.pool, tenant); err != nil {
+		return k, fmt.Errorf("list prices: %w", err)
+	}
+	return k, nil
+}
+
+// Linked is Linking of a customer who is linked, with what it is there as it was
+// last read.
+func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.Customer, now time.Time) (k Linking, err error) {
+	if k, err = l.Linking(ctx, tenant, c.ExternalID, *c.BillingProviderID, now); err != nil || k.Provider.Statements {
+		return k, err
+	}
+	var stored []storedDestination
+	var terms keptTerms
+	err = l.pool.QueryRow(ctx, `
+		select l.destinations, `+namedTerms("l.tenant_id", hashesInDestinations)+`, l.read_at
+		from billing_links l
+		where l.tenant_id = $1
+		  and l.customer_id = $2
+		  and l.connection_id = $3
+		  and l.provider_customer = $4`, tenant, c.ID, k.Provider.ID, *c.BillingProviderID).Scan(&stored, &terms, &k.ReadAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return k, nil
+	}
+	if err != nil {
+		return k, fmt.Errorf("read link: %w", coded(err))
+	}
+	k.Side.Destinations, err = make(providerPrices).destinations(stored, terms, l.read)
+	return k, err
+}

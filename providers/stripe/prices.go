@@ -1,0 +1,296 @@
+package stripe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	stripego "github.com/stripe/stripe-go/v76"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// currentVersion is the version of the API that prices are read in.
+const currentVersion = "2026-04-22.dahlia"
+
+// Price is what Stripe charges for the units of an item, as it is kept. Its
+// amounts are in the currency's smallest unit, as Stripe's are. All of it that
+// matters here never changes at Stripe: https://docs.stripe.com/api/prices/update
+type Price struct {
+	Schema     int                   `json:"schema"`
+	Provider   metering.ProviderKind `json:"provider"`
+	PriceID    string                `json:"price"`
+	ISO        string                `json:"currency"` // ISO 4217
+	UnitAmount metering.Decimal      `json:"unit_amount"`
+	DivideBy   int64                 `json:"divide_by,omitempty"` // UnitAmount is for so many units; 0: for one
+	RoundUp    bool                  `json:"round_up,omitempty"`  // a part of a package counts as one; else as none
+	Volume     bool                  `json:"volume,omitempty"`    // the tier that the quantity reaches is for all of it
+	Tiers      []Tier                `json:"tiers,omitempty"`     // instead of UnitAmount
+}
+
+// Tier is a step of a price.
+type Tier struct {
+	UpTo       *metering.Decimal `json:"up_to"` // the last quantity of it; nil: it is the last one
+	UnitAmount metering.Decimal  `json:"unit_amount"`
+	FlatAmount *metering.Decimal `json:"flat_amount"` // nil: it has none
+}
+
+// ReadPrice reads a price that was kept.
+func ReadPrice(terms []byte) (billing.ProviderPrice, error) {
+	var p Price
+	if err := json.Unmarshal(terms, &p); err != nil {
+		return nil, fmt.Errorf("read price: %w", err)
+	}
+	return p, nil
+}
+
+// ID is Stripe's.
+func (p Price) ID() string { return p.PriceID }
+
+// Currency is ISO 4217.
+func (p Price) Currency() string { return p.ISO }
+
+// JSON is how the price is kept.
+func (p Price) JSON() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // numbers and texts are always written
+	}
+	return text
+}
+
+// Lines are those of Stripe's invoice: one for each tier that the quantity
+// reaches, and one more for the tier's flat amount, also where nothing was used
+// (https://docs.stripe.com/products-prices/pricing-models#tiered-pricing). Less
+// than nothing is billed as nothing
+// (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure).
+// A line is rounded by itself, half a smallest unit is one
+// (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
+func (p Price) Lines(units metering.Decimal) (lines []billing.PriceLine) {
+	if len(p.Tiers) == 0 {
+		return []billing.PriceLine{p.line(units, p.packages(units), p.UnitAmount)}
+	}
+	var from metering.Decimal
+	for n, t := range p.Tiers {
+		last := t.UpTo == nil || units.Cmp(*t.UpTo) <= 0
+		switch {
+		case p.Volume && !last:
+			continue
+		case p.Volume:
+			return p.tier(t, units)
+		case n > 0 && units.Cmp(from) <= 0:
+			return lines
+		case last:
+			return append(lines, p.tier(t, units.Sub(from))...)
+		}
+		lines = append(lines, p.tier(t, t.UpTo.Sub(from))...)
+		from = *t.UpTo
+	}
+	return lines
+}
+
+// packages are what the unit amount is for:
+// https://docs.stripe.com/api/prices/create#create_price-transform_quantity
+func (p Price) packages(units metering.Decimal) metering.Decimal {
+	if p.DivideBy == 0 {
+		return units
+	}
+	whole, rest := units.DivMod(p.DivideBy)
+	if p.RoundUp && !rest.IsZero() {
+		return whole.Add(metering.Whole(1))
+	}
+	return whole
+}
+
+func (p Price) tier(t Tier, units metering.Decimal) []billing.PriceLine {
+	lines := []billing.PriceLine{p.line(units, units, t.UnitAmount)}
+	if t.FlatAmount != nil {
+		lines = append(lines, billing.PriceLine{Flat: true, Amount: Amount(halfUp(*t.FlatAmount), p.ISO)})
+	}
+	return lines
+}
+
+func (p Price) line(units, priced, rate metering.Decimal) billing.PriceLine {
+	return billing.PriceLine{Units: units, Priced: priced, Rate: Amount(rate, p.ISO), Amount: Amount(halfUp(priced.Mul(rate)), p.ISO)}
+}
+
+// halfUp rounds to a whole number, half to the next one; what is below zero is none.
+func halfUp(x metering.Decimal) metering.Decimal {
+	if x.IsNegative() {
+		return metering.Decimal{}
+	}
+	whole := x.Round(0)
+	if x.Sub(whole).Equal(metering.MustDecimal("0.5")) {
+		return whole.Add(metering.Whole(1))
+	}
+	return whole
+}
+
+// Terms are those of ours that charge the same, but for the rounding: a price of
+// each unit, and one whose first tier is a flat amount alone.
+func (p Price) Terms() (t billing.Terms, same bool) {
+	t.Currency = p.ISO
+	switch n := len(p.Tiers); {
+	case p.DivideBy != 0:
+		return t, false
+	case n == 0:
+		t.OverageRate = Amount(p.UnitAmount, p.ISO)
+		return t, true
+	case n == 1:
+		t.BasePrice, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), Amount(p.Tiers[0].UnitAmount, p.ISO)
+		return t, true
+	case n > 2 || p.Volume || !p.Tiers[0].UnitAmount.IsZero() || !flatOf(p.Tiers[1]).IsZero():
+		return t, false
+	}
+	t.BasePrice, t.IncludedUnits, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), *p.Tiers[0].UpTo, Amount(p.Tiers[1].UnitAmount, p.ISO)
+	return t, true
+}
+
+func flatOf(t Tier) (flat metering.Decimal) {
+	if t.FlatAmount != nil {
+		flat = *t.FlatAmount
+	}
+	return flat
+}
+
+// String is what the price charges, in words.
+func (p Price) String() string {
+	if t, same := p.Terms(); same {
+		return t.String()
+	}
+	if p.DivideBy != 0 {
+		part := "none"
+		if p.RoundUp {
+			part = "one"
+		}
+		return fmt.Sprintf("%s %s for each %d units, of which a part counts as %s", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy, part)
+	}
+	var tiers []string
+	for _, t := range p.Tiers {
+		text := fmt.Sprintf("%s %s for each unit", Amount(t.UnitAmount, p.ISO), p.ISO)
+		if flat := flatOf(t); !flat.IsZero() {
+			text = fmt.Sprintf("%s %s and %s", Amount(flat, p.ISO), p.ISO, text)
+		}
+		if t.UpTo != nil {
+			text = fmt.Sprintf("up to %s units: %s", t.UpTo, text)
+		} else {
+			text = "beyond: " + text
+		}
+		tiers = append(tiers, text)
+	}
+	how := "tier by tier"
+	if p.Volume {
+		how = "for all units, as the tier says that they reach"
+	}
+	return how + ": " + strings.Join(tiers, "; ")
+}
+
+// shownPrice is a price as Stripe shows it.
+type shownPrice struct {
+	ID         string    `json:"id"`
+	Currency   string    `json:"currency"`
+	Scheme     string    `json:"billing_scheme"`
+	UnitAmount *quantity `json:"unit_amount_decimal"`
+	Transform  *struct {
+		DivideBy int64  `json:"divide_by"`
+		Round    string `json:"round"`
+	} `json:"transform_quantity"`
+	Mode  string      `json:"tiers_mode"`
+	Tiers []shownTier `json:"tiers"`
+}
+
+type shownTier struct {
+	UpTo       *metering.Decimal `json:"up_to"`
+	UnitAmount *quantity         `json:"unit_amount_decimal"`
+	FlatAmount *quantity         `json:"flat_amount_decimal"`
+}
+
+// quantity is a decimal that Stripe writes as a text.
+type quantity struct{ metering.Decimal }
+
+func (q *quantity) UnmarshalJSON(text []byte) error {
+	return q.Decimal.UnmarshalJSON([]byte(strings.Trim(string(text), `"`)))
+}
+
+func (q *quantity) orNone() (d metering.Decimal) {
+	if q != nil {
+		d = q.Decimal
+	}
+	return d
+}
+
+// price reads what Stripe charges for the units of an item, or says why nobody
+// here can know it.
+func (c *Client) price(ctx context.Context, key string, i Item) (billing.ProviderPrice, string, error) {
+	at := objectKey{sha256.Sum256([]byte(key)), i.PriceID}
+	shown, known := c.prices.Get(at)
+	if !known {
+		path := stripego.FormatURLPath("/v1/prices/%s", i.PriceID)
+		if err := c.readAs(ctx, key, currentVersion, path, query("expand[]", "tiers"), &shown); err != nil {
+			return nil, "", fmt.Errorf("get price: %w", err)
+		}
+		c.prices.Add(at, shown)
+	}
+	p, reason := shown.priceIn(i.Currency)
+	if reason != "" {
+		return nil, fmt.Sprintf("Stripe's price %s %s", i.PriceID, reason), nil
+	}
+	return p, "", nil
+}
+
+// priceIn is the price of an item that is billed in the currency.
+func (s shownPrice) priceIn(currency string) (Price, string) {
+	p, reason := s.price()
+	if reason == "" && currency != p.ISO {
+		reason = fmt.Sprintf("is billed in %s by one of its currency options, whose amounts are not read", currency)
+	}
+	return p, reason
+}
+
+// price is what is kept of it, or why what it charges cannot be known.
+func (s shownPrice) price() (p Price, reason string) {
+	p = Price{Schema: billing.ProviderTermsSchema, Provider: metering.Stripe, PriceID: s.ID, ISO: strings.ToUpper(s.Currency)}
+	switch {
+	case s.Scheme == "tiered":
+		return s.tiered(p)
+	case s.Scheme != "per_unit":
+		return p, fmt.Sprintf("has the billing scheme %q, which is not known here", s.Scheme)
+	case s.UnitAmount == nil:
+		return p, "has no unit amount: what it charges is said elsewhere"
+	}
+	p.UnitAmount = s.UnitAmount.Decimal
+	if s.Transform != nil {
+		if s.Transform.DivideBy <= 0 || s.Transform.Round != "up" && s.Transform.Round != "down" {
+			return p, "transforms quantities in a way that is not known here"
+		}
+		p.DivideBy, p.RoundUp = s.Transform.DivideBy, s.Transform.Round == "up"
+	}
+	return p, ""
+}
+
+func (s shownPrice) tiered(p Price) (Price, string) {
+	switch {
+	case len(s.Tiers) == 0:
+		return p, "does not show its tiers"
+	case s.Mode != "graduated" && s.Mode != "volume":
+		return p, fmt.Sprintf("has tiers of the mode %q, which is not known here", s.Mode)
+	case s.Transform != nil:
+		return p, "transforms quantities in a way that is not known here"
+	}
+	p.Volume = s.Mode == "volume"
+	for n, t := range s.Tiers {
+		last := n == len(s.Tiers)-1
+		if (t.UpTo == nil) != last || n > 0 && !last && t.UpTo.Cmp(*s.Tiers[n-1].UpTo) <= 0 {
+			return p, "has tiers that do not follow one another"
+		}
+		tier := Tier{UpTo: t.UpTo, UnitAmount: t.UnitAmount.orNone()}
+		if t.FlatAmount != nil {
+			tier.FlatAmount = &t.FlatAmount.Decimal
+		}
+		p.Tiers = append(p.Tiers, tier)
+	}
+	return p, ""
+}

@@ -75,7 +75,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is carried"}}, nil
 	}
 	sending := providers.Sending{
-		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
+		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Object: l.Object, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
 	}
 	if l.Counting == billing.Adds && now.Sub(l.FirstSentAt) > p.Remembers {
 		found, err := a.find(ctx, tenant, p, sending)
@@ -87,6 +87,11 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 		outcome := p.Send(ctx, p.credentials, sending)
 		return outcome, outcome.Err
 	})
+	if outcome.Object != "" && outcome.Object != l.Object {
+		if err := a.store.Ledger.KeepObject(context.WithoutCancel(ctx), tenant, l.ReportID, outcome.Object); err != nil {
+			return attempt{}, err
+		}
+	}
 	switch {
 	case outcome.Err == nil:
 		return attempt{SendReportResult: SendReportResult{State: outcome.State, Response: outcome.Answer}}, nil
@@ -112,7 +117,7 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	switch {
 	case number == 1, s.Kind == billing.StatementReport:
 		return rejected
-	case s.Counting != billing.Adds && s.Kind != billing.ActionReport:
+	case s.Counting != billing.Adds && s.Kind == billing.QuantityReport:
 		return inDoubt
 	}
 	found, err := a.find(ctx, tenant, p, s)
@@ -198,7 +203,9 @@ func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 }
 
 func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wanted) (billing.Side, error) {
-	question := providers.Question{Customer: w.Customer, Shared: w.Shared, Meters: w.Meters, Mapping: w.Provider.Mapping}
+	question := providers.Question{
+		Customer: w.Customer, Shared: w.Shared, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
+	}
 	if w.Customer == "" { // no call is made
 		p, err := a.providers.Of(w.Provider.Kind)
 		if err != nil {

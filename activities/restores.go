@@ -33,7 +33,7 @@ func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	var seen db.Seen
 	if lists, ok := p.Provider.(providers.Charges); ok && reading.Customer != "" {
 		seen.Charges, err = measured(a.metrics, p.Kind, func() ([]billing.FoundCharge, error) {
-			return lists.Charges(ctx, p.credentials, reading.Customer, reading.KnownAt)
+			return lists.Charges(ctx, p.credentials, reading.Customer, reading.Since)
 		})
 		if err != nil {
 			return err

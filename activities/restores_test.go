@@ -257,3 +257,82 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	d.closeAndReport(nil)
 	d.requireAllBilled()
 }
+
+// A line that was set, or made, after the backup was made is found again: as it
+// was set last while it is pending, and as an invoice has taken it.
+func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		before    string // used before the backup was made
+		invoiced  bool   // the invoice was final when it was restored
+		afterward bool   // it becomes final once it was
+	}{
+		{"a line that was set", "10", false, false},
+		{"a line that was made", "", false, false},
+		{"a line that was set, and is invoiced", "10", true, false},
+		{"a line that was made, and is invoiced", "", true, false},
+		{"a line that was set, and is invoiced then", "10", false, true},
+		{"a line that was made, and is invoiced then", "", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDrill(t)
+			d.charge()
+			if c.before != "" {
+				d.useEach(c.before)
+			}
+			d.sync(time.Minute)
+			backup := d.backUp()
+			d.useEach("5")
+			d.sync(time.Minute)
+			if c.invoiced {
+				d.invoice(nil)
+				d.fake.Advance(73 * time.Hour)
+				d.closeAndReport(nil)
+				d.useLate("3")
+				d.closeAndReport(nil)
+			}
+			d.requireAllCharged()
+			d.restore(backup)
+			if c.afterward {
+				d.fake.Advance(d.first.End.Add(2 * time.Hour).Sub(d.fake.Now()))
+			}
+			d.readInvoices()
+			for range 4 {
+				d.sync(25 * time.Hour)
+				d.closePeriods(nil)
+			}
+			d.closeAndReport(nil)
+			d.requireAllCharged()
+			d.useEach("1")
+			if c.invoiced || c.afterward {
+				d.useLate("2")
+			}
+			d.closeAndReport(nil)
+			d.requireAllCharged()
+		})
+	}
+}
+
+// requireAllCharged holds all invoices, and what is pending for the next one, to
+// what was used.
+func (d *drill) requireAllCharged() {
+	d.Helper()
+	account := d.fake.State().Accounts[0]
+	var billed, used metering.Decimal
+	for _, invoice := range account.Invoices {
+		for _, line := range invoice.Lines {
+			billed = billed.Add(line.Amount)
+		}
+	}
+	for _, line := range account.Pending {
+		billed = billed.Add(line.Amount)
+	}
+	for _, sums := range d.used {
+		for _, meter := range inAllWays {
+			used = used.Add(sums[meter].Mul(metering.Whole(1_000_000)))
+		}
+	}
+	require.Equal(d, used.String(), billed.String())
+}

@@ -25,11 +25,12 @@ type PeriodHead struct {
 	End      time.Time           `json:"end"`
 	State    billing.PeriodState `json:"state" doc:"in_grace: it is over, and takes usage until it is closed"`
 	DueAt    time.Time           `json:"due_at" doc:"When it is to be closed: its end and the grace"`
+	Bills    metering.Bills      `json:"bills,omitempty" doc:"In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none"`
 	ClosedAt *time.Time          `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
 }
 
 func showPeriodHead(s billing.Statement) PeriodHead {
-	head := PeriodHead{Start: s.Start.UTC(), End: s.End.UTC(), State: s.State, DueAt: s.ClosesAt.UTC(), ClosedAt: s.ClosedAt}
+	head := PeriodHead{Start: s.Start.UTC(), End: s.End.UTC(), State: s.State, DueAt: s.ClosesAt.UTC(), Bills: s.Bills, ClosedAt: s.ClosedAt}
 	if s.ID != 0 {
 		id := s.ID.String()
 		head.ID = &id

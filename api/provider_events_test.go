@@ -70,6 +70,10 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is of a provider of type webhook"},
 		withMapping(`{"calls\u0000":"price_1"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 		withMapping(`{"calls":"price_1\u0000"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
+		`{"type":"stripe","bills":"credits"}`:                                                           {"invalid", "body.bills"},
+		`{"type":"stripe","bills":"amounts"}`:                                                           {"invalid", "body.product is needed where amounts are billed"},
+		`{"type":"stripe","bills":"amounts","product":"prod\u0000"}`:                                    {"invalid", "body.product must be UTF-8 without NUL"},
+		`{"type":"stripe","product":"prod_1"}`:                                                          {"invalid", "body.product goes with bills"},
 	} {
 		refused := b.send(t, "PUT", "/v1/billing/provider", body)
 		refused.problem(t, 422, want[0])
@@ -77,6 +81,26 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		require.NotContains(t, refused.body, "CANARY")
 	}
 	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
+}
+
+// What is billed is kept where it is not given, and what the lines say with it.
+func TestWhatStripeBillsIsKeptWhereItIsNotGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/provider", "").body, `"bills":"quantities"`)
+	const said = `"product":"prod_1","products":{"calls":"prod_2"},"tax_behavior":"exclusive","tax_code":"txcd_10000000"`
+	saved := b.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","bills":"amounts",`+said+`}`)
+	require.Equal(t, 200, saved.status, saved.body)
+	for _, body := range []string{`{"type":"stripe"}`, `{"type":"stripe","bills":"quantities","tax_code":"txcd_1"}`} {
+		got := b.send(t, "GET", "/v1/billing/provider", "").body
+		for part := range strings.SplitSeq(`"bills":"amounts",`+said, ",") {
+			require.Contains(t, got, part)
+		}
+		require.Equal(t, 200, b.send(t, "PUT", "/v1/billing/provider", body).status)
+	}
+	got := b.send(t, "GET", "/v1/billing/provider", "").body
+	require.Contains(t, got, `"bills":"quantities"`)
+	require.NotContains(t, got, "prod_")
 }
 
 func withMapping(mapping string) string {

@@ -48,7 +48,7 @@ func (s *server) describeProvider() {
 		if setting.Make != nil {
 			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, this once, if it was made here"}
 		}
-		if setting.Use == providers.Address || setting.Use == providers.Mapping {
+		if setting.Use.Shown() {
 			schema := settingSchema(setting)
 			schema.MaxLength, schema.MaxProperties = nil, nil
 			shown[setting.Name] = schema
@@ -73,13 +73,19 @@ func (s *server) kindSchema() *huma.Schema {
 }
 
 func settingSchema(setting providers.Setting) *huma.Schema {
-	if setting.Use == providers.Mapping {
+	if setting.Use.Maps() {
 		return &huma.Schema{
 			Type: huma.TypeObject, Description: setting.Doc, MaxProperties: &setting.MaxLength,
 			AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 		}
 	}
-	schema := &huma.Schema{Type: huma.TypeString, Description: setting.Doc, MaxLength: &setting.MaxLength}
+	schema := &huma.Schema{Type: huma.TypeString, Description: setting.Doc}
+	if setting.MaxLength > 0 {
+		schema.MaxLength = &setting.MaxLength
+	}
+	for _, value := range setting.Values {
+		schema.Enum = append(schema.Enum, value)
+	}
 	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
 		schema.Description += ". The saved one is kept when this is absent"
 	}

@@ -57,14 +57,40 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 	if events, sends := kind.(providers.Events); sends {
 		shown.WebhookEvents, shown.WebhookURL = events.Signals().Types, s.BaseURL+providerEventsURL(saved.Kind, tenant)
 	}
-	about := kind.Describe()
-	if address, has := about.Setting(providers.Address); has {
-		shown.settings[address.Name] = saved.Address
-	}
-	if mapping, has := about.Setting(providers.Mapping); has && len(saved.Mapping) > 0 {
-		shown.settings[mapping.Name] = saved.Mapping
+	for _, setting := range kind.Describe().Settings {
+		show(shown.settings, setting, saved)
 	}
 	return &providerOutput{shown}, nil
+}
+
+// show adds what is saved of a setting that is no secret.
+func show(shown map[string]any, setting providers.Setting, saved metering.Provider) {
+	text := func(value string) {
+		if value != "" {
+			shown[setting.Name] = value
+		}
+	}
+	mapping := func(values map[string]string) {
+		if len(values) > 0 {
+			shown[setting.Name] = values
+		}
+	}
+	switch setting.Use {
+	case providers.Address:
+		shown[setting.Name] = saved.Address
+	case providers.Mapping:
+		mapping(saved.Mapping)
+	case providers.Bills:
+		text(string(saved.Bills))
+	case providers.Product:
+		text(saved.Text.Product)
+	case providers.Products:
+		mapping(saved.Text.Products)
+	case providers.TaxBehavior:
+		text(saved.Text.TaxBehavior)
+	case providers.TaxCode:
+		text(saved.Text.TaxCode)
+	}
 }
 
 // saveProviderInput has the settings of one provider, and which that is.
@@ -121,6 +147,8 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 			in.Address, err = text, s.Guard.CheckURL(setting.Location(), text)
 		case providers.Mapping:
 			in.Mapping, err = mappingOf(setting, body[setting.Name])
+		case providers.Bills:
+			in.Bills = metering.Bills(text)
 		case providers.EventSecret:
 			in.Event = text
 		case providers.CallSecret:
@@ -130,7 +158,36 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 			return in, err
 		}
 	}
-	return in, nil
+	return in, in.readText(about, body)
+}
+
+// readText takes what lines say from a body. It goes with what is billed.
+func (in *given) readText(about providers.Description, body map[string]any) (err error) {
+	for _, setting := range about.Settings {
+		if !setting.Use.OfLines() || !isGiven(setting, body) {
+			continue
+		}
+		text, _ := body[setting.Name].(string)
+		switch setting.Use {
+		case providers.Product:
+			in.Text.Product = text
+		case providers.Products:
+			in.Text.Products, err = mappingOf(setting, body[setting.Name])
+		case providers.TaxBehavior:
+			in.Text.TaxBehavior = text
+		case providers.TaxCode:
+			in.Text.TaxCode = text
+		}
+		switch bills, _ := about.Setting(providers.Bills); {
+		case err != nil:
+			return err
+		case !storable(text):
+			return metering.Invalid(setting.Location(), "must be UTF-8 without NUL")
+		case in.Bills == "":
+			return metering.Invalid(setting.Location(), "goes with %s: without that, what is saved is kept", bills.Name)
+		}
+	}
+	return nil
 }
 
 // addSecrets adds the secrets that are not given: those that were saved before,
@@ -239,7 +296,7 @@ func (s *server) keepProvider(ctx context.Context, about providers.Description, 
 	who := principalOf(ctx)
 	p := metering.Provider{
 		Kind: about.Kind, Statements: about.Statements, Invoices: about.Invoices, Account: identity.Account, Livemode: livemode(identity.Mode), Address: in.Address,
-		Mapping: in.Mapping, ValidatedAt: metering.Instant(in.Now), LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
+		Mapping: in.Mapping, Bills: in.Bills, Text: in.Text, ValidatedAt: metering.Instant(in.Now), LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
 	}
 	var err error
 	if p.SealedSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderSecret, []byte(in.Call)); err != nil {

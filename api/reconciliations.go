@@ -52,6 +52,7 @@ type reconciliation struct {
 	MeterID    string           `json:"meter_id"`
 	MeterSlug  string           `json:"meter_slug"`
 
+	Bills    metering.Bills    `json:"bills" doc:"In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
 	Counted  metering.Decimal  `json:"counted_quantity" doc:"Of them, those that it was seen to have counted"`
@@ -104,7 +105,7 @@ func showReconciliation(r db.Reconciled) reconciliation {
 		CustomerID: r.CustomerID.String(), ExternalID: r.ExternalID,
 		Period:  reconciledPeriod{r.PeriodID.String(), r.Period.Start.UTC(), r.Period.End.UTC()},
 		MeterID: r.MeterID.String(), MeterSlug: r.MeterSlug,
-		Ours: reconciledOurs{r.Usage, r.Charge, r.Currency}, Accepted: r.Accepted, Counted: r.Counted,
+		Bills: r.Bills, Ours: reconciledOurs{r.Usage, r.Charge, r.Currency}, Accepted: r.Accepted, Counted: r.Counted,
 		Invoiced: reconciledTheirs{r.Invoiced, r.Unexplained, r.InvoicedAmount, r.InvoicedCurrency},
 		State:    r.State, Reason: r.Reason, Actions: append([]billing.Decision{}, r.Decisions()...),
 		DecidedBy: string(r.Actor), DecidedAt: r.DecidedAt, Note: r.Note, Invoices: []reconciledInvoice{},

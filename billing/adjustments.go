@@ -37,6 +37,9 @@ func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line
 	for _, closed := range periods {
 		all = append(all, f.adjust(closed, target, repeated)...)
 	}
+	for i := range all {
+		all[i].noCredit = open.Bills == metering.BillsAmounts
+	}
 	return all
 }
 
@@ -133,13 +136,11 @@ func (p *planner) lateCharges(target Period) {
 		Kind: ChargeReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: p.Side.Subscription,
 		Counting: Adds, Window: target.Range, Late: true,
 	}
-	var known []Reported
-	var repeated []Line
-	for _, r := range p.Reported {
-		if r.Late && r.sameTarget(at) {
-			known, repeated = append(known, r), append(repeated, Line{MeterID: r.MeterID, Closed: r.Period})
-		}
+	if target.Bills == metering.BillsAmounts {
+		p.lateAmounts(at, target)
+		return
 	}
+	known, repeated := p.lateSeries(at)
 	for _, l := range p.adjustments(p.periods, at, repeated) {
 		if slices.Contains(p.Facts.Excluded, l.MeterID) {
 			continue
@@ -164,6 +165,16 @@ func (p *planner) lateCharges(target Period) {
 	}
 }
 
+// lateSeries are those of late usage that go to the target, and what each is about.
+func (p *planner) lateSeries(at Series) (known []Reported, about []Line) {
+	for _, r := range p.Reported {
+		if r.Late && r.sameTarget(at) {
+			known, about = append(known, r), append(about, Line{MeterID: r.MeterID, Closed: r.Period})
+		}
+	}
+	return known, about
+}
+
 // excludedLate says why late usage in the currency is not charged now, if it is not.
 func (f Facts) excludedLate(currency string) string {
 	if f.Side == nil || f.Side.Currency == "" || f.Side.Currency == currency {
@@ -177,12 +188,16 @@ func (p *planner) period(start time.Time) Period {
 	return p.periods[i]
 }
 
-// Description is what the customer reads on the invoice about a charge for late
-// usage of a meter in a range.
-func Description(m metering.Meter, of metering.Range, timezone *time.Location) string {
+// Description is what the customer reads on the invoice about a charge for a
+// meter's usage in a range, or for what came late for it.
+func Description(m metering.Meter, of metering.Range, timezone *time.Location, late bool) string {
 	last := of.End.Add(-time.Microsecond)
-	return fmt.Sprintf("%s: usage from %s to %s that was reported late", cmp.Or(m.Name, m.Slug),
+	text := fmt.Sprintf("%s: usage from %s to %s", cmp.Or(m.Name, m.Slug),
 		of.Start.In(timezone).Format(time.DateOnly), last.In(timezone).Format(time.DateOnly))
+	if late {
+		text += " that was reported late"
+	}
+	return text
 }
 
 // Adjustments are what late usage adds to the customer's closed periods, as the

@@ -17,6 +17,7 @@ type calculation struct {
 
 	scale       *int32 // decimals that usage is reported with, and charged; nil: all it has
 	notNegative bool   // less than nothing cannot be reported
+	noCredit    bool   // less than nothing cannot be charged
 	trial       bool   // nothing is charged for the units
 
 	closed *ClosedLine // nil: the period is open
@@ -124,6 +125,9 @@ func (c *calculation) amount() metering.Decimal {
 	} else if c.closed != nil {
 		amount = c.closed.billedCharge()
 	}
+	if c.noCredit && amount.IsNegative() {
+		return metering.Decimal{}
+	}
 	return amount
 }
 
@@ -146,10 +150,14 @@ func (l ClosedLine) ownUnits() metering.Decimal {
 	return l.Usage
 }
 
+func (l ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
+
 // billedUnits are what of these is billed with the period: what final invoices
 // say, else what providers were reported, or still will be.
 func (l ClosedLine) billedUnits() metering.Decimal {
 	switch {
+	case l.inAmounts():
+		return l.Usage
 	case l.Reconciled != nil:
 		return l.Reconciled.Billed
 	case l.so != nil:
@@ -159,9 +167,13 @@ func (l ClosedLine) billedUnits() metering.Decimal {
 }
 
 // billedCharge is the charge for these, at the closed period's price; what
-// statements said is the amount that they said.
+// statements said is the amount that they said, and of what is billed in amounts
+// what of the charge is.
 func (l ClosedLine) billedCharge() metering.Decimal {
-	if l.Reconciled == nil && l.so != nil && l.Scale == nil {
+	switch {
+	case l.inAmounts() && l.Reconciled != nil:
+		return l.Reconciled.Billed
+	case l.Reconciled == nil && l.so != nil && l.Scale == nil:
 		return l.so.amount
 	}
 	if units := l.billedUnits(); !l.Trial && !units.Equal(l.ownUnits()) {
@@ -209,6 +221,9 @@ func (f Facts) shown(period Period) []calculation {
 		return all
 	}
 	p := planner{Facts: f}
+	if period.Bills == metering.BillsAmounts {
+		return p.shownAmounts(period, all)
+	}
 	for i, c := range all {
 		m := p.quantityOf(period, c.meter)
 		if m.excluded(false) == "" && m.over() != ExcludedEarlier {

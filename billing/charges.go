@@ -75,13 +75,16 @@ func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 // amount is as it was reported, less that of what they lack.
 func (e *elsewhere) add(r Reported, price Price) {
 	s := r.billed()
+	if r.Line != nil { // whatever is known of the reports
+		s.Any, s.Currency = true, r.Line.Currency
+	}
 	if !s.Any {
 		return
 	}
 	quantity, amount := r.units(), s.Amount
 	switch r.Kind {
 	case ChargeReport:
-		quantity, amount = s.Value, s.Added
+		quantity, amount = s.Value, r.money()
 	case QuantityReport:
 		amount = amount.Sub(e.lacking(s.counted(r.Counting), quantity, price, s.Currency))
 	}

@@ -28,7 +28,7 @@ func (f Facts) account(p *Period) {
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		so := l.billedIn(billed)
-		if l.so = nil; p.pending() && l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !l.isAll(so) {
+		if l.so = nil; p.pending() && l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
 			l.so = &so
 		}
 	}
@@ -60,8 +60,12 @@ func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar 
 	return so
 }
 
-// isAll says whether it is what the line came to. What units cost is known.
-func (l ClosedLine) isAll(so billedSoFar) bool {
+// isAll says whether it is what the line came to. What units cost is known; of
+// what is billed in amounts nothing else matters, but to who is sent statements.
+func (f Facts) isAll(l ClosedLine, so billedSoFar) bool {
+	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
+		return so.amount.Equal(l.Charge)
+	}
 	return so.units.Equal(l.ownUnits()) && (l.Scale != nil || so.amount.Equal(l.Charge))
 }
 
@@ -120,7 +124,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		if !known || !p.stated(l) {
 			continue
 		}
-		lacking = lacking || !l.isAll(l.billedIn(billed))
+		lacking = lacking || !p.isAll(l, l.billedIn(billed))
 		c := closedCalculation(m, l)
 		c.closed, c.others = nil, others[m.ID]
 		lines = append(lines, c.line())
@@ -153,7 +157,7 @@ func (f Facts) isComplete(p Period) bool {
 		return o.Kind == StatementReport && o.Period.Equal(p.Start) && f.connectedTo(o.Connection)
 	})
 	return !open && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-		return l.Billed && l.Reconciled == nil && !(f.bills(l) && l.isAll(l.billedIn(billed)))
+		return l.Billed && l.Reconciled == nil && !(f.bills(l) && f.isAll(l, l.billedIn(billed)))
 	})
 }
 

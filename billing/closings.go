@@ -82,9 +82,13 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 		l := ClosedLine{
 			MeterID: c.meter.ID, MeterVersion: c.version, Aggregation: c.meter.Version.Aggregation, Usage: c.usage, Events: c.events,
 			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency,
-			Billed: p.Connection != nil, Test: p.inTest(),
+			Billed: p.Connection != nil, Test: p.inTest(), Bills: period.Bills,
 		}
-		if p.Connection != nil && !p.Connection.Statements {
+		switch {
+		case p.Connection == nil || p.Connection.Statements:
+		case l.inAmounts():
+			p.closeAmount(&l, period, c.meter)
+		default:
 			p.closeUnits(&l, period, c.meter, taken)
 		}
 		lines = append(lines, l)
@@ -108,6 +112,21 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 	l.Billed, l.Scale, l.Trial = true, &scale, period.Subscription.Trial
 	l.priceAs(p.theirPrice(period, meter.ID))
 	if l.Charge = l.chargeFor(l.ownUnits()); l.Trial {
+		l.Charge = metering.Decimal{}
+	}
+}
+
+// closeAmount notes whether a provider that is charged amounts bills the line.
+func (p *planner) closeAmount(l *ClosedLine, period Period, meter metering.Meter) {
+	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
+	if p.Side != nil && p.Side.Charges != nil {
+		m := p.amountOf(period, meter)
+		l.Billed = m.excluded() == "" && m.over() != ExcludedEarlier
+	}
+	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() {
+		return
+	}
+	if l.Billed, l.Trial = true, period.Subscription.Trial; l.Trial {
 		l.Charge = metering.Decimal{}
 	}
 }

@@ -71,6 +71,11 @@ type Connection struct {
 	Statements bool                  // it takes the bill of a period in one report; else each meter is reported by itself
 	Invoices   bool                  // its final invoices say what is billed; else what it was seen to have counted is
 	Mapping    map[string]string     // the settings that say which meter goes where
+
+	Bills       metering.Bills // of a provider that makes invoices: in what periods are billed that begin from BillsSince on
+	BillsBefore metering.Bills // those that began before
+	BillsSince  time.Time
+	Text        metering.InvoiceText // of the lines that it is given where it bills amounts
 }
 
 // Side is what the customer is at the provider, as it was last read there.
@@ -82,6 +87,7 @@ type Side struct {
 	Ended        bool           // the subscription has: what is left is its last invoice, which takes usage, and no charges
 	Currency     string         // ISO 4217; that the subscription is billed in; "": not known
 	Destinations []Destination
+	Charges      []Destination // the same where amounts are billed; nil: nobody has asked
 }
 
 // Counting is what a destination does with the quantities that it is reported.
@@ -171,6 +177,15 @@ type Reported struct {
 	TakenAt     time.Time  // when the last one was taken that was not seen counted; zero: there is none
 
 	Invoiced *metering.Decimal // of the quantity, what final invoices bill; nil: they are not final. Reconcile finds it
+	Line     *ChargeLine       // of what is charged as an amount; nil: it is on no final invoice
+}
+
+// ChargeLine is what final invoices have of an amount that was charged.
+type ChargeLine struct {
+	Amount   metering.Decimal `json:"amount"`
+	Set      metering.Decimal `json:"set"`      // what the line was last set to from here: another amount is somebody else's
+	Currency string           `json:"currency"` // that it was charged in
+	Void     bool             `json:"void"`     // nobody has to pay it
 }
 
 // Sums are what some reports of a series come to.

@@ -79,7 +79,7 @@ func (r HoldReason) Sentence(meter string) string {
 	case HoldPriceDiffers:
 		return fmt.Sprintf("%s: the provider charges %s a unit, which is not our price", meter, r.Theirs)
 	case HoldChargeDiffers:
-		return fmt.Sprintf("a line charges %s for late usage, where %s were reported", r.Theirs, r.Ours)
+		return fmt.Sprintf("a line charges %s, where %s were reported", r.Theirs, r.Ours)
 	case HoldNotTaken:
 		return "the invoice is not held: " + r.Response
 	case HoldNotReleased:
@@ -117,11 +117,13 @@ func (f HoldFacts) changed(held bool) HoldCode {
 }
 
 // linesChanged says whether another line than one of metered usage is not as it
-// was. A charge of ours may have come since.
+// was. A charge of ours may have come since, or have been set to another amount:
+// that is compared with what it was set to.
 func (f HoldFacts) linesChanged() bool {
 	for _, l := range f.Before.Lines {
 		same := func(o DraftLine) bool {
-			return o.ID == l.ID && !o.Metered && o.Price == l.Price && o.Quantity.Equal(l.Quantity) && o.Amount.Equal(l.Amount)
+			ours := l.ReportID != nil && o.ReportID != nil
+			return o.ID == l.ID && !o.Metered && (ours || o.Price == l.Price && o.Quantity.Equal(l.Quantity) && o.Amount.Equal(l.Amount))
 		}
 		if !l.Metered && !slices.ContainsFunc(f.Draft.Lines, same) {
 			return true
@@ -210,6 +212,11 @@ func (f HoldFacts) missing() (all []HoldReason) {
 			all = append(all, differs(HoldNotCounted, p.MeterID, p.Reported, p.Counted))
 		}
 	}
+	for _, l := range f.Lines {
+		if l.Outstanding {
+			all = append(all, HoldReason{Code: HoldOnItsWay, MeterID: l.MeterID})
+		}
+	}
 	return all
 }
 
@@ -220,8 +227,13 @@ func (f HoldFacts) disagreements() (all []HoldReason) {
 			all = append(all, HoldReason{Code: HoldNoLine, MeterID: p.MeterID, Ours: &p.Reported})
 		}
 	}
+	for _, l := range f.Lines {
+		if !l.Amount.IsZero() && !f.Draft.has(l.ReportID) {
+			all = append(all, HoldReason{Code: HoldNoLine, MeterID: l.MeterID, Ours: &l.Amount})
+		}
+	}
 	for _, e := range f.Sync.Excluded {
-		if f.Draft.bills(e.MeterID) && !slices.Contains(afterTheBorder, e.Reason) {
+		if (f.Draft.bills(e.MeterID) || f.sets(e.MeterID)) && !slices.Contains(afterTheBorder, e.Reason) {
 			all = append(all, HoldReason{Code: HoldExcluded, MeterID: e.MeterID})
 		}
 	}
@@ -239,10 +251,21 @@ func (f HoldFacts) disagreements() (all []HoldReason) {
 
 // afterTheBorder are the reasons for which a meter that is on the invoice is
 // not reported any more once its period is over.
-var afterTheBorder = []string{ExcludedOver, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency}
+var afterTheBorder = []string{
+	ExcludedOver, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency, ExcludedOnInvoice, ExcludedNoLine, ExcludedLines,
+}
 
 func (d Draft) bills(meter metering.MeterID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.MeterID == meter })
+}
+
+// has says whether a line of the draft is as the report has set it last.
+func (d Draft) has(report uuid.UUID) bool {
+	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.ReportID != nil && *l.ReportID == report })
+}
+
+func (f HoldFacts) sets(meter metering.MeterID) bool {
+	return slices.ContainsFunc(f.Lines, func(l HeldLine) bool { return l.MeterID == meter })
 }
 
 // TermsIn are our terms of the meters in the period that an invoice is for.

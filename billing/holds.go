@@ -99,6 +99,15 @@ type HeldPlace struct {
 	Terms       *Terms           // ours, whatever the provider charges; nil: the meter had no price
 }
 
+// HeldLine is what a meter comes to in the invoice's period, where that is set as
+// an amount.
+type HeldLine struct {
+	MeterID     metering.MeterID
+	ReportID    uuid.UUID // the last one that the provider has accepted; zero: none was
+	Amount      metering.Decimal
+	Outstanding bool // something is on its way
+}
+
 // HeldSync is the sync that a hold has asked for after the grace.
 type HeldSync struct {
 	Status   metering.SyncStatus // "": none was asked for
@@ -118,6 +127,7 @@ type HoldFacts struct {
 	Replaced   bool // the connection is not the tenant's any more
 	Sync       HeldSync
 	Places     []HeldPlace
+	Lines      []HeldLine                     // that no other invoice has taken
 	Charges    map[uuid.UUID]metering.Decimal // of our reports on its lines, what the provider has accepted
 }
 

@@ -129,6 +129,51 @@ func TestWhatOfAHeldInvoiceDisagrees(t *testing.T) {
 	}
 }
 
+// settingLine is a held invoice of a meter that is set as an amount: 1.25 when it
+// was held, 1.75 by a later report.
+func settingLine() billing.HoldFacts {
+	f, later := agreeing(), uuid.MustParse("01900000-0000-7000-8000-000000000004")
+	f.Places, f.Before.Lines, f.Draft.Lines = nil, f.Before.Lines[1:], f.Draft.Lines[1:]
+	f.Draft.Lines[1].ReportID, f.Draft.Lines[1].Amount = &later, amount("1.75")
+	f.Lines = []billing.HeldLine{{MeterID: 7, ReportID: later, Amount: amount("1.75")}}
+	f.Charges[later] = amount("1.75")
+	return f
+}
+
+func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, billing.HoldDecision{State: billing.HoldReleasing, Release: true}, settingLine().Decide())
+	for name, c := range map[string]struct {
+		change func(f *billing.HoldFacts)
+		state  billing.HoldState
+		code   billing.HoldCode
+	}{
+		"a report before the last one has set it": {
+			func(f *billing.HoldFacts) {
+				f.Draft.Lines[1].ReportID, f.Charges[charged] = new(charged), amount("1.75")
+			}, billing.HoldDisagrees, billing.HoldNoLine,
+		},
+		"it is on another invoice": {func(f *billing.HoldFacts) { f.Before.Lines, f.Draft.Lines = f.Before.Lines[:1], f.Draft.Lines[:1] }, billing.HoldDisagrees, billing.HoldNoLine},
+		"somebody has edited it":   {func(f *billing.HoldFacts) { f.Draft.Lines[1].Amount = amount("1") }, billing.HoldDisagrees, billing.HoldChargeDiffers},
+		"somebody has deleted it":  {func(f *billing.HoldFacts) { f.Draft.Lines = f.Draft.Lines[:1] }, billing.HoldTheirs, billing.HoldChanged},
+		"a report is on its way":   {func(f *billing.HoldFacts) { f.Now, f.Lines[0].Outstanding = f.GraceUntil, true }, billing.Held, billing.HoldOnItsWay},
+		"its meter has been left out": {func(f *billing.HoldFacts) {
+			f.Sync.Excluded = []billing.Exclusion{{MeterID: 7, Reason: "it has credits"}}
+		}, billing.HoldDisagrees, billing.HoldExcluded},
+	} {
+		f := settingLine()
+		c.change(&f)
+		d := f.Decide()
+		require.Equal(t, c.state, d.State, name)
+		require.Equal(t, []billing.HoldCode{c.code}, codesOf(d), name)
+	}
+	f := settingLine()
+	f.Lines[0].ReportID, f.Lines[0].Amount, f.Draft.Lines = uuid.Nil, amount("0"), f.Draft.Lines[:1]
+	f.Before.Lines = f.Before.Lines[:1]
+	f.Sync.Excluded = []billing.Exclusion{{MeterID: 7, Reason: billing.ExcludedNoLine}}
+	require.Equal(t, billing.HoldReleasing, f.Decide().State, "nothing of it was charged")
+}
+
 func TestWhatOfAHeldInvoiceIsNotCompared(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f *billing.HoldFacts){

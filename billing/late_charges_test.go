@@ -178,9 +178,9 @@ func TestTheDescriptionOfLateUsage(t *testing.T) {
 	kathmandu := location(t, "Asia/Kathmandu")
 	month := billing.CalendarPeriod(instant(t, "2026-01-10T00:00:00Z"), kathmandu)
 	require.Equal(t, "calls: usage from 2026-01-01 to 2026-01-31 that was reported late",
-		billing.Description(metering.Meter{Slug: "calls"}, month, kathmandu))
+		billing.Description(metering.Meter{Slug: "calls"}, month, kathmandu, true))
 	require.Equal(t, "API calls: usage from 2026-01-01 to 2026-01-31 that was reported late",
-		billing.Description(metering.Meter{Slug: "calls", Name: "API calls"}, january, time.UTC))
+		billing.Description(metering.Meter{Slug: "calls", Name: "API calls"}, january, time.UTC, true))
 }
 
 // Of two open periods the older one carries what late usage adjusts.

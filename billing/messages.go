@@ -14,6 +14,7 @@ type Message struct {
 	Report
 	ID                 uuid.UUID
 	TenantID           metering.TenantID
+	CustomerID         metering.CustomerID
 	CustomerExternalID string
 	Sequence           int64            // of a statement
 	Epoch              int64            // of the ledger

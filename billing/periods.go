@@ -17,7 +17,8 @@ type Period struct {
 	Complete     bool       // closed, and nothing of it is to be reported, on its way, or to be seen on an invoice
 	Closed       []ClosedLine
 	Subscription Subscription
-	Watermark    Watermark // as it is stored
+	Bills        metering.Bills // in what a provider with invoices bills it; "": that is not decided, or there is none
+	Watermark    Watermark      // as it is stored
 }
 
 // ClosedLine is what a closed period came to for one meter.
@@ -32,10 +33,11 @@ type ClosedLine struct {
 	Price        ProviderPrice // that the charge is by instead; nil: it is by Terms
 	Charge       metering.Decimal
 	Currency     string
-	Billed       bool   // a provider bills it: only then is there something to adjust
-	Test         bool   // in test mode, in which nobody is charged
-	Scale        *int32 // decimals of the units that the charge is for; nil: all that the usage has
-	Trial        bool   // the provider charges nothing for them, nor for what comes later
+	Billed       bool           // a provider bills it: only then is there something to adjust
+	Test         bool           // in test mode, in which nobody is charged
+	Scale        *int32         // decimals of the units that the charge is for; nil: all that the usage has
+	Bills        metering.Bills // in what the period was billed, where its provider makes invoices
+	Trial        bool           // the provider charges nothing for them, nor for what comes later
 
 	Reconciled *Reconciliation // the last one; nil: there is none yet
 	so         *billedSoFar    // what is billed where nothing more of the period is reported; nil: all is, or will be. Reconcile finds it
@@ -69,6 +71,7 @@ func Periods(f Facts) []Period {
 	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
 	for i := range periods {
 		periods[i].subscribe(f)
+		periods[i].bill(f.Connection)
 	}
 	return periods
 }

@@ -16,7 +16,8 @@ type planner struct {
 	periods []Period
 	plan    Plan
 
-	open bool // the provider does not know all of the period, or was not seen to
+	open  bool // the provider does not know all of the period, or was not seen to
+	lines int  // of ours, that the period's invoice gets
 }
 
 // Plan decides what is to be reported next, and which periods are to close. It
@@ -32,7 +33,7 @@ func (f Facts) Plan() Plan {
 	case f.Connection.Statements:
 		p.leaveFormer()
 		p.statements()
-	case f.Side == nil:
+	case f.Side == nil, p.lacksCharges():
 		p.plan.ReadFirst = true
 	default:
 		p.leaveFormer()
@@ -307,6 +308,10 @@ func (p *planner) mayComeLast() bool {
 
 // quantitiesOf plans the quantities of one period.
 func (p *planner) quantitiesOf(period Period) {
+	if period.Bills == metering.BillsAmounts {
+		p.amountsOf(period)
+		return
+	}
 	taken := make(map[string]bool)
 	for _, meter := range p.Meters {
 		m := p.quantityOf(period, meter)
@@ -358,8 +363,11 @@ func (p *planner) destination(meter metering.MeterID) Destination {
 
 // theirPrice is the provider's own price of a meter's units in the period, where
 // it has one: as it was while the period ran, or, of a meter that was made later,
-// as it is now.
+// as it is now. Of what is billed in amounts the price is ours.
 func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPrice {
+	if period.Bills == metering.BillsAmounts {
+		return nil
+	}
 	then := period.Subscription.Prices[meter]
 	if p.Side == nil {
 		return then // nobody has looked what is there

@@ -128,6 +128,7 @@ type Linked struct {
 	Prices   map[metering.MeterID][]Price
 	Products []Assignment
 	Side     Side
+	Charged  bool // our prices are charged there
 	Now      time.Time
 }
 
@@ -143,6 +144,9 @@ func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both 
 
 // Differences are the prices of ours that are not those that the provider charges.
 func (l Linked) Differences() (all []PriceDifference) {
+	if l.Charged {
+		return nil
+	}
 	for _, m := range l.Meters {
 		if ours, theirs, both := l.price(m); both {
 			if d, differs := differenceOf(m, ours.Terms, theirs); differs {

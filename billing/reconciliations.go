@@ -36,6 +36,7 @@ const (
 	ReasonTakenBack  = "taken back since"                                // usage went down once it was reported
 	ReasonVoid       = "the invoice was voided"                          // nobody has to pay what it bills
 	ReasonMore       = "billed more than reported"                       // something else reports there, or the line was edited
+	ReasonEdited     = "the line was edited"                             // it bills less than it was set to
 	ReasonAmount     = "billed at another amount"                        // the quantity agrees, and the amount is not the provider's price of it
 )
 
@@ -101,6 +102,9 @@ func (f *Facts) resolve() {
 // it, or without it. What was never sent is on none. "": nothing.
 func (f *Facts) outcome(o Open) State {
 	for i := range f.Reported {
+		if r := &f.Reported[i]; r.Last == o.ID && r.Line != nil {
+			return r.outcomeOnInvoice(o.State)
+		}
 		switch r := &f.Reported[i]; {
 		case r.Last != o.ID || r.Invoiced == nil:
 		case o.State == Planned, r.Invoiced.Equal(r.Taken.counted(r.Counting)):
@@ -141,6 +145,9 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
 	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
 		return r, false
+	}
+	if l.inAmounts() {
+		return f.reconciledAmount(p, l, invoices)
 	}
 	void, ended := false, false
 	for _, s := range f.Reported {

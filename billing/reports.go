@@ -116,6 +116,7 @@ type Report struct {
 	Of          metering.Range   // the period that it is about
 	Former      *time.Time       // the timestamp of the series' latest report; nil: there is none
 	Deadline    time.Time        // until when it is worth trying
+	Lost        uuid.UUID        // the name of one that the ledger has lost; zero: it is a new one
 }
 
 // Resolved is a report whose outcome a final invoice has shown.

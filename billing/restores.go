@@ -59,7 +59,7 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 	for _, period := range p.periods {
 		for _, meter := range f.Meters {
 			m := p.quantityOf(period, meter)
-			if !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || m.part.Empty() {
+			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || m.part.Empty() {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{
@@ -94,20 +94,35 @@ func (f Facts) Lost(found []Found) (reports []Report) {
 	return reports
 }
 
+// ChargedSince is from when on the charges have to be read where what was reported
+// after an instant is not known: a line that was made before may have been set since.
+func (f Facts) ChargedSince(known time.Time) time.Time {
+	for _, p := range Periods(f) {
+		if p.Bills == metering.BillsAmounts && !p.Complete && p.Start.Before(known) {
+			return p.Start
+		}
+	}
+	return known
+}
+
 // FoundCharge is money that the far side was charged with from here.
 type FoundCharge struct {
-	ReportID     uuid.UUID // in the order in which reports were made
+	ReportID     uuid.UUID // in the order in which reports were made; of what is set, the last one
 	MeterID      metering.MeterID
 	Subscription string
-	Closed       time.Time // start of the period whose late usage it is, in whole seconds
-	Target       time.Time // start of the period that carries it, in whole seconds
+	Object       string    // that is set, in the provider's words; "": it is added up
+	Method       Method    // of what is set
+	Closed       time.Time // start of the period whose usage it is, in whole seconds
+	Target       time.Time // start of the period that carries it, or of the part that it charges, in whole seconds
+	Late         bool      // it came once the period was closed
 	Units        metering.Decimal
 	Amount       metering.Decimal
 	Currency     string
 }
 
 // LostCharges are the reports that the ledger lacks of charges that it does not
-// know: one for each line of a target period.
+// know: one for each line of a target period. What is set has the name of the
+// report that has set it, by which invoices name it.
 func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
 	slices.SortFunc(found, func(a, b FoundCharge) int { return cmp.Compare(a.ReportID.String(), b.ReportID.String()) })
 	for _, charge := range found {
@@ -146,6 +161,9 @@ func (f Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 		Quantity: c.Amount, Currency: c.Currency, Of: closed.Range, Deadline: target.Deadline(f.Settings.Grace),
 	}
 	line := Line{MeterID: c.MeterID, Closed: closed.Start, Quantity: c.Units, Amount: c.Amount, Charge: c.Amount, Currency: c.Currency}
+	if c.Object != "" {
+		return r.found(c, line, closed), true
+	}
 	for _, s := range f.Reported {
 		if s.Late && s.MeterID == c.MeterID && s.about(closed) && s.sameTarget(r.Series) {
 			line.Amount = line.Amount.Add(s.Taken.Added)
@@ -153,6 +171,18 @@ func (f Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 	}
 	r.Lines = []Line{line}
 	return r, true
+}
+
+// found is the report of a line as it was set last.
+func (r Report) found(c FoundCharge, l Line, of Period) Report {
+	if r.Lost, r.Method, r.Counting = c.ReportID, c.Method, Replaces; !c.Late {
+		r.Late, r.Window, l.Closed = false, of.Within(of.Subscription.Range), time.Time{}
+		if !r.Window.Start.Truncate(time.Second).Equal(c.Target) {
+			r.Window = metering.Range{Start: c.Target, End: of.End}
+		}
+	}
+	r.Lines = []Line{l}
+	return r
 }
 
 func periodAt(periods []Period, second time.Time) (p Period, found bool) {

@@ -27,7 +27,7 @@ type PeriodWatermark struct {
 // Configuration is a hash of everything but usage that the charges of a period
 // from start depend on, for who has the product then.
 func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, product metering.ProductID, start time.Time) string {
-	text := fmt.Appendln(nil, c.ID, c.Mapping, late)
+	text := fmt.Appendln(nil, c.ID, c.Mapping, c.Bills, c.Text, late)
 	for _, m := range meters {
 		price, _ := PriceAt(prices[m.ID], product, start)
 		for _, n := range []int64{int64(m.ID), int64(m.Version.ID), int64(price.Version), int64(m.UsageScale)} {

@@ -42,6 +42,24 @@ func (e APIKeyScope) Valid() bool {
 	}
 }
 
+// Defines values for BillingPeriodBills.
+const (
+	BillingPeriodBillsAmounts    BillingPeriodBills = "amounts"
+	BillingPeriodBillsQuantities BillingPeriodBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the BillingPeriodBills enum.
+func (e BillingPeriodBills) Valid() bool {
+	switch e {
+	case BillingPeriodBillsAmounts:
+		return true
+	case BillingPeriodBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BillingPeriodState.
 const (
 	BillingPeriodStateClosed  BillingPeriodState = "closed"
@@ -621,6 +639,24 @@ func (e MeterStatus) Valid() bool {
 	}
 }
 
+// Defines values for PeriodHeadBills.
+const (
+	PeriodHeadBillsAmounts    PeriodHeadBills = "amounts"
+	PeriodHeadBillsQuantities PeriodHeadBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the PeriodHeadBills enum.
+func (e PeriodHeadBills) Valid() bool {
+	switch e {
+	case PeriodHeadBillsAmounts:
+		return true
+	case PeriodHeadBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PeriodHeadState.
 const (
 	PeriodHeadStateClosed  PeriodHeadState = "closed"
@@ -642,6 +678,24 @@ func (e PeriodHeadState) Valid() bool {
 	}
 }
 
+// Defines values for PeriodStatementBills.
+const (
+	PeriodStatementBillsAmounts    PeriodStatementBills = "amounts"
+	PeriodStatementBillsQuantities PeriodStatementBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the PeriodStatementBills enum.
+func (e PeriodStatementBills) Valid() bool {
+	switch e {
+	case PeriodStatementBillsAmounts:
+		return true
+	case PeriodStatementBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PeriodStatementState.
 const (
 	PeriodStatementStateClosed  PeriodStatementState = "closed"
@@ -657,6 +711,45 @@ func (e PeriodStatementState) Valid() bool {
 	case PeriodStatementStateInGrace:
 		return true
 	case PeriodStatementStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProviderBills.
+const (
+	ProviderBillsAmounts    ProviderBills = "amounts"
+	ProviderBillsQuantities ProviderBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the ProviderBills enum.
+func (e ProviderBills) Valid() bool {
+	switch e {
+	case ProviderBillsAmounts:
+		return true
+	case ProviderBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProviderTaxBehavior.
+const (
+	ProviderTaxBehaviorExclusive   ProviderTaxBehavior = "exclusive"
+	ProviderTaxBehaviorInclusive   ProviderTaxBehavior = "inclusive"
+	ProviderTaxBehaviorUnspecified ProviderTaxBehavior = "unspecified"
+)
+
+// Valid indicates whether the value is a known member of the ProviderTaxBehavior enum.
+func (e ProviderTaxBehavior) Valid() bool {
+	switch e {
+	case ProviderTaxBehaviorExclusive:
+		return true
+	case ProviderTaxBehaviorInclusive:
+		return true
+	case ProviderTaxBehaviorUnspecified:
 		return true
 	default:
 		return false
@@ -759,6 +852,24 @@ func (e ReconciliationActions) Valid() bool {
 	}
 }
 
+// Defines values for ReconciliationBills.
+const (
+	ReconciliationBillsAmounts    ReconciliationBills = "amounts"
+	ReconciliationBillsQuantities ReconciliationBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationBills enum.
+func (e ReconciliationBills) Valid() bool {
+	switch e {
+	case ReconciliationBillsAmounts:
+		return true
+	case ReconciliationBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReconciliationState.
 const (
 	ReconciliationStateAgreed     ReconciliationState = "agreed"
@@ -801,6 +912,45 @@ func (e ResolveReportState) Valid() bool {
 	case ResolveReportStateAccepted:
 		return true
 	case ResolveReportStateRejected:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SaveProviderBills.
+const (
+	SaveProviderBillsAmounts    SaveProviderBills = "amounts"
+	SaveProviderBillsQuantities SaveProviderBills = "quantities"
+)
+
+// Valid indicates whether the value is a known member of the SaveProviderBills enum.
+func (e SaveProviderBills) Valid() bool {
+	switch e {
+	case SaveProviderBillsAmounts:
+		return true
+	case SaveProviderBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SaveProviderTaxBehavior.
+const (
+	SaveProviderTaxBehaviorExclusive   SaveProviderTaxBehavior = "exclusive"
+	SaveProviderTaxBehaviorInclusive   SaveProviderTaxBehavior = "inclusive"
+	SaveProviderTaxBehaviorUnspecified SaveProviderTaxBehavior = "unspecified"
+)
+
+// Valid indicates whether the value is a known member of the SaveProviderTaxBehavior enum.
+func (e SaveProviderTaxBehavior) Valid() bool {
+	switch e {
+	case SaveProviderTaxBehaviorExclusive:
+		return true
+	case SaveProviderTaxBehaviorInclusive:
+		return true
+	case SaveProviderTaxBehaviorUnspecified:
 		return true
 	default:
 		return false
@@ -1649,6 +1799,9 @@ type Because struct {
 
 // BillingPeriod defines model for BillingPeriod.
 type BillingPeriod struct {
+	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	Bills *BillingPeriodBills `json:"bills,omitempty"`
+
 	// ClosedAt Since when its figures do not change any more; null: they do
 	ClosedAt *time.Time `json:"closed_at"`
 
@@ -1666,6 +1819,9 @@ type BillingPeriod struct {
 	// State in_grace: it is over, and takes usage until it is closed
 	State BillingPeriodState `json:"state"`
 }
+
+// BillingPeriodBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+type BillingPeriodBills string
 
 // BillingPeriodState in_grace: it is over, and takes usage until it is closed
 type BillingPeriodState string
@@ -2549,6 +2705,9 @@ type OidcSettings struct {
 
 // PeriodHead defines model for PeriodHead.
 type PeriodHead struct {
+	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	Bills *PeriodHeadBills `json:"bills,omitempty"`
+
 	// ClosedAt Since when its figures do not change any more; null: they do
 	ClosedAt *time.Time `json:"closed_at"`
 
@@ -2565,6 +2724,9 @@ type PeriodHead struct {
 	// State in_grace: it is over, and takes usage until it is closed
 	State PeriodHeadState `json:"state"`
 }
+
+// PeriodHeadBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+type PeriodHeadBills string
 
 // PeriodHeadState in_grace: it is over, and takes usage until it is closed
 type PeriodHeadState string
@@ -2604,6 +2766,9 @@ type PeriodStatement struct {
 	// Adjustments What the period carries of others that are closed, oldest first
 	Adjustments []ClosedPeriod `json:"adjustments"`
 
+	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	Bills *PeriodStatementBills `json:"bills,omitempty"`
+
 	// ClosedAt Since when its figures do not change any more; null: they do
 	ClosedAt *time.Time `json:"closed_at"`
 
@@ -2633,6 +2798,9 @@ type PeriodStatement struct {
 	// Totals One for each currency
 	Totals []StatementTotal `json:"totals"`
 }
+
+// PeriodStatementBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+type PeriodStatementBills string
 
 // PeriodStatementState in_grace: it is over, and takes usage until it is closed
 type PeriodStatementState string
@@ -2762,8 +2930,11 @@ type Provider struct {
 	// Account The account that the secret belongs to; none where the provider is a URL
 	//
 	// Examples: acct_1PQ2
-	Account   *string   `json:"account,omitempty"`
-	CreatedAt time.Time `json:"created_at"`
+	Account *string `json:"account,omitempty"`
+
+	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+	Bills     *ProviderBills `json:"bills,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
 
 	// Id Examples: con_3
 	Id string `json:"id"`
@@ -2774,12 +2945,24 @@ type Provider struct {
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
+	// Product Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products
+	Product *string `json:"product,omitempty"`
+
+	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
+	Products *map[string]string `json:"products,omitempty"`
+
 	// Secret The secret, this once, if it was made here
 	Secret *string `json:"secret,omitempty"`
 
 	// SecretLastFour All of the secret that is ever shown again
-	SecretLastFour string       `json:"secret_last_four"`
-	Type           ProviderType `json:"type"`
+	SecretLastFour string `json:"secret_last_four"`
+
+	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
+
+	// TaxCode Of Stripe, with bills: tax code of lines; absent, the product's
+	TaxCode *string      `json:"tax_code,omitempty"`
+	Type    ProviderType `json:"type"`
 
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
@@ -2796,6 +2979,12 @@ type Provider struct {
 	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
+
+// ProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+type ProviderBills string
+
+// ProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+type ProviderTaxBehavior string
 
 // ProviderType defines model for Provider.Type.
 type ProviderType string
@@ -2906,6 +3095,9 @@ type Reconciliation struct {
 	// BilledQuantity Units that count as billed: they are never charged again; absent while the state is open
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
+	// Bills In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+	Bills ReconciliationBills `json:"bills"`
+
 	// CountedQuantity Of them, those that it was seen to have counted
 	CountedQuantity json.Number `json:"counted_quantity"`
 
@@ -2943,6 +3135,9 @@ type Reconciliation struct {
 
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
+
+// ReconciliationBills In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+type ReconciliationBills string
 
 // ReconciliationState defines model for Reconciliation.State.
 type ReconciliationState string
@@ -3010,18 +3205,33 @@ type SaveOIDC struct {
 
 // SaveProvider defines model for SaveProvider.
 type SaveProvider struct {
+	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+	Bills *SaveProviderBills `json:"bills,omitempty"`
+
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
 	// NewReceiver Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
+	// Product Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products
+	Product *string `json:"product,omitempty"`
+
+	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
+	Products *map[string]string `json:"products,omitempty"`
+
 	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent
 	Secret *string `json:"secret,omitempty"`
 
 	// SecretKey Of Stripe: a secret or restricted API key. The saved one is kept when this is absent
-	SecretKey *string          `json:"secret_key,omitempty"`
-	Type      SaveProviderType `json:"type"`
+	SecretKey *string `json:"secret_key,omitempty"`
+
+	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
+
+	// TaxCode Of Stripe, with bills: tax code of lines; absent, the product's
+	TaxCode *string          `json:"tax_code,omitempty"`
+	Type    SaveProviderType `json:"type"`
 
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
@@ -3029,6 +3239,12 @@ type SaveProvider struct {
 	// WebhookSecret Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
+
+// SaveProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+type SaveProviderBills string
+
+// SaveProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+type SaveProviderTaxBehavior string
 
 // SaveProviderType defines model for SaveProvider.Type.
 type SaveProviderType string

@@ -43,8 +43,9 @@ func (r *factReader) customerAndSide() error {
 // time: the condition stands where the events are read, so that else none are.
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
-	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
-	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
+	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
+	  coalesce(k.bills, ''), coalesce(k.bills_before, ''), coalesce(k.bills_since, timestamptz '0001-01-01'), k.invoice_text, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
+	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, l.charges, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
@@ -89,6 +90,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		connection *metering.ConnectionID
 		atProvider *string
 		mapping    map[string]string
+		at         billing.Connection
+		text       *metering.InvoiceText
 		start, end *time.Time
 		products   []metering.ProductID
 		since      []time.Time
@@ -98,8 +101,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	)
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
-		&f.kind, &statements, &invoices, &connection, &mapping, &atProvider, &side.Subscription, &start, &end,
-		&side.Trial, &side.Ended, &side.Currency, &f.stored, &f.terms, &f.InTest, &products, &since,
+		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
+		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.terms, &f.InTest, &products, &since,
 		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread)
 	if err != nil {
 		return f, err
@@ -113,7 +116,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
 	}
 	if connection != nil {
-		f.Connection = &billing.Connection{ID: *connection, Statements: statements, Invoices: invoices, Mapping: mapping}
+		at.ID, at.Statements, at.Invoices, at.Mapping, at.Text = *connection, statements, invoices, mapping, *text
+		f.Connection = &at
 	}
 	if atProvider != nil {
 		side.Customer = *atProvider

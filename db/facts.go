@@ -98,7 +98,7 @@ func readEach[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFun
 }
 
 var selectBillingPeriods = `
-	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, coalesce(p.subscription_connection, 0), p.trial, p.prices, ` + namedTerms("p.tenant_id", hashesInPeriod) + `,
+	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, coalesce(p.subscription_connection, 0), p.trial, p.bills, p.prices, ` + namedTerms("p.tenant_id", hashesInPeriod) + `,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -118,7 +118,7 @@ type storedPeriod struct {
 func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Connection, &s.Trial, &p.prices, &p.terms, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Connection, &s.Trial, &p.Bills, &p.prices, &p.terms, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}
@@ -127,7 +127,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 
 const selectClosedLines = `
 	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
-	  t.billed, t.test, t.scale, t.scale is not null and p.trial, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
+	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
@@ -168,7 +168,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 	}
 	n := &reconciled
 	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.price, &l.Charge, &l.Currency,
-		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.LateUsage, &l.LateEvents,
+		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateUsage, &l.LateEvents,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
 	if l.bookedEvents != nil {
@@ -213,7 +213,7 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 func reportedOf(customer string) string {
 	return `
 	with said as (
-	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.kind = 'charge' as late,
+	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.late,
 	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency,
 	    l.price_version = 0 and l.terms is not null as theirs
 	  from billing_destinations d
@@ -223,7 +223,7 @@ func reportedOf(customer string) string {
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
 	    and d.customer_id = ` + customer + `
-	    and (s.kind = 'charge' or not p.complete or s.window_start >= (
+	    and (s.late or not p.complete or s.window_start >= (
 	      select min(o.subscription_start)
 	      from billing_periods o
 	      where o.tenant_id = @tenant
@@ -266,7 +266,7 @@ func reportedOf(customer string) string {
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
 	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
 	  coalesce(max(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01'),
-	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0)
+	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0), ` + onInvoices + `
 	from said x
 	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
@@ -280,6 +280,19 @@ const seriesAt = `
 	    from billing_series s
 	    where s.tenant_id = d.tenant_id
 	      and s.destination_id = d.id`
+
+// onInvoices is what final invoices have, as they were last read, of the lines
+// that a series of charges sets: the amount, what the line was set to, and
+// whether nobody has to pay it, as SQL; null: nothing.
+const onInvoices = `(
+	  select jsonb_build_object('amount', sum(l.amount), 'set', sum(r.quantity), 'currency', min(x.currency), 'void', bool_or(i.void))
+	  from billing_reports r
+	  join billing_invoice_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
+	  join billing_invoices i on i.tenant_id = l.tenant_id and i.connection_id = l.connection_id and i.invoice_id = l.invoice_id and i.version = l.version
+	  where r.tenant_id = @tenant
+	    and r.id = any(array_agg(x.id) filter (where x.kind = 'charge' and x.counting = 'replaces'))
+	    and i.finalized_at is not null
+	  having count(*) > 0)`
 
 // sumsOf are what the reports of which a condition holds come to, as SQL.
 func sumsOf(condition string) string {
@@ -304,7 +317,7 @@ func reportedFields(s *billing.Reported) []any {
 		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
 		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency, &taken.Theirs,
 		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency, &standing.Theirs,
-		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt, &s.Epoch,
+		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt, &s.Epoch, &s.Line,
 	}
 }
 

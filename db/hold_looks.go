@@ -211,12 +211,49 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 	if err != nil {
 		return err
 	}
+	if err = s.readLines(ctx, l, billed, of); err != nil {
+		return fmt.Errorf("read lines: %w", coded(err))
+	}
 	read, err := Ledger(s).facts(ctx, tenant, l.CustomerID, l.Facts.Now)
 	if err != nil {
 		return fmt.Errorf("read prices: %w", err)
 	}
 	l.terms = read.facts.TermsIn(l.Period)
 	return nil
+}
+
+// readLines adds what the meters come to that are charged as amounts.
+func (s Holds) readLines(ctx context.Context, l *HoldLook, billed string, of pgx.NamedArgs) error {
+	rows, err := s.pool.Query(ctx, `
+		select s.meter_id, coalesce(x.id, '00000000-0000-0000-0000-000000000000'), coalesce(x.quantity, 0), x.outstanding
+		from billing_destinations d
+		join billing_series s on s.tenant_id = d.tenant_id and s.destination_id = d.id and s.kind = 'charge' and s.counting = 'replaces' and not s.late
+		join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
+		cross join lateral (
+		  select (array_agg(r.id order by r.number desc) filter (where r.state in ('accepted', 'counted')))[1] as id,
+		    (array_agg(r.quantity order by r.number desc) filter (where r.state in ('accepted', 'counted')))[1] as quantity,
+		    coalesce(bool_or(r.state in ('planned', 'sending', 'in_doubt')), false) as outstanding,
+		    coalesce(bool_or(exists (
+		      select
+		      from billing_invoice_lines n
+		      join billing_invoices i on i.tenant_id = n.tenant_id and i.connection_id = n.connection_id and i.invoice_id = n.invoice_id and i.version = n.version
+		      where n.tenant_id = r.tenant_id
+		        and n.report_id = r.id
+		        and i.finalized_at is not null)), false) as final
+		  from billing_reports r
+		  where r.tenant_id = s.tenant_id
+		    and r.series_id = s.id) x
+		where d.tenant_id = @tenant
+		  and d.customer_id = @customer
+		  and d.connection_id = @connection
+		  and not x.final
+		  and `+billed+`
+		order by s.meter_id`, of)
+	if err != nil {
+		return err
+	}
+	l.Facts.Lines, err = pgx.CollectRows(rows, pgx.RowToStructByPos[billing.HeldLine])
+	return err
 }
 
 // Saw adds what the provider has counted in a place.

@@ -124,12 +124,20 @@ func invoicesWithPeriods(customer string) string {
 }
 
 // periodsOfInvoices are the periods of a customer that the invoices of its facts
-// touch, as SQL.
+// touch, and those of which they have lines that were set as amounts, as SQL: one
+// that was made once the period was over is on the next invoice.
 func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
 	from touched t
-	join wanted using (connection_id, invoice_id, ended)`
+	join wanted using (connection_id, invoice_id, ended)
+	union
+	select s.period_id
+	from final i
+	join wanted using (connection_id, invoice_id, ended)
+	join billing_invoice_lines l on l.tenant_id = i.tenant_id and l.connection_id = i.connection_id and l.invoice_id = i.invoice_id and l.version = i.version
+	join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id and r.customer_id = ` + customer + `
+	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and not s.late`
 }
 
 var selectInvoiceLines = invoicesWithPeriods("@customer") + `

@@ -25,6 +25,7 @@ type Wanted struct {
 	Provider metering.Provider
 	Customer string // at the provider; "": the customer names none
 	Shared   bool   // another customer names it too, and was there first
+	Amounts  bool   // periods are, or will be, billed in amounts
 	Meters   []metering.Meter
 }
 
@@ -40,10 +41,16 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		  from customers o
 		  where o.tenant_id = c.tenant_id
 		    and o.billing_provider_id = c.billing_provider_id
-		    and o.id < c.id)
+		    and o.id < c.id), exists (
+		  select
+		  from billing_periods p
+		  where p.tenant_id = c.tenant_id
+		    and p.customer_id = c.id
+		    and not p.complete
+		    and p.bills = 'amounts')
 		from customers c
 		where c.tenant_id = $1
-		  and c.id = $2`, tenant, customer).Scan(&named, &w.Shared)
+		  and c.id = $2`, tenant, customer).Scan(&named, &w.Shared, &w.Amounts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Wanted{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -53,6 +60,7 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	if named != nil {
 		w.Customer = *named
 	}
+	w.Amounts = w.Amounts || w.Provider.Bills == metering.BillsAmounts || w.Provider.BillsBefore == metering.BillsAmounts
 	if w.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return Wanted{}, fmt.Errorf("list meters: %w", coded(err))
 	}
@@ -71,8 +79,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  from unnest(@hashes::bytea[], @terms::text[]) x (hash, terms)
 		  on conflict (tenant_id, hash) do nothing),
 		known as (
-		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations)
-		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb) as same
+		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations, l.charges)
+		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb, @charges::jsonb) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -85,16 +93,17 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		    and p.watermark_configuration <> ''
 		    and not coalesce((select same from known), false))
 		insert into billing_links as l
-		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, ended, currency, destinations, read_at)
-		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @ended, @currency, @destinations, @read_at)
+		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, ended, currency, destinations, charges, read_at)
+		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @ended, @currency, @destinations, @charges, @read_at)
 		on conflict (tenant_id, customer_id) do update
 		set connection_id = excluded.connection_id, provider_customer = excluded.provider_customer,
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
-		  trial = excluded.trial, ended = excluded.ended, currency = excluded.currency, destinations = excluded.destinations, read_at = excluded.read_at
+		  trial = excluded.trial, ended = excluded.ended, currency = excluded.currency, destinations = excluded.destinations,
+		  charges = excluded.charges, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
 		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
-		"destinations": storedDestinations(side.Destinations), "read_at": readAt,
+		"destinations": storedDestinations(side.Destinations), "charges": side.Charges, "read_at": readAt,
 		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms,
 	})
 	if err != nil {

@@ -135,7 +135,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	if err != nil {
 		return all, err
 	}
-	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping}
+	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping, Bills: provider.Bills, Text: provider.Text}
 	rows, err := tx.Query(ctx, `
 		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p

@@ -59,18 +59,18 @@ const selectPeriodReports = `
 	  from billing_series s
 	  where s.tenant_id = @tenant
 	    and s.period_id = @period
-	    and s.kind = 'quantity'
+	    and (s.kind = 'quantity' or s.kind = 'charge' and not s.late)
 	  union all
 	  select s.*
 	  from billing_destinations d
-	  cross join lateral (` + seriesAt + ` and s.kind in ('statement', 'charge') offset 0) s
+	  cross join lateral (` + seriesAt + ` and (s.kind = 'statement' or s.late) offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.id = @period
 	  where d.tenant_id = @tenant
 	    and d.customer_id = @customer
 	    and (s.kind = 'statement' or s.window_start = t.starts_at))
 	select r.id, r.number, c.kind, r.state, r.quantity, r.attempts, r.response, r.recorded_at, r.first_sent_at, r.provider_time, r.decided_at,
 	  s.kind, d.connection_id, d.provider_customer, s.target, s.method, s.counting, p.starts_at,
-	  coalesce(s.window_start, p.starts_at), coalesce(s.window_end, p.ends_at), s.kind = 'charge'
+	  coalesce(s.window_start, p.starts_at), coalesce(s.window_end, p.ends_at), s.late
 	from billed s
 	cross join lateral (
 	  select *

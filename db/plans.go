@@ -79,8 +79,11 @@ func (w *planWriter) periods(periods []billing.Period) {
 	for _, p := range periods {
 		i := slices.IndexFunc(w.facts.Stored, func(s billing.Period) bool { return s.Start.Equal(p.Start) })
 		if i < 0 {
-			w.batch.Queue(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at) values ($1, $2, $3, $4)`,
-				w.tenant, w.facts.Customer.ID, p.Start, p.End)
+			w.batch.Queue(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, bills) values ($1, $2, $3, $4, $5)`,
+				w.tenant, w.facts.Customer.ID, p.Start, p.End, p.Bills)
+		}
+		if i >= 0 && w.facts.Stored[i].Bills != p.Bills {
+			w.batch.Queue(`update billing_periods set bills = $3 where tenant_id = $1 and id = $2`, w.tenant, p.ID, p.Bills)
 		}
 		if i >= 0 && !w.facts.Stored[i].End.Equal(p.End) {
 			w.batch.Queue(`update billing_periods set ends_at = $3 where tenant_id = $1 and id = $2`, w.tenant, p.ID, p.End)
@@ -201,7 +204,7 @@ func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 	}
 	rows, err := w.tx.Query(w.ctx, `
 		select r.id, r.number, s.kind, coalesce(s.meter_id, 0), s.method, r.quantity, p.starts_at, p.ends_at,
-		  case s.kind when 'charge' then s.window_end else p.ends_at end
+		  case when s.late then s.window_end else p.ends_at end
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
@@ -220,9 +223,12 @@ func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 
 // report writes a report down with its bytes, as the customer's next one.
 func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Report{}, err
+	id := r.Lost
+	if id == uuid.Nil {
+		var err error
+		if id, err = uuid.NewV7(); err != nil {
+			return Report{}, err
+		}
 	}
 	w.lastNumber = max(w.lastNumber, w.facts.Epoch*numbersOfEpoch) + 1
 	written := Report{ID: id, Number: w.lastNumber, Kind: r.Kind, Method: r.Method, Period: r.Of, Deadline: r.Deadline}
@@ -255,7 +261,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 // message is the report with what its receiver is told besides.
 func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	m := billing.Message{
-		Report: r, ID: written.ID, TenantID: w.tenant, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number, Epoch: w.facts.Epoch,
+		Report: r, ID: written.ID, TenantID: w.tenant, CustomerID: w.customer, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number, Epoch: w.facts.Epoch,
 		Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
 	}
 	for _, p := range w.facts.Stored {
@@ -284,7 +290,7 @@ func seriesOf(k billing.Kind) string {
 func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"tenant": w.tenant, "customer": w.customer, "connection": s.Connection, "at_provider": s.Customer, "kind": s.Kind, "target": s.Target,
-		"method": s.Method, "counting": s.Counting, "meter": meter, "period": s.Period, "window_start": s.Window.Start, "window_end": s.Window.End,
+		"method": s.Method, "counting": s.Counting, "meter": meter, "period": s.Period, "window_start": s.Window.Start, "window_end": s.Window.End, "late": s.Late,
 	}
 }
 
@@ -303,8 +309,8 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 		of = `null, null, null, null`
 	}
 	w.batch.Queue(`
-		insert into billing_series (tenant_id, destination_id, kind, target, method, counting, period_id, window_start, window_end, meter_id)
-		select @tenant, d.id, @kind, @target, @method, @counting, `+of+`
+		insert into billing_series (tenant_id, destination_id, kind, target, method, counting, late, period_id, window_start, window_end, meter_id)
+		select @tenant, d.id, @kind, @target, @method, @counting, @late, `+of+`
 		from billing_destinations d
 		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
 		where `+destinationOf+`

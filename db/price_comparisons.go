@@ -25,7 +25,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	if k.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil || k.Provider.Statements {
 		return k, err
 	}
-	k.Customer, k.Now = atProvider, now
+	k.Customer, k.Charged, k.Now = atProvider, k.Provider.Bills == metering.BillsAmounts, now
 	var products []metering.ProductID
 	var since []time.Time
 	err = l.pool.QueryRow(ctx, `

@@ -82,6 +82,7 @@ const likeliest = `and (not $4 or retired_at is null and address = $3)
 		limit 1`
 
 // storeConnection stores the active connection: a new one where it has no id.
+// Where nothing says in what it bills, that stays as it was, and what its lines say.
 func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, provider *metering.Provider) error {
 	mapping := provider.Mapping
 	if mapping == nil {
@@ -91,24 +92,35 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 		"tenant": tenant, "id": provider.ID, "kind": provider.Kind, "statements": provider.Statements, "invoices": provider.Invoices, "account": provider.Account,
 		"livemode": provider.Livemode, "address": provider.Address, "secret": provider.SealedSecret, "last_four": provider.LastFour,
 		"webhook_secret": provider.SealedWebhookSecret, "webhook_last_four": provider.WebhookLastFour, "mapping": mapping,
-		"validated_at": provider.ValidatedAt, "actor": actor,
+		"validated_at": provider.ValidatedAt, "actor": actor, "bills": provider.Bills, "text": provider.Text,
 	}
 	stored := `
 		insert into billing_connections
-		  (tenant_id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_by)
-		values (@tenant, @kind, @statements, @invoices, @account, @livemode, @address, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, @validated_at, @actor)
-		returning id, created_at`
+		  (tenant_id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, bills, bills_before, bills_since, invoice_text, validated_at, created_by)
+		values (@tenant, @kind, @statements, @invoices, @account, @livemode, @address, @secret, @last_four, @webhook_secret, @webhook_last_four, @mapping, ` + firstBills + `, ` + firstBills + `, @validated_at, @text, @validated_at, @actor)
+		` + returned
 	if provider.ID != 0 {
 		stored = `
 			update billing_connections
 			set statements = @statements, invoices = @invoices, address = @address, secret = @secret, secret_last_four = @last_four, webhook_secret = @webhook_secret,
-			  webhook_secret_last_four = @webhook_last_four, mapping = @mapping, validated_at = @validated_at, created_by = @actor, retired_at = null
+			  webhook_secret_last_four = @webhook_last_four, mapping = @mapping, validated_at = @validated_at, created_by = @actor, retired_at = null,
+			  bills = case @bills when '' then bills else @bills end, bills_before = case when @bills in ('', bills) then bills_before else bills end,
+			  bills_since = case when @bills in ('', bills) then bills_since else @validated_at end,
+			  invoice_text = case @bills when '' then invoice_text else @text end
 			where tenant_id = @tenant
 			  and id = @id
-			returning id, created_at`
+			` + returned
 	}
-	return tx.QueryRow(ctx, stored, args).Scan(&provider.ID, &provider.CreatedAt)
+	return tx.QueryRow(ctx, stored, args).Scan(
+		&provider.ID, &provider.CreatedAt, &provider.Bills, &provider.BillsBefore, &provider.BillsSince, &provider.Text)
 }
+
+// firstBills is in what a new connection bills, and returned what is known of a
+// stored one, as SQL.
+const (
+	firstBills = `case @bills when '' then 'quantities' else @bills end`
+	returned   = `returning id, created_at, bills, bills_before, bills_since, invoice_text`
+)
 
 // Active returns the provider that the tenant's usage is billed with, or
 // CodeNoProvider.
@@ -144,11 +156,11 @@ func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind mete
 
 func providerWhere(ctx context.Context, q querier, which string, args ...any) (p metering.Provider, err error) {
 	err = q.QueryRow(ctx, `
-		select id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, validated_at, created_at
+		select id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, bills, bills_before, bills_since, invoice_text, validated_at, created_at
 		from billing_connections
 		where tenant_id = $1
 		  and `+which, args...,
-	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Invoices, &p.Account, &p.Livemode, &p.Address, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.ValidatedAt, &p.CreatedAt)
+	).Scan(&p.ID, &p.Kind, &p.Statements, &p.Invoices, &p.Account, &p.Livemode, &p.Address, &p.SealedSecret, &p.LastFour, &p.SealedWebhookSecret, &p.WebhookLastFour, &p.Mapping, &p.Bills, &p.BillsBefore, &p.BillsSince, &p.Text, &p.ValidatedAt, &p.CreatedAt)
 	return p, err
 }
 

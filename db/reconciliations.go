@@ -30,6 +30,7 @@ type Reconciled struct {
 	Usage    metering.Decimal // that the period closed at
 	Charge   metering.Decimal // for usage
 	Currency string           // of the charge
+	Bills    metering.Bills   // in what the period was billed; amounts: the reconciliation is in money
 
 	Accepted metering.Decimal // units, by the provider's answers
 	Counted  metering.Decimal // units, in what it was seen to have counted
@@ -118,10 +119,14 @@ const reportedUnits = `
 	  where s.tenant_id = @tenant
 	    and s.period_id = t.period_id
 	    and s.meter_id = t.meter_id
-	    and s.kind = 'quantity'`
+	    and ` + reportsUsage
+
+// reportsUsage says that a series s is of a period's own usage, as SQL.
+const reportsUsage = `(s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
 
 // invoicedUnits are what the invoices of a total t bill, as they were last
-// read, and the invoices, as SQL. Those that stand are final and not void.
+// read, and the invoices, as SQL. Those that stand are final and not void. Of a
+// period that was billed in amounts it is money, on the lines that were set.
 var invoicedUnits = `
 	  select sum(i.quantity) filter (where i.stands) as quantity, min(i.currency) filter (where i.stands and i.billed) as currency,
 	    case count(distinct i.currency) filter (where i.stands and i.billed) when 1 then sum(i.amount) filter (where i.stands) end as amount,
@@ -133,13 +138,21 @@ var invoicedUnits = `
 	    from billing_invoices i
 	    join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + sameMode + `
 	    cross join lateral (
-	      select sum(l.quantity) as quantity, sum(l.amount) as amount, count(*) as lines
+	      select sum(case t.bills when 'amounts' then l.amount else l.quantity end) as quantity, sum(l.amount) as amount, count(*) as lines
 	      from billing_invoice_lines l
 	      where l.tenant_id = i.tenant_id
 	        and l.connection_id = i.connection_id
 	        and l.invoice_id = i.invoice_id
 	        and l.version = i.version
-	        and l.meter_id = t.meter_id
+	        and case t.bills when 'amounts' then l.report_id in (
+	          select r.id
+	          from billing_series s
+	          join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	          where s.tenant_id = @tenant
+	            and s.period_id = t.period_id
+	            and s.meter_id = t.meter_id
+	            and s.kind = 'charge'
+	            and not s.late) else l.meter_id = t.meter_id end
 	        and not l.proration) l
 	    where i.tenant_id = @tenant
 	      and i.customer_id = t.customer_id
@@ -196,7 +209,7 @@ const (
 	      where s.tenant_id = t.tenant_id
 	        and s.period_id = t.period_id
 	        and s.meter_id = t.meter_id
-	        and s.kind = 'quantity')`
+	        and ` + reportsUsage + `)`
 
 	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
@@ -206,7 +219,7 @@ const (
 func reconciledOf(keys, last string, where ...string) string {
 	return `
 	with t as (
-	  select k.period_id, k.meter_id, p.customer_id, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test,
+	  select k.period_id, k.meter_id, p.customer_id, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
 	    coalesce(r.units, 0) as units, coalesce(r.reported, 0) as reported, r.invoiced,
 	    coalesce(r.unexplained, 0) as unexplained, coalesce(r.elsewhere, 0) as elsewhere, coalesce(r.billed, 0) as billed,
 	    coalesce(r.state, 'open') as state, coalesce(r.reason, '') as reason,
@@ -220,7 +233,7 @@ func reconciledOf(keys, last string, where ...string) string {
 	    and `) + `
 	  order by k.period_id desc, k.meter_id desc
 	  limit @limit)
-	select t.customer_id, c.external_id, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency,
+	select t.customer_id, c.external_id, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency, t.bills,
 	  coalesce(s.accepted, 0), coalesce(s.counted, 0), t.units, t.reported, coalesce(t.invoiced, i.quantity, 0), t.unexplained, t.elsewhere, t.billed, t.state, t.reason,
 	  i.amount, case when i.amount is null then '' else i.currency end, coalesce(i.invoices, '[]'), t.actor, t.note, t.recorded_at
 	from t
@@ -232,7 +245,7 @@ func reconciledOf(keys, last string, where ...string) string {
 }
 
 func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
-	err = row.Scan(&r.CustomerID, &r.ExternalID, &r.PeriodID, &r.Period.Start, &r.Period.End, &r.MeterID, &r.MeterSlug, &r.Usage, &r.Charge, &r.Currency,
+	err = row.Scan(&r.CustomerID, &r.ExternalID, &r.PeriodID, &r.Period.Start, &r.Period.End, &r.MeterID, &r.MeterSlug, &r.Usage, &r.Charge, &r.Currency, &r.Bills,
 		&r.Accepted, &r.Counted, &r.Units, &r.Reported, &r.Invoiced, &r.Unexplained, &r.Elsewhere, &r.Billed, &r.State, &r.Reason,
 		&r.InvoicedAmount, &r.InvoicedCurrency, &r.Invoices, &r.Actor, &r.Note, &r.DecidedAt)
 	r.Reconciliation.Period = r.Period.Start

@@ -87,7 +87,8 @@ type Leased struct {
 	ReportID    uuid.UUID
 	Attempt     int
 	Body        []byte
-	Revision    int // of the idempotency key
+	Revision    int    // of the idempotency key
+	Object      string // what it overwrites, in the provider's words; "": nobody knows
 	FirstSentAt time.Time
 	Provider    metering.Provider
 	Invoiced    bool // the invoice of its period is final: what is taken now is on none
@@ -126,7 +127,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
 		  s.kind, d.connection_id, d.provider_customer, s.target, s.method, s.counting,
 		  coalesce(p.starts_at, r.recorded_at), coalesce(s.window_start, p.starts_at, r.recorded_at), coalesce(s.window_end, p.ends_at, r.recorded_at),
-		  s.kind = 'charge', exists (
+		  s.late, s.object, exists (
 		    select
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
@@ -140,7 +141,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		  and r.id = $2
 		for update of r`, tenant, report, now,
 	).Scan(&state, &leaseUntil, &l.Attempt, &l.Body, &l.Revision, &l.FirstSentAt,
-		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Invoiced, &paused, &unread)
+		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Object, &l.Invoiced, &paused, &unread)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, errNoReport
 	}
@@ -205,6 +206,22 @@ func (l Ledger) Complete(ctx context.Context, tenant metering.TenantID, report u
 func complete(ctx context.Context, q querier, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
 	_, err := q.Exec(ctx, completeReports, tenant, []uuid.UUID{report}, state, response, now)
 	return err
+}
+
+// KeepObject notes what the series of a report overwrites at its provider.
+func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report uuid.UUID, object string) error {
+	_, err := l.pool.Exec(ctx, `
+		update billing_series s
+		set object = $3
+		from billing_reports r
+		where r.tenant_id = $1
+		  and r.id = $2
+		  and s.tenant_id = r.tenant_id
+		  and s.id = r.series_id`, tenant, report, object)
+	if err != nil {
+		return fmt.Errorf("keep what a series overwrites: %w", coded(err))
+	}
+	return nil
 }
 
 // decided records what came of reports, as SQL.

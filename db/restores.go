@@ -132,6 +132,7 @@ type Reading struct {
 	RaisedAt time.Time
 	KnownAt  time.Time // what was reported later is not known
 	Customer string    // at the provider
+	Since    time.Time // what was charged then, or later, may be unknown, or have been set to something else
 }
 
 // Seen is what was read.
@@ -164,7 +165,9 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 			return nil
 		}
 		r.Places, r.Customer = read.facts.AddedUp(), read.facts.Side.Customer
-		return tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, read.facts.Epoch).Scan(&r.RaisedAt, &r.KnownAt)
+		err = tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, read.facts.Epoch).Scan(&r.RaisedAt, &r.KnownAt)
+		r.Since = read.facts.ChargedSince(r.KnownAt)
+		return err
 	})
 	if err != nil {
 		return Reading{}, false, fmt.Errorf("read what was added up: %w", err)
@@ -201,6 +204,9 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 				where tenant_id = $1
 				  and id = $2`, tenant, written.ID, w.facts.Now)
 		}
+		for _, c := range seen.Charges {
+			w.batch.Queue(keepFound, tenant, c.ReportID, c.Object, w.facts.Now)
+		}
 		w.batch.Queue(`
 			update billing_destinations
 			set read_epoch = $5
@@ -229,6 +235,23 @@ func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ch
 	known, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
 }
+
+// keepFound notes what a charge overwrites that was found, and that it was taken:
+// when the backup was made it may have been on its way.
+const keepFound = `
+	with found as (
+	  update billing_reports
+	  set state = 'counted', response = 'found among the customer''s invoice items, once the ledger was restored', decided_at = $4
+	  where tenant_id = $1
+	    and id = $2
+	    and state = 'rejected')
+	update billing_series s
+	set object = $3
+	from billing_reports r
+	where r.tenant_id = $1
+	  and r.id = $2
+	  and s.tenant_id = r.tenant_id
+	  and s.id = r.series_id`
 
 // settleForgotten ends the reports of a former epoch whose quantity, if it
 // arrived, is in what was read.

@@ -17,6 +17,9 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 	scopes := words(metering.Scope("").Values())
 	require.Equal(t, map[string][]string{
 		"tenants late_policy":                words(metering.LatePolicy("").Values()),
+		"billing_connections bills":          words(metering.Bills("").Values()),
+		"billing_connections bills_before":   words(metering.Bills("").Values()),
+		"billing_periods bills":              append([]string{""}, words(metering.Bills("").Values())...),
 		"api_keys scope":                     scopes,
 		"hmac_secrets scope":                 scopes,
 		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),

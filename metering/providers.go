@@ -28,6 +28,12 @@ type Provider struct {
 	WebhookLastFour     string
 	Mapping             map[string]string // of meter slugs to prices
 
+	// Of one that makes invoices.
+	Bills       Bills // in what periods are billed that begin from BillsSince on
+	BillsBefore Bills // those that began before
+	BillsSince  time.Time
+	Text        InvoiceText // of the lines that it is given where it bills amounts
+
 	ValidatedAt time.Time
 	CreatedAt   time.Time
 }

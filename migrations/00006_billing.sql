@@ -29,6 +29,10 @@ create table billing_connections (
   webhook_secret           bytea, -- sealed; what the provider signs its events with
   webhook_secret_last_four text not null default '',
   mapping                  jsonb not null default '{}', -- meter slug to the provider's price
+  bills                    text not null default 'quantities' check (bills in ('quantities', 'amounts')), -- in what periods are billed that begin from bills_since on
+  bills_before             text not null default 'quantities' check (bills_before in ('quantities', 'amounts')), -- those that began before
+  bills_since              timestamptz not null,
+  invoice_text             jsonb not null default '{}', -- what the lines say that go to its invoices where it bills amounts
   validated_at             timestamptz not null,
   created_at               timestamptz not null default now(),
   created_by               text not null,
@@ -51,6 +55,7 @@ create table billing_links (
   ended             boolean not null default false, -- the subscription has: only its last invoice is left
   currency          text not null default '', -- ISO 4217; that the subscription is billed in; '': not known
   destinations      jsonb not null, -- of each meter, with the hash of its price there
+  charges           jsonb, -- where the charges of each meter go, where amounts are billed; null: nobody has asked
   read_at           timestamptz not null,
   primary key (tenant_id, customer_id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
@@ -72,6 +77,7 @@ create table billing_periods (
   subscription_end   timestamptz,
   subscription_connection bigint, -- where it is
   trial              boolean not null default false, -- it is one: the provider charges nothing for it
+  bills              text not null default '' check (bills in ('', 'quantities', 'amounts')), -- in what a provider with invoices bills it, for good; '': that is not decided, or there is none
   prices             jsonb not null default '{}', -- by meter, the hash of the price that the provider said last while it ran, or first after that
   -- What the customer's reports take into account once all of them are accepted.
   watermark_events        bigint,
@@ -106,6 +112,7 @@ create table billing_period_totals (
   working          jsonb not null, -- how the charge was worked out, step by step
   billed           boolean not null, -- whether a provider bills it: only then is there something to adjust
   test             boolean not null, -- in test mode, in which nobody is charged
+  trial            boolean not null default false, -- nothing is charged for it, nor for what comes later
   scale            smallint, -- decimals of the units that the charge is for; null: all that the usage has
   late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count       bigint,
@@ -181,6 +188,8 @@ create table billing_series (
   segment        smallint not null default 0, -- of the period, where its price changes
   window_start   timestamptz, -- of the far side's; of a charge, the target period's
   window_end     timestamptz,
+  late           boolean not null default false, -- it carries what late usage adds to a closed period
+  object         text not null default '', -- what is overwritten, in the provider's words; '': nobody knows
   created_at     timestamptz not null default now(),
   primary key (tenant_id, id),
   unique nulls not distinct (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start),
@@ -408,6 +417,7 @@ create table billing_invoice_lines (
   foreign key (tenant_id, meter_id) references meters (tenant_id, id)
 );
 comment on table billing_invoice_lines is 'The lines of each version of an invoice that was read.';
+create index on billing_invoice_lines (tenant_id, report_id) where report_id is not null;
 
 create table billing_ended_subscriptions (
   tenant_id         bigint not null,
@@ -465,6 +475,7 @@ create table billing_reconciliations (
   customer_id bigint not null,
   period_id   bigint not null, -- the closed one
   meter_id    bigint not null,
+  -- Units, or, of a period that is billed in amounts, money.
   units       numeric not null, -- that the period closed at, in the decimals that the provider takes
   reported    numeric not null, -- of them, what the provider has accepted
   invoiced    numeric not null, -- that final invoices bill

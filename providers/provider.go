@@ -172,7 +172,9 @@ type Question struct {
 	Customer string // its id there; "": it has none
 	Shared   bool   // another customer has the same id there, and was first
 	Meters   []metering.Meter
-	Mapping  map[string]string // meter slugs to the provider's prices, as the tenant has set them
+	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
+	Amounts  bool                 // periods are, or will be, billed in amounts: where charges go is read too
+	Text     metering.InvoiceText // of the lines that they make
 }
 
 // Sending is one attempt at sending a report.
@@ -180,6 +182,7 @@ type Sending struct {
 	billing.Series
 	ReportID    uuid.UUID
 	Body        []byte
+	Object      string    // what it overwrites there, in the provider's words; "": nobody knows, and there may be none
 	Revision    int       // of the idempotency key: it rises where the provider would repeat a saved answer
 	FirstSentAt time.Time // when it may have arrived first
 	Invoiced    bool      // the invoice of its period is final: what is taken now is on none
@@ -190,6 +193,7 @@ type Sending struct {
 type Outcome struct {
 	State  billing.State // Accepted or Rejected; "": there is no decision yet, and Err says why
 	Answer string        // what is kept of it: no word of the provider's that may hold a name or a secret
+	Object string        // what it has made, or overwritten, there; "": nothing that has a name
 	Err    error
 	Look   bool // whether it arrived has to be found out before it is sent again
 	NewKey bool // the next attempt needs another idempotency key, if it did not arrive

@@ -12,6 +12,7 @@ type Setting struct {
 	Name      string
 	Use       Use
 	Doc       string
+	Values    []string      // that it may have; nil: any
 	MaxLength int           // of a mapping: how many meters it may have
 	Make      func() string // makes a secret where none is given; nil: none is made
 }
@@ -29,13 +30,29 @@ const (
 	CallSecret  Use = "secret"       // what calls are made with
 	EventSecret Use = "event_secret" // what the provider signs its events with
 	Mapping     Use = "mapping"      // meter slugs to the provider's prices
+	Bills       Use = "bills"        // in what it bills
+	Product     Use = "product"      // of the lines that are charged as amounts, like the uses after it
+	Products    Use = "products"     // meter slugs to the provider's products
+	TaxBehavior Use = "tax_behavior"
+	TaxCode     Use = "tax_code"
 )
+
+// Maps says whether the setting maps meter slugs.
+func (u Use) Maps() bool { return u == Mapping || u == Products }
+
+// Shown says whether the setting is shown as it was saved.
+func (u Use) Shown() bool { return u != CallSecret && u != EventSecret }
+
+// OfLines says whether the setting is what lines say.
+func (u Use) OfLines() bool { return u == Product || u == Products || u == TaxBehavior || u == TaxCode }
 
 // Settings are what a tenant wants to save, but for the secrets. That the URL
 // may be called has been checked.
 type Settings struct {
 	Address string
 	Mapping map[string]string
+	Bills   metering.Bills // "": as it is saved
+	Text    metering.InvoiceText
 	Now     time.Time
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
@@ -84,6 +85,35 @@ func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
 
 	s.happens("invoice.finalized", invoice, "cus_soon")
 	require.Len(t, s.actions(), 2, "nothing is left to do")
+}
+
+// The line of a draft that is held is set once more before it is released.
+func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
+	t.Parallel()
+	s := holding(t)
+	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
+	s.chargeAmounts()
+	s.work()
+	invoice := s.drafted()
+	require.Equal(t, "the period's last usage was sent", s.happened("invoice.created", invoice, "cus_soon"))
+	hold := s.awaitHold(billing.HoldReleased)
+	require.NoError(t, s.awaitClosed(workflows.HoldInvoiceID(s.tenant, hold.ID)))
+	require.Equal(t, []string{invoice, invoice + "/finalize"}, s.actions())
+	require.Equal(t, "99", s.lastInvoice().Total.String(), "19.75 at 5 cents")
+	require.Equal(t, "0", s.pending("cus_soon"))
+}
+
+// chargeAmounts has the tenant's periods be billed in amounts, from the first one on.
+func (s *stripeSystem) chargeAmounts() {
+	s.Helper()
+	require.NoError(s, s.fake.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_canary", Key: stripeKey}, Products: []stripetest.Product{{ID: "prod_usage"}},
+	}))
+	active, err := s.store.Providers.Active(s.Context(), s.tenant)
+	require.NoError(s, err)
+	active.Bills, active.Text, active.ValidatedAt = metering.BillsAmounts, metering.InvoiceText{Product: "prod_usage"}, time.Now().AddDate(0, -2, 0)
+	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, active)
+	require.NoError(s, err)
 }
 
 // disagreeing is a held invoice whose meter has another price there than ours,

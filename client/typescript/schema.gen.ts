@@ -1418,6 +1418,11 @@ export interface components {
         };
         BillingPeriod: {
             /**
+             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @enum {string}
+             */
+            bills?: "quantities" | "amounts";
+            /**
              * Format: date-time
              * @description Since when its figures do not change any more; null: they do
              */
@@ -2234,6 +2239,11 @@ export interface components {
         };
         PeriodHead: {
             /**
+             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @enum {string}
+             */
+            bills?: "quantities" | "amounts";
+            /**
              * Format: date-time
              * @description Since when its figures do not change any more; null: they do
              */
@@ -2300,6 +2310,11 @@ export interface components {
         PeriodStatement: {
             /** @description What the period carries of others that are closed, oldest first */
             adjustments: components["schemas"]["ClosedPeriod"][];
+            /**
+             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @enum {string}
+             */
+            bills?: "quantities" | "amounts";
             /**
              * Format: date-time
              * @description Since when its figures do not change any more; null: they do
@@ -2461,6 +2476,11 @@ export interface components {
              * @example acct_1PQ2
              */
             account?: string;
+            /**
+             * @description Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+             * @enum {string}
+             */
+            bills?: "quantities" | "amounts";
             /** Format: date-time */
             created_at: string;
             /** @example con_3 */
@@ -2471,10 +2491,23 @@ export interface components {
             mapping?: {
                 [key: string]: string;
             };
+            /** @description Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products */
+            product?: string;
+            /** @description Of Stripe, with bills: meter slugs to ids of products, which their lines name */
+            products?: {
+                [key: string]: string;
+            };
             /** @description The secret, this once, if it was made here */
             secret?: string;
             /** @description All of the secret that is ever shown again */
             secret_last_four: string;
+            /**
+             * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+             * @enum {string}
+             */
+            tax_behavior?: "exclusive" | "inclusive" | "unspecified";
+            /** @description Of Stripe, with bills: tax code of lines; absent, the product's */
+            tax_code?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
             /** @description Of a webhook: gets signed statements (Standard Webhooks) */
@@ -2598,6 +2631,11 @@ export interface components {
              */
             billed_quantity?: string;
             /**
+             * @description In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+             * @enum {string}
+             */
+            bills: "quantities" | "amounts";
+            /**
              * Format: decimal
              * @description Of them, those that it was seen to have counted
              */
@@ -2677,16 +2715,34 @@ export interface components {
             redirect_base?: string;
         };
         SaveProvider: {
+            /**
+             * @description Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+             * @enum {string}
+             */
+            bills?: "quantities" | "amounts";
             /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
             /** @description Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver */
             new_receiver?: boolean;
+            /** @description Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products */
+            product?: string;
+            /** @description Of Stripe, with bills: meter slugs to ids of products, which their lines name */
+            products?: {
+                [key: string]: string;
+            };
             /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent */
             secret?: string;
             /** @description Of Stripe: a secret or restricted API key. The saved one is kept when this is absent */
             secret_key?: string;
+            /**
+             * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+             * @enum {string}
+             */
+            tax_behavior?: "exclusive" | "inclusive" | "unspecified";
+            /** @description Of Stripe, with bills: tax code of lines; absent, the product's */
+            tax_code?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
             /** @description Of a webhook: gets signed statements (Standard Webhooks) */

@@ -58,11 +58,19 @@ var (
 	shared    = one("another reporter on the meter", "shared")
 	late      = one("usage after the closing", "late")
 	afterTest = one("live after test", "after-test")
+
+	amounts        = one("amounts: renewal", "amounts")
+	amountsEnding  = one("amounts: cancelled at the end", "amounts-ending")
+	amountsSwapped = one("amounts: price swapped", "amounts-swapped")
+	amountsLate    = one("amounts: usage after the closing", "amounts-late")
 )
 
 var customers = []customer{
 	plain, twice, ending, ended, cutOff, classic, flexible, trying, away, slow, paused, kept, voided, raised, lowered, shared, late,
 }
+
+// inAmounts are the customers of a tenant that Stripe charges amounts for.
+var inAmounts = []customer{amounts, amountsEnding, amountsSwapped, amountsLate}
 
 // notYet are lives that would leave a row unexplained, and are not lived.
 var notYet = []string{
@@ -71,6 +79,9 @@ var notYet = []string{
 
 // away's periods end half a day after the others', so that nobody else is away.
 const laterBy = 12 * time.Hour
+
+// product is what lines name that are charged as amounts.
+const product = "prod_usage"
 
 // seed is a tenant's account at Stripe: a price of 2 cents for each meter, another
 // one to swap to, and the customers with their subscriptions of the first month.
@@ -81,7 +92,8 @@ func seed(account stripetest.Account, customers []customer, start, end time.Time
 			{ID: "mtr_calls", EventName: "calls"}, {ID: "mtr_hours", EventName: "hours", EventTimeWindow: "hour"},
 			{ID: "mtr_seats", EventName: "seats", Formula: "last"}, {ID: "mtr_slow", EventName: "slow"},
 		},
-		Prices: []stripetest.Price{{ID: "price_next", UnitAmount: "2", Meter: "mtr_calls", Metadata: map[string]string{"meter_slug": "calls"}}},
+		Products: []stripetest.Product{{ID: product}},
+		Prices:   []stripetest.Price{{ID: "price_next", UnitAmount: "2", Meter: "mtr_calls", Metadata: map[string]string{"meter_slug": "calls"}}},
 	}
 	for _, slug := range meters {
 		price := stripetest.Price{ID: "price_" + slug, LookupKey: slug, UnitAmount: "2", Meter: "mtr_" + slug}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// drill is a system of its own: processes, the fake of Stripe, two tenants, and
+// drill is a system of its own: processes, the fake of Stripe, three tenants, and
 // a clock that all of them read.
 type drill struct {
 	testing.TB
@@ -38,6 +39,7 @@ type drill struct {
 
 	main    *tenant // bills live from the beginning
 	testing *tenant // first with a test key
+	amounts *tenant // bills amounts
 	months  [3]time.Time
 }
 
@@ -82,9 +84,18 @@ func (d *drill) begin() {
 	d.api, d.worker = d.system.API(d), d.system.Worker(d)
 	d.main = d.newTenant("live", customers)
 	d.testing = d.newTenant("test", []customer{afterTest})
+	d.amounts = d.newTenant("live", inAmounts)
 }
 
-func (d *drill) tenants() []*tenant { return []*tenant{d.main, d.testing} }
+func (d *drill) tenants() []*tenant { return []*tenant{d.main, d.testing, d.amounts} }
+
+func (d *drill) tenantOf(c customer) *tenant {
+	d.Helper()
+	all := d.tenants()
+	i := slices.IndexFunc(all, func(t *tenant) bool { return c.oneOf(t.customers...) })
+	require.GreaterOrEqual(d, i, 0, c.kind)
+	return all[i]
+}
 
 func (d *drill) sayf(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 

@@ -75,9 +75,12 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 // save has the tenant bill through its account at Stripe.
 func (d *drill) save(t *tenant) {
 	d.Helper()
-	saved, err := t.api.SaveBillingProviderWithResponse(d.Context(), client.SaveProvider{
-		Type: client.SaveProviderTypeStripe, SecretKey: &t.account.Key, WebhookSecret: &t.account.WebhookSecret,
-	})
+	in := client.SaveProvider{Type: client.SaveProviderTypeStripe, SecretKey: &t.account.Key, WebhookSecret: &t.account.WebhookSecret}
+	if t.customers[0].oneOf(inAmounts...) {
+		bills, names := client.SaveProviderBillsAmounts, product
+		in.Bills, in.Product = &bills, &names
+	}
+	saved, err := t.api.SaveBillingProviderWithResponse(d.Context(), in)
 	require.NoError(d, expect.Status("save provider", saved, err, http.StatusOK))
 }
 

@@ -39,6 +39,7 @@ func (d *drill) firstMonth() {
 	d.autoSync()
 	d.at(first.Add(15 * day))
 	d.use(d.main, "10", classic, flexible, ended, cutOff) // that nobody reports before
+	d.use(d.amounts, "10", amountsSwapped)
 	d.happen()
 	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of who is cancelled is final
 	d.subscribe(d.testing, "live")
@@ -58,9 +59,11 @@ func (d *drill) happen() {
 	d.Helper()
 	d.swap(classic)
 	d.swap(flexible)
+	d.swap(amountsSwapped)
 	d.cancel(ended, "true")
 	d.cancel(cutOff, "false")
 	d.update(ending, "cancel_at_period_end", "true")
+	d.update(amountsEnding, "cancel_at_period_end", "true")
 	d.update(paused, "pause_collection[behavior]", "void")
 	d.update(kept, "pause_collection[behavior]", "keep_as_draft")
 	d.settle()
@@ -128,9 +131,10 @@ func (d *drill) decisions() {
 func (d *drill) secondMonth() {
 	d.Helper()
 	first, start, border := d.months[0], d.months[1], d.months[2]
-	stays := func(c customer) bool { return !c.oneOf(ending, ended, cutOff) }
+	stays := func(c customer) bool { return !c.oneOf(ending, ended, cutOff, amountsEnding) }
 	d.at(start.Add(5 * day))
 	d.useAt(d.main, first.Add(10*day), "7", late)
+	d.useAt(d.amounts, first.Add(10*day), "7", amountsLate)
 	d.update(kept, "pause_collection", "")
 	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+d.lastInvoice(kept)+"/finalize", nil)
 	d.useAll("60.5", stays)

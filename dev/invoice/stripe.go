@@ -56,7 +56,7 @@ func (d *drill) invoices(t *tenant, c customer) (all []stripetest.InvoiceState) 
 // lastInvoice is the id of a customer's newest.
 func (d *drill) lastInvoice(c customer) string {
 	d.Helper()
-	all := d.invoices(d.main, c)
+	all := d.invoices(d.tenantOf(c), c)
 	require.NotEmpty(d, all, c.kind)
 	return all[len(all)-1].ID
 }
@@ -73,17 +73,17 @@ func (d *drill) charged(t *tenant, c customer) (sum metering.Decimal) {
 
 // swap gives the customer's item another price at the same amount.
 func (d *drill) swap(c customer) {
-	d.stripe(d.main, http.MethodPost, "/v1/subscription_items/"+c.item("calls"), url.Values{"price": {"price_next"}})
+	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/subscription_items/"+c.item("calls"), url.Values{"price": {"price_next"}})
 }
 
 // cancel ends the customer's subscription at once, with a last invoice or without.
 func (d *drill) cancel(c customer, invoiceNow string) {
-	d.stripe(d.main, http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {invoiceNow}})
+	d.stripe(d.tenantOf(c), http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {invoiceNow}})
 }
 
 // update changes the customer's subscription.
 func (d *drill) update(c customer, field, value string) {
-	d.stripe(d.main, http.MethodPost, "/v1/subscriptions/"+c.subscription(0), url.Values{field: {value}})
+	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/subscriptions/"+c.subscription(0), url.Values{field: {value}})
 }
 
 // edit changes the only line of the customer's draft to so many units at 2 cents.
@@ -95,14 +95,14 @@ func (d *drill) edit(c customer, units, cents string) {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	require.NoError(d, json.Unmarshal(d.stripe(d.main, http.MethodGet, "/v1/invoices/"+invoice+"/lines", nil), &lines))
+	require.NoError(d, json.Unmarshal(d.stripe(d.tenantOf(c), http.MethodGet, "/v1/invoices/"+invoice+"/lines", nil), &lines))
 	require.Len(d, lines.Data, 1)
-	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+invoice+"/lines/"+lines.Data[0].ID, url.Values{"quantity": {units}, "amount": {cents}})
+	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/invoices/"+invoice+"/lines/"+lines.Data[0].ID, url.Values{"quantity": {units}, "amount": {cents}})
 }
 
 // reportElsewhere is what another program reports of a customer.
 func (d *drill) reportElsewhere(c customer, units string) {
-	d.stripe(d.main, http.MethodPost, "/v1/billing/meter_events", url.Values{
+	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/billing/meter_events", url.Values{
 		"event_name": {"calls"}, "payload[stripe_customer_id]": {c.atStripe()}, "payload[value]": {units},
 	})
 }

@@ -111,10 +111,20 @@ func (d *drill) account(t *tenant, c customer, rows []row) account {
 		charge := d.decimal(r.Ours.Charge)
 		a.charges = a.charges.Add(charge)
 		if r.State == client.ReconciliationStateWaived || r.State == client.ReconciliationStateWrittenOff {
-			a.given = a.given.Add(charge.Sub(d.decimal(r.Invoiced.Quantity).Mul(price)))
+			a.given = a.given.Add(charge.Sub(d.invoiced(r)))
 		}
 	}
 	return a
+}
+
+// invoiced is what the row's invoices come to: its quantity is of units, or of money.
+func (d *drill) invoiced(r row) metering.Decimal {
+	d.Helper()
+	billed := d.decimal(r.Invoiced.Quantity)
+	if r.Bills == client.ReconciliationBillsAmounts {
+		return billed
+	}
+	return billed.Mul(price)
 }
 
 // prove shows both months, and fails where something is left unexplained.

@@ -103,13 +103,16 @@ func TestSettingsCanBeTakenAndKept(t *testing.T) {
 		for _, s := range p.Describe().Settings {
 			require.Regexp(t, `^[a-z]+(_[a-z]+)*$`, s.Name)
 			require.NotEmpty(t, s.Doc)
-			require.Positive(t, s.MaxLength)
-			require.Contains(t, []providers.Use{providers.Address, providers.CallSecret, providers.EventSecret, providers.Mapping}, s.Use)
+			require.NotEqual(t, s.MaxLength > 0, len(s.Values) > 0, "a length, or the values that it can have")
+			require.Contains(t, []providers.Use{
+				providers.Address, providers.CallSecret, providers.EventSecret, providers.Mapping,
+				providers.Bills, providers.Product, providers.Products, providers.TaxBehavior, providers.TaxCode,
+			}, s.Use)
 			require.False(t, uses[s.Use], "%s is another of its use", s.Name)
 			uses[s.Use] = true
 			require.True(t, s.Make == nil || s.Use == providers.CallSecret)
 			if other, known := taken[s.Name]; known {
-				require.Equal(t, [2]any{other.Use, other.MaxLength}, [2]any{s.Use, s.MaxLength}, "%s is something else at another provider", s.Name)
+				require.Equal(t, [3]any{other.Use, other.MaxLength, other.Values}, [3]any{s.Use, s.MaxLength, s.Values}, "%s is something else at another provider", s.Name)
 			}
 			taken[s.Name] = s
 		}

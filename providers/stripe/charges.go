@@ -18,9 +18,10 @@ import (
 // for a ledger that was restored from a backup and does not know it.
 type About struct {
 	MeterID metering.MeterID `json:"meter_id"`
-	Closed  time.Time        `json:"closed"` // start of the period whose late usage it is
+	Closed  time.Time        `json:"closed"` // start of the period whose usage it is
 	Target  time.Time        `json:"target"` // start of the period that carries it
 	Units   metering.Decimal `json:"units"`  // that are charged with it in all
+	Late    bool             `json:"late"`   // it came once the period was closed
 }
 
 // Its keys in the metadata.
@@ -29,14 +30,20 @@ const (
 	aboutClosed       = "odometer_closed"
 	aboutTarget       = "odometer_target"
 	aboutUnits        = "odometer_units"
+	aboutLate         = "odometer_late"
 	aboutSubscription = "odometer_subscription"
 )
 
 func (r Report) metadata() map[string]string {
-	all := map[string]string{reportKey: r.Identifier}
-	if a := r.About; a != nil {
-		all[aboutMeter], all[aboutUnits], all[aboutSubscription] = strconv.FormatInt(int64(a.MeterID), 10), a.Units.String(), r.SubscriptionID
-		all[aboutClosed], all[aboutTarget] = seconds(a.Closed), seconds(a.Target)
+	return r.About.metadata(r.Identifier, r.SubscriptionID)
+}
+
+// metadata says the same of an item that a report has put on a subscription.
+func (a *About) metadata(report, subscription string) map[string]string {
+	all := map[string]string{reportKey: report}
+	if a != nil {
+		all[aboutMeter], all[aboutUnits], all[aboutSubscription] = strconv.FormatInt(int64(a.MeterID), 10), a.Units.String(), subscription
+		all[aboutClosed], all[aboutTarget], all[aboutLate] = seconds(a.Closed), seconds(a.Target), strconv.FormatBool(a.Late)
 	}
 	return all
 }
@@ -78,8 +85,12 @@ func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
 		}
 	}
 	currency := strings.ToUpper(i.Currency)
-	return billing.FoundCharge{
+	f = billing.FoundCharge{
 		ReportID: id, MeterID: metering.MeterID(meter), Subscription: i.Metadata[aboutSubscription], Closed: time.Unix(closed, 0).UTC(), Target: time.Unix(target, 0).UTC(),
-		Units: units, Amount: Amount(i.Amount, currency), Currency: currency,
-	}, true
+		Late: i.Metadata[aboutLate] == strconv.FormatBool(true), Units: units, Amount: Amount(i.Amount, currency), Currency: currency,
+	}
+	if i.Metadata[lineKey] != "" {
+		f.Method, f.Object = PendingItem, i.ID
+	}
+	return f, true
 }

@@ -27,6 +27,7 @@ func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier stri
 
 type invoiceItem struct {
 	ID       string            `json:"id"`
+	Invoice  reference         `json:"invoice"` // "": it is pending
 	Metadata map[string]string `json:"metadata"`
 }
 

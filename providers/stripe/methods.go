@@ -9,6 +9,7 @@ const (
 	MeterDelta  billing.Method = "meter_delta"  // what came since the last report
 	MeterLast   billing.Method = "meter_last"   // the period's total, later than the last report
 	InvoiceItem billing.Method = "invoice_item" // money on the next invoice, for usage of a period that is invoiced
+	PendingItem billing.Method = "pending_item" // the same, set to what a line of ours comes to
 )
 
 // CountingOf says what Stripe does with the quantities that it is told. Only

@@ -55,7 +55,12 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		}
 		side.Destinations = append(side.Destinations, d)
 	}
-	return side, nil
+	if !q.Amounts {
+		return side, nil
+	}
+	var err error
+	side.Charges, err = p.charges(ctx, c, &side, items, q)
+	return side, err
 }
 
 // Price reads a price of Stripe's, as it was kept.
@@ -84,11 +89,16 @@ func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Q
 	switch {
 	case reason != "":
 	case side.Subscription == "":
-		side.Subscription, side.Period, side.Trial, side.Ended, side.Currency = item.SubscriptionID, at, item.Trial, item.Ended, item.Currency
+		follow(side, item)
 	case side.Period != at:
 		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
 	}
 	return item, reason
+}
+
+// follow has the customer's periods be those of the item's subscription.
+func follow(side *billing.Side, i Item) {
+	side.Subscription, side.Period, side.Trial, side.Ended, side.Currency = i.SubscriptionID, metering.Range{Start: i.PeriodStart, End: i.PeriodEnd}, i.Trial, i.Ended, i.Currency
 }
 
 func place(items []Item, meter metering.Meter, q providers.Question) (Item, string) {
@@ -147,6 +157,12 @@ type call struct {
 	Description string      `json:"description,omitempty"`
 	Period      *chargedFor `json:"period,omitempty"` // what it is charged for
 	About       *About      `json:"about,omitempty"`
+
+	// Of one that is set again and again.
+	Line        string `json:"line,omitempty"` // that it is found by
+	Product     string `json:"product,omitempty"`
+	TaxBehavior string `json:"tax_behavior,omitempty"`
+	TaxCode     string `json:"tax_code,omitempty"`
 }
 
 type chargedFor struct {
@@ -159,8 +175,11 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	c := call{Method: m.Method, Target: m.Target, Customer: m.Customer, Quantity: m.Quantity}
 	if m.Kind == billing.ChargeReport {
 		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &chargedFor{m.Of.Start, m.Of.End}
-		c.Description = billing.Description(m.Meter, m.Of, m.Timezone)
-		c.About = &About{m.Meter.ID, m.Of.Start, m.Window.Start, m.Lines[0].Quantity}
+		c.Description = billing.Description(m.Meter, m.Of, m.Timezone, m.Late)
+		c.About = &About{m.Meter.ID, m.Of.Start, m.Window.Start, m.Lines[0].Quantity, m.Late}
+		if at := m.Destination.Address; m.Method == PendingItem {
+			c.Method, c.Line, c.Product, c.TaxBehavior, c.TaxCode = PendingItem, lineNamed(m), at[productKey], at[taxBehaviorKey], at[taxCodeKey]
+		}
 	} else {
 		var last time.Time
 		if m.Former != nil {
@@ -179,8 +198,11 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 
 // Send makes the call.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
-	if s.Kind == billing.ActionReport {
+	switch {
+	case s.Kind == billing.ActionReport:
 		return p.sendAction(ctx, c, s)
+	case s.Method == PendingItem:
+		return p.setLine(ctx, c, s)
 	}
 	r, err := reportOf(s)
 	if err != nil {
@@ -201,10 +223,17 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{Err: advised(err), Look: saved && adds, NewKey: saved && (!adds || s.Kind == billing.ChargeReport)}
 }
 
-func reportOf(s providers.Sending) (Report, error) {
-	var c call
+func callOf(s providers.Sending) (c call, err error) {
 	if err := json.Unmarshal(s.Body, &c); err != nil {
-		return Report{}, fmt.Errorf("read call: %w", err)
+		return c, fmt.Errorf("read call: %w", err)
+	}
+	return c, nil
+}
+
+func reportOf(s providers.Sending) (Report, error) {
+	c, err := callOf(s)
+	if err != nil {
+		return Report{}, err
 	}
 	id := s.ReportID.String()
 	r := Report{
@@ -222,8 +251,11 @@ func reportOf(s providers.Sending) (Report, error) {
 // usage it is seen that it was counted, never that it was not: Stripe names no
 // bound for how far its summaries may be behind.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
-	if s.Kind == billing.ActionReport {
+	switch {
+	case s.Kind == billing.ActionReport:
 		return p.findAction(ctx, c, s)
+	case s.Method == PendingItem:
+		return p.findSet(ctx, c, s)
 	}
 	r, err := reportOf(s)
 	if err != nil {

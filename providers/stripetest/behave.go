@@ -17,6 +17,7 @@ type Behaviour struct {
 	Done       bool   `json:"done"`        // work, though the answer is an error or none
 	RetryAfter int    `json:"retry_after"` // seconds
 	Path       string `json:"path"`        // only calls whose path begins with it
+	Method     string `json:"method"`      // only calls with it; "" is any
 	LagSeconds int    `json:"lag_seconds"` // how far stale summaries are behind; 0 is ten minutes
 }
 
@@ -58,9 +59,9 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 }
 
 // take uses up one of the calls that the behaviour is for.
-func (f *Fake) take(path string) Behaviour {
+func (f *Fake) take(r *http.Request) Behaviour {
 	b := &f.behaviour
-	if b.Times <= 0 || !strings.HasPrefix(path, b.Path) {
+	if b.Times <= 0 || !strings.HasPrefix(r.URL.Path, b.Path) || b.Method != "" && b.Method != r.Method {
 		return Behaviour{}
 	}
 	b.Times--

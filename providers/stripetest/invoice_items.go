@@ -23,6 +23,9 @@ type invoiceItem struct {
 	quantity     metering.Decimal
 	item         string // whose segment it bills; "" of one that was made by a call
 	price        *Price // of that segment
+	product      string // of a price that the call has made for it; "": it has none
+	taxBehavior  string
+	taxCode      string
 	description  string
 	metadata     map[string]string
 	start, end   int64
@@ -107,8 +110,8 @@ func (c *call) updateInvoiceItem() answer {
 	if problem == nil {
 		problem = c.readPeriod(i)
 	}
-	if problem == nil && c.form.Has("amount") {
-		problem = c.readAmount(i)
+	if problem == nil && (c.form.Has("amount") || c.form.Has("price_data[product]")) {
+		problem = c.readMoney(i)
 	}
 	if problem != nil {
 		return *problem
@@ -133,13 +136,40 @@ func (c *call) deleteInvoiceItem() answer {
 }
 
 func (c *call) readAmount(i *invoiceItem) *answer {
-	amount, err := strconv.ParseInt(c.form.Get("amount"), 10, 64)
+	return c.readInteger(&i.amount, "amount")
+}
+
+func (c *call) readInteger(into *metering.Decimal, field string) *answer {
+	amount, err := strconv.ParseInt(c.form.Get(field), 10, 64)
 	if err != nil {
-		problem := refused(http.StatusBadRequest, "parameter_invalid_integer", "amount", "Invalid integer: %s", c.form.Get("amount"))
+		problem := refused(http.StatusBadRequest, "parameter_invalid_integer", field, "Invalid integer: %s", c.form.Get(field))
 		return &problem
 	}
-	i.amount = metering.Whole(amount)
+	*into = metering.Whole(amount)
 	return nil
+}
+
+// readMoney reads an amount, or the price of one unit that the call makes for the
+// item: https://docs.stripe.com/api/invoiceitems/create. That a change of it keeps
+// the currency is assumed.
+func (c *call) readMoney(i *invoiceItem) *answer {
+	const data = "price_data"
+	if !c.form.Has(data + "[product]") {
+		return c.readAmount(i)
+	}
+	var problem answer
+	switch {
+	case c.form.Has("amount"):
+		problem = invalid("amount", "You may only specify one of these parameters: amount, price_data.")
+	case c.product(c.form.Get(data+"[product]")) == nil:
+		problem = refused(http.StatusBadRequest, "resource_missing", data+"[product]", "No such product: '%s'", c.form.Get(data+"[product]"))
+	case !strings.EqualFold(c.form.Get(data+"[currency]"), i.currency):
+		problem = invalid(data+"[currency]", "The currency of the price must be that of the invoice item, %s.", i.currency)
+	default:
+		i.product, i.taxBehavior, i.taxCode = c.form.Get(data+"[product]"), c.form.Get(data+"[tax_behavior]"), c.form.Get("tax_code")
+		return c.readInteger(&i.amount, data+"[unit_amount]")
+	}
+	return &problem
 }
 
 func (c *call) readPeriod(i *invoiceItem) *answer {
@@ -191,7 +221,7 @@ func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 		return problem(refused(http.StatusBadRequest, "resource_missing", "subscription",
 			"Customer %s does not have a subscription with ID %s", i.customer, i.subscription))
 	}
-	if problem := c.readAmount(i); problem != nil {
+	if problem := c.readMoney(i); problem != nil {
 		return nil, problem
 	}
 	if has := c.currencyOf(i.customer); has != "" && has != i.currency {

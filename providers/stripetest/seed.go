@@ -16,6 +16,7 @@ import (
 type Seed struct {
 	Account       Account        `json:"account"`
 	Customers     []Customer     `json:"customers"`
+	Products      []Product      `json:"products,omitempty"`
 	Meters        []Meter        `json:"meters"`
 	Prices        []Price        `json:"prices"`
 	Subscriptions []Subscription `json:"subscriptions"`
@@ -45,6 +46,14 @@ type Customer struct {
 	ID        string `json:"id"`
 	Email     string `json:"email"`
 	TestClock string `json:"test_clock"`
+
+	BillingCredits int64 `json:"billing_credits,omitempty"` // that it has left, in cents
+}
+
+// Product is what prices, and lines without a price, are of.
+type Product struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
 }
 
 // Meter is a billing meter. Formula defaults to sum.
@@ -166,6 +175,12 @@ func (f *Fake) Seed(in *Seed) error {
 		f.name(&in.Customers[i].ID, "cus")
 		if !a.hasCustomer(in.Customers[i].ID) {
 			a.customers = append(a.customers, in.Customers[i])
+		}
+	}
+	for i := range in.Products {
+		f.name(&in.Products[i].ID, "prod")
+		if a.product(in.Products[i].ID) == nil {
+			a.products = append(a.products, &product{in.Products[i].ID, in.Products[i].Name, true})
 		}
 	}
 	for i := range in.Meters {

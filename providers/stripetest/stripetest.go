@@ -100,6 +100,7 @@ var routes = []route{
 	{"GET /v1/billing/meters/{id}", "billing_meter_read", (*call).getMeter},
 	{"GET /v1/billing/meters/{id}/event_summaries", "billing_meter_event_read", (*call).listEventSummaries},
 	{"POST /v1/billing/meter_events", "billing_meter_event_write", (*call).createMeterEvent},
+	{"GET /v1/billing/credit_balance_summary", "billing_credit_balance_read", (*call).getCreditBalance},
 	{"POST /v1/invoiceitems", "invoice_write", (*call).createInvoiceItem},
 	{"GET /v1/invoiceitems", "invoice_read", (*call).listInvoiceItems},
 	{"GET /v1/invoiceitems/{id}", "invoice_read", (*call).getInvoiceItem},
@@ -276,7 +277,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	again.Body = io.NopCloser(bytes.NewReader(body))
 
 	f.mu.Lock()
-	b, serial := f.take(r.URL.Path), f.serial
+	b, serial := f.take(r), f.serial
 	id := f.id("req")
 	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, to)
 	f.noteCall(r, text, b, a, serial)

@@ -1,0 +1,353 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// linesAtMost is how many lines of ours an invoice gets: providers take a few
+// hundred, and others add their own.
+const linesAtMost = 200
+
+// Why what a meter comes to is not charged as an amount.
+const (
+	ExcludedOnInvoice   = "an invoice has taken its line; what came after it is billed with the next period"
+	ExcludedNoLine      = "the period is over, and its invoice has no line of the meter; what came last is billed with the next period"
+	ExcludedLines       = "the invoice has as many lines as it takes; what is left is billed with the next period"
+	ExcludedOtherPrice  = "its price is in another currency than the customer's subscription; give it a price in that one for periods to come"
+	ExcludedFewerMeters = "the customer's charges were read without it; sync again"
+)
+
+// billsAt is in what a period that begins then is billed.
+func (c Connection) billsAt(start time.Time) metering.Bills {
+	bills := c.Bills
+	if start.Before(c.BillsSince) {
+		bills = c.BillsBefore
+	}
+	if bills == "" {
+		return metering.BillsQuantities
+	}
+	return bills
+}
+
+// bill notes in what the period is billed, unless that is decided: it stays so,
+// whatever the tenant chooses meanwhile.
+func (p *Period) bill(c *Connection) {
+	if p.ClosedAt == nil && p.Bills == "" && c != nil && c.Invoices {
+		p.Bills = c.billsAt(p.Start)
+	}
+}
+
+// lacksCharges says whether a period that is reported is billed in amounts, and
+// nobody has asked yet where they go.
+func (p *planner) lacksCharges() bool {
+	return p.Side.Charges == nil && slices.ContainsFunc(p.periods, func(period Period) bool {
+		return period.Bills == metering.BillsAmounts && !p.isOver(period.Start)
+	})
+}
+
+// money is what the far side bills of a series of charges: what a line on a final
+// invoice was set to, else what it has at the most. What somebody has made of the
+// line since is neither charged again nor given back by itself.
+func (r Reported) money() metering.Decimal {
+	switch {
+	case r.Line != nil:
+		return r.Line.Set
+	case r.Counting == Adds:
+		return r.billed().Added
+	}
+	return r.billed().Amount
+}
+
+// amountPlanner is one meter in one period that is billed in amounts: its charge
+// is one line of the period's invoice, which is set to what it comes to so far.
+type amountPlanner struct {
+	*planner
+	period      Period
+	part        metering.Range // of the period, in the subscription's
+	destination Destination
+	meter       metering.Meter
+	calculation
+	closed *ClosedLine // nil: the period is open
+	own    Reported    // the line that is set
+}
+
+// amountsOf plans the lines of one period.
+func (p *planner) amountsOf(period Period) {
+	p.lines = p.pendingLines(period)
+	for _, meter := range p.Meters {
+		m := p.amountOf(period, meter)
+		excluded, over := m.excluded(), m.over()
+		switch {
+		case !m.isReported():
+		case excluded != "":
+			m.leaveOut(excluded)
+		case p.Unread:
+			p.waitForReading(meter)
+		case over != "":
+			m.leaveRest(over)
+		default:
+			m.report()
+		}
+	}
+}
+
+// pendingLines is how many lines the period's invoice gets as it stands.
+func (p *planner) pendingLines(period Period) (n int) {
+	for _, r := range p.Facts.Reported {
+		late := r.Late && r.Window.Start.Equal(period.Start)
+		if r.Kind == ChargeReport && r.Counting == Replaces && p.here(r.Series) && r.Standing.Any && r.Line == nil && (late || !r.Late && r.about(period)) {
+			n++
+		}
+	}
+	return n
+}
+
+// amountOf parts the meter's line from what was billed in other series: of
+// another account, customer or subscription, or of a former period of it.
+func (p *planner) amountOf(period Period, meter metering.Meter) *amountPlanner {
+	m := &amountPlanner{
+		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter,
+	}
+	if l, known := period.Line(meter.ID); known {
+		m.closed, m.calculation = &l, closedCalculation(meter, l)
+		m.calculation.closed = nil
+	} else {
+		m.calculation = p.calculationOf(period, meter)
+		m.calculation.trial = period.Subscription.Trial
+	}
+	m.calculation.others, m.calculation.noCredit = elsewhere{}, true
+	for _, s := range p.Reported {
+		switch {
+		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
+		case m.owns(s):
+			m.own = s
+		default:
+			m.calculation.others.add(s, p.priceIn(meter.ID, period))
+			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt
+		}
+	}
+	return m
+}
+
+// calculationOf is what an open period comes to for a meter.
+func (p *planner) calculationOf(period Period, meter metering.Meter) calculation {
+	all, _ := p.calculations(period)
+	i := slices.IndexFunc(all, func(c calculation) bool { return c.meter.ID == meter.ID })
+	if i < 0 {
+		return calculation{meter: meter}
+	}
+	return all[i]
+}
+
+// isReported says whether there is anything to set of the meter: of a closed
+// period only what that closed at, and as long as no invoices were compared with it.
+func (m *amountPlanner) isReported() bool {
+	return m.period.ClosedAt == nil || m.closed != nil && m.stated(*m.closed)
+}
+
+// leaveOut says why the meter is left out, of open periods alone.
+func (m *amountPlanner) leaveOut(reason string) {
+	if m.period.ClosedAt == nil {
+		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
+	}
+}
+
+func (m *amountPlanner) owns(s Reported) bool {
+	return s.Kind == ChargeReport && m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.Side.Subscription && s.Counting == Replaces &&
+		s.Window.Start.Equal(m.part.Start)
+}
+
+// chargeOf is where a meter's charge goes.
+func (p *planner) chargeOf(meter metering.MeterID) Destination {
+	i := slices.IndexFunc(p.Side.Charges, func(d Destination) bool { return d.MeterID == meter })
+	if i < 0 {
+		return Destination{MeterID: meter, Excluded: ExcludedFewerMeters}
+	}
+	return p.Side.Charges[i]
+}
+
+// excluded says why the meter is not charged, if it is not.
+func (m *amountPlanner) excluded() string {
+	amount := m.amount()
+	switch {
+	case m.meter.Version.Status == metering.Backfilling:
+		return ExcludedBackfilling
+	case m.destination.Excluded != "":
+		return m.destination.Excluded
+	case slices.Contains(m.Facts.Excluded, m.meter.ID):
+		return ExcludedByOperator
+	case !amount.IsZero() && m.excludedLate(m.currency) != "":
+		return ExcludedOtherPrice
+	}
+	return ""
+}
+
+// over says why the line is not set any more, if it is not.
+func (m *amountPlanner) over() string {
+	switch sub := m.period.Subscription; {
+	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():
+		return ExcludedEarlier
+	case sub.Invoiced:
+		return ExcludedInvoiced
+	case m.own.Line != nil:
+		return ExcludedOnInvoice
+	case !m.own.Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start)):
+		return ExcludedNoLine // it would go on the next invoice, if there is one
+	case !m.own.Standing.Any && m.lines >= linesAtMost:
+		return ExcludedLines
+	}
+	return ""
+}
+
+// leaveRest says what is left uncharged. Whether what is on its way was taken
+// has to be known first.
+func (m *amountPlanner) leaveRest(reason string) {
+	m.open = m.open || m.own.undecided()
+	if amount := m.amount(); !amount.Equal(m.own.money()) {
+		m.leaveOut(reason)
+	}
+}
+
+// report sets the line to what the meter comes to.
+func (m *amountPlanner) report() {
+	l := m.line()
+	if !m.next(m.own, !l.Amount.Equal(m.own.Taken.Amount) || m.forgotten(m.own)) {
+		return
+	}
+	if !m.own.Standing.Any {
+		m.lines++
+	}
+	m.plan.Reports = append(m.plan.Reports, Report{
+		Series: Series{
+			Kind: ChargeReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.Side.Subscription, Method: m.destination.Method,
+			Counting: Replaces, Period: m.period.Start, Window: m.part,
+		},
+		Destination: m.destination, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: m.period.Range,
+		Deadline: m.period.Deadline(m.Settings.Grace),
+	})
+}
+
+// lateAmounts sets the lines of what late usage adds to the closed periods, one
+// for each of them and meter. None is ever below zero: what would lower a final
+// invoice stays booked.
+func (p *planner) lateAmounts(at Series, target Period) {
+	at.Counting = Replaces
+	known, repeated := p.lateSeries(at)
+	for _, l := range p.adjustments(p.periods, at, repeated) {
+		if slices.Contains(p.Facts.Excluded, l.MeterID) {
+			continue
+		}
+		var s Reported
+		if i := slices.IndexFunc(repeated, l.about); i >= 0 {
+			s = known[i]
+		}
+		d := p.chargeOf(l.MeterID)
+		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
+		if reason := p.excludedAmount(d, l, s); changed && reason != "" {
+			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
+			changed = false // it stays booked
+		}
+		if !p.next(s, changed) {
+			continue
+		}
+		if !s.Standing.Any {
+			p.lines++
+		}
+		at.Period, at.Method = l.Closed, d.Method
+		p.plan.Reports = append(p.plan.Reports, Report{
+			Series: at, Destination: d, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Deadline: target.Deadline(p.Settings.Grace),
+		})
+	}
+}
+
+// excludedAmount says why a line of late usage is not set now, if it is not.
+func (p *planner) excludedAmount(d Destination, l Line, s Reported) string {
+	switch {
+	case d.Excluded != "":
+		return d.Excluded
+	case !s.Standing.Any && p.lines >= linesAtMost:
+		return ExcludedLines
+	}
+	return p.excludedLate(l.Currency)
+}
+
+// shownAmounts are the calculations of an open period as its lines are set.
+func (p *planner) shownAmounts(period Period, all []calculation) []calculation {
+	for i, c := range all {
+		all[i] = p.amountOf(period, c.meter).calculation
+	}
+	return all
+}
+
+// outcomeOnInvoice is what the line on a final invoice shows of the last report
+// of its series: whether it was set by that, or by the one before. "": nothing.
+func (r *Reported) outcomeOnInvoice(s State) State {
+	switch {
+	case s == Planned, r.Taken.Any && r.Line.Set.Equal(r.Taken.Amount):
+		r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
+		return Rejected
+	case r.Line.Set.Equal(r.Standing.Amount):
+		r.Outstanding, r.State, r.Taken = false, Accepted, r.Standing
+		return Accepted
+	}
+	return ""
+}
+
+// reconciledAmount is what the invoices bill of a closed period's meter that was
+// charged as amounts; it is known once each of them is on a final invoice, and the
+// last invoice of the period is final; not where nothing was charged, nor is to be.
+// Half a minor unit is no difference.
+func (f Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
+	if f.Unread {
+		return r, false // a line may be set by a report that is not known
+	}
+	var others elsewhere
+	charged, lines, void, edited := !l.Charge.IsZero(), false, false, false
+	for _, s := range f.Reported {
+		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
+			continue
+		}
+		pending := s.Kind == ChargeReport && f.here(s.Series) && s.Taken.Any
+		if s.Line == nil && (f.isOnItsWay(s) || pending) {
+			return r, false
+		}
+		charged = charged || s.Line != nil || s.Standing.Any
+		if s.Line == nil {
+			others.add(s, f.priceIn(l.MeterID, p))
+			continue
+		}
+		r.Reported, r.Invoiced = r.Reported.Add(s.Line.Set), r.Invoiced.Add(s.Line.Amount)
+		lines, void = true, void || s.Line.Void
+		if agree(s.Line.Amount, s.Line.Set, l.Currency) {
+			continue
+		}
+		r.Unexplained = r.Unexplained.Add(notNegative(s.Line.Amount.Sub(s.Line.Set)))
+		edited = true
+	}
+	r.Elsewhere = l.billedIn(map[metering.MeterID]elsewhere{l.MeterID: others}).amount
+	r.Billed, r.Reported = r.Reported.Add(r.Elsewhere), r.Reported.Add(r.Elsewhere)
+	if void {
+		r.Invoiced = metering.Decimal{}
+	}
+	if agree(r.Billed, r.Units, l.Currency) {
+		r.Billed = r.Units
+	}
+	r.State, r.Reason = r.judged(void)
+	if edited && !void && r.Unexplained.IsZero() {
+		r.State, r.Reason = ReconciliationWaived, ReasonEdited
+	}
+	touched := slices.ContainsFunc(invoices, func(i invoiced) bool {
+		return i.Subscription == p.Subscription.ID && !i.Period.Within(p.Range).Empty()
+	})
+	return r, charged && (touched || lines && p.Subscription.Invoiced)
+}
+
+// agree says whether two amounts differ by half a minor unit at the most.
+func agree(a, b metering.Decimal, currency string) bool {
+	return RoundMoney(a.Sub(b), currency).IsZero()
+}

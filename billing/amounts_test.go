@@ -1,0 +1,222 @@
+package billing_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// chargedFacts are of a customer who is charged amounts in January, with one
+// meter that counted 7 at 0.50, and 1 to include.
+func chargedFacts(t *testing.T) billing.Facts {
+	t.Helper()
+	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+	f := billing.Facts{
+		Now: instant(t, "2026-01-20T00:00:00Z"), Customer: billing.Customer{CreatedAt: january.Start},
+		Settings:   billing.Settings{Timezone: location(t, "UTC"), Currency: "USD", LatePolicy: metering.AdjustLate},
+		Prices:     map[metering.MeterID][]billing.Price{},
+		Connection: &billing.Connection{ID: 1, Invoices: true, Bills: metering.BillsAmounts},
+		Side:       &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: january, Currency: "USD", Charges: []billing.Destination{}},
+		Stored:     []billing.Period{{ID: 1, Range: january, Subscription: billing.Subscription{ID: "sub_1", Range: january}}},
+	}
+	addCharged(t, &f, 1)
+	return f
+}
+
+func addCharged(t *testing.T, f *billing.Facts, id metering.MeterID) {
+	t.Helper()
+	f.Meters = append(f.Meters, metering.Meter{ID: id, Slug: fmt.Sprintf("meter%d", int64(id)), Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Prices[id] = []billing.Price{{MeterID: id, Version: 1, Terms: billing.Terms{IncludedUnits: decimal(t, "1"), OverageRate: decimal(t, "0.50"), Currency: "USD"}}}
+	f.Usage = append(f.Usage, billing.Usage{Period: f.Stored[0].Start, MeterID: id, Total: decimal(t, "7"), Events: 7})
+	f.Side.Charges = append(f.Side.Charges, billing.Destination{MeterID: id, Target: "sub_1", Method: "item", Counting: billing.Replaces})
+}
+
+// set is a line of the first meter that was set to an amount.
+func set(t *testing.T, f billing.Facts, amount string) billing.Reported {
+	t.Helper()
+	sums := billing.Sums{Any: true, Amount: decimal(t, amount), Currency: "USD"}
+	return billing.Reported{
+		Series: billing.Series{
+			Kind: billing.ChargeReport, Connection: 1, Customer: "cus_1", Target: "sub_1", Method: "item", Counting: billing.Replaces,
+			Period: f.Stored[0].Start, Window: f.Stored[0].Range,
+		},
+		MeterID: 1, State: billing.Accepted, Taken: sums, Standing: sums,
+	}
+}
+
+func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := func(f billing.Facts, amount string) billing.Reported {
+		other := set(t, f, amount)
+		other.Connection, other.Customer, other.Target = 9, "", ""
+		return other
+	}
+	f := chargedFacts(t)
+	for name, c := range map[string]struct {
+		reported []billing.Reported
+		set      string // "": nothing is reported
+	}{
+		"at first":                 {nil, "3"},
+		"again":                    {[]billing.Reported{set(t, f, "2")}, "3"},
+		"as it is":                 {[]billing.Reported{set(t, f, "3")}, ""},
+		"what is billed elsewhere": {[]billing.Reported{elsewhere(f, "1.20")}, "1.8"},
+		"never below nothing":      {[]billing.Reported{elsewhere(f, "8"), set(t, f, "2")}, "0"},
+		"nothing makes no line":    {[]billing.Reported{elsewhere(f, "8")}, ""},
+	} {
+		f.Reported = c.reported
+		plan := f.Plan()
+		require.Equal(t, metering.BillsAmounts, plan.Periods[0].Bills, name)
+		if c.set == "" {
+			require.Empty(t, plan.Reports, name)
+			continue
+		}
+		require.Len(t, plan.Reports, 1, name)
+		r := plan.Reports[0]
+		require.Equal(t, c.set, r.Quantity.String(), name)
+		require.Equal(t, []any{billing.ChargeReport, billing.Replaces, "sub_1", "USD"}, []any{r.Kind, r.Counting, r.Target, r.Currency}, name)
+		steps := billing.Explain(f, plan.Periods[0], 1)
+		require.True(t, steps[len(steps)-1].Amount.Equal(r.Quantity), "%s: the working ends with %s", name, steps[len(steps)-1].Amount)
+	}
+}
+
+// A period keeps the way of billing that held when it began.
+func TestAPeriodKeepsTheWayItBeganWith(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	f.Connection.BillsBefore, f.Connection.BillsSince = metering.BillsQuantities, f.Stored[0].Start.Add(time.Hour)
+	require.Equal(t, metering.BillsQuantities, f.Plan().Periods[0].Bills, "it began before")
+	f.Stored[0].Bills, f.Connection.BillsSince = metering.BillsQuantities, f.Stored[0].Start
+	require.Equal(t, metering.BillsQuantities, f.Plan().Periods[0].Bills, "it is decided")
+	f.Stored[0].Bills = ""
+	require.Equal(t, metering.BillsAmounts, f.Plan().Periods[0].Bills)
+	f.Connection.Invoices = false
+	require.Empty(t, f.Plan().Periods[0].Bills, "nobody makes invoices")
+}
+
+func TestNobodyPlansAmountsBeforeItIsKnownWhereTheyGo(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	f.Side.Charges = nil
+	require.True(t, f.Plan().ReadFirst)
+	f.Side.Charges = []billing.Destination{{MeterID: 1, Excluded: "it has credits"}}
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: "it has credits"}}, plan.Excluded)
+}
+
+func TestAPriceInAnotherCurrencyIsNotCharged(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	f.Side.Currency = "EUR"
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Equal(t, billing.ExcludedOtherPrice, plan.Excluded[0].Reason)
+}
+
+func TestAnInvoiceGetsSoManyLines(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	f.Reported = []billing.Reported{set(t, f, "2")}
+	for id := metering.MeterID(2); id <= 202; id++ {
+		addCharged(t, &f, id)
+	}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 200, "one of them is there, and is set")
+	require.Len(t, plan.Excluded, 2)
+	require.Equal(t, billing.ExcludedLines, plan.Excluded[0].Reason)
+}
+
+// closedJanuary has the facts go on in February with what January closed at, one
+// day after the grace.
+func closedJanuary(t *testing.T) billing.Facts {
+	t.Helper()
+	f := chargedFacts(t)
+	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
+	f.Side.Period = span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
+	f.Stored[0].Bills, f.Reported = metering.BillsAmounts, []billing.Reported{set(t, f, "2")}
+	closing := f.Plan().Closings[0]
+	f.Stored[0].ClosedAt, f.Stored[0].Closed, f.MayClose = &f.Now, closing.Lines, false
+	return f
+}
+
+// A period closes by the clock. Its line is set to what it closed at until its
+// invoice is final; what is lacking then is carried.
+func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
+	t.Parallel()
+	f := closedJanuary(t)
+	l := f.Stored[0].Closed[0]
+	require.True(t, l.Billed)
+	require.Equal(t, "3", l.Charge.String())
+	f.Usage = []billing.Usage{{Period: f.Stored[0].Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.LateMonths = []metering.Range{f.Stored[0].Range}
+	f.Reconcile()
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 2)
+	late, own := plan.Reports[0], plan.Reports[1]
+	require.True(t, late.Late)
+	require.Equal(t, []string{"1", "3"}, []string{late.Quantity.String(), own.Quantity.String()}, "what came late is a line of the next invoice")
+	require.Empty(t, plan.Complete)
+
+	f.Stored[0].Subscription.Invoiced = true
+	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "2"), Set: decimal(t, "2"), Currency: "USD"}
+	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true}}
+	f.Reconcile()
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.True(t, plan.Reports[0].Late)
+	require.Equal(t, "2", plan.Reports[0].Quantity.String(), "what its invoice lacks, and what came late")
+	require.Equal(t, []billing.ReconciliationState{billing.ReconciliationCarried}, []billing.ReconciliationState{f.Reconciled[0].State})
+	require.Equal(t, "2", f.Reconciled[0].Billed.String())
+	require.Len(t, plan.Complete, 1)
+}
+
+// What its subscription, which has ended, was charged with is never carried as long
+// as it may be on an invoice.
+func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
+	t.Parallel()
+	f := closedJanuary(t)
+	f.Invoices = []billing.Invoice{{ID: "sub_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true, Ended: true}}
+	f.Side.Subscription = "sub_2"
+	f.Reconcile()
+	plan := f.Plan()
+	require.Empty(t, f.Reconciled)
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, "1", plan.Reports[0].Quantity.String(), "3 less the 2 that are pending")
+}
+
+// What an invoice has is billed, whatever somebody has said of the report.
+func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
+	t.Parallel()
+	f := closedJanuary(t)
+	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "2"), Set: decimal(t, "2"), Currency: "USD"}
+	f.Reported[0].State, f.Reported[0].Taken, f.Reported[0].Standing = billing.Rejected, billing.Sums{}, billing.Sums{}
+	f.Stored[0].Subscription.Invoiced = true
+	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true}}
+	f.Reconcile()
+	require.Equal(t, "2", f.Reconciled[0].Billed.String())
+	require.Equal(t, "1", f.Plan().Reports[0].Quantity.String())
+}
+
+// In amounts our price is charged, whatever the provider's own price is of the
+// meter's units.
+func TestAmountsAreChargedAtOurPrice(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	theirs := &tariff{id: "price_1", currency: "USD"}
+	f.Side.Destinations = []billing.Destination{{MeterID: 1, Target: "mtr_1", Method: "delta", Counting: billing.Adds, Price: theirs}}
+	f.Stored[0].Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: theirs}
+	require.Equal(t, "3", f.Plan().Reports[0].Quantity.String())
+	shown := billing.Preview(f)[0]
+	require.Equal(t, "3", shown.Amount.String())
+	require.Nil(t, shown.Price)
+	require.Nil(t, shown.Differs)
+	f.Settings.Grace, f.Now, f.MayClose = time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
+	closed := f.Plan().Closings[0].Lines[0]
+	require.Nil(t, closed.Price)
+	require.Equal(t, "3", closed.Charge.String())
+}

@@ -1,0 +1,140 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+)
+
+// What the address of a charge holds.
+const (
+	productKey     = "product"
+	taxBehaviorKey = "tax_behavior"
+	taxCodeKey     = "tax_code"
+)
+
+// charges says where the charge of each meter goes: to the next invoice of the
+// subscription whose periods are the customer's. Where no meter's price has shown
+// which that is, it is the only one.
+func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, q providers.Question) ([]billing.Destination, error) {
+	reason := subscribe(side, items, q)
+	if reason == "" {
+		credits, err := p.client.Credits(ctx, c.Secret, q.Customer)
+		if err != nil {
+			return nil, advised(err)
+		}
+		if credits {
+			reason = "the customer has billing credits at Stripe, which only its metered prices use up; bill quantities, or void the credits"
+		}
+	}
+	all := []billing.Destination{}
+	for _, meter := range q.Meters {
+		all = append(all, chargeOf(meter, *side, reason, q.Text))
+	}
+	return all, nil
+}
+
+func chargeOf(meter metering.Meter, side billing.Side, reason string, text metering.InvoiceText) billing.Destination {
+	product := text.ProductOf(meter.Slug)
+	if reason == "" && product == "" {
+		reason = "no product is set for its lines; save the provider with product or products"
+	}
+	if reason != "" {
+		return billing.Destination{MeterID: meter.ID, Excluded: reason}
+	}
+	d := billing.Destination{
+		MeterID: meter.ID, Target: side.Subscription, Method: PendingItem, Counting: CountingOf(PendingItem), NotNegative: true,
+		Address: map[string]string{productKey: product},
+	}
+	for key, value := range map[string]string{taxBehaviorKey: text.TaxBehavior, taxCodeKey: text.TaxCode} {
+		if value != "" {
+			d.Address[key] = value
+		}
+	}
+	return d
+}
+
+// subscribe notes the customer's subscription, where no meter's price has shown
+// it, and says why there is none.
+func subscribe(side *billing.Side, items []Item, q providers.Question) string {
+	switch {
+	case q.Customer == "" || q.Shared:
+		_, reason := place(nil, metering.Meter{}, q)
+		return reason
+	case side.Subscription != "":
+		return ""
+	case len(items) == 0:
+		return "the customer has no active subscription at Stripe, whose invoices its charges would be on"
+	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
+		return "the customer has several subscriptions at Stripe, and none has a price of a meter: nothing says whose invoices its charges would be on"
+	}
+	follow(side, items[0])
+	return ""
+}
+
+// lineOf is the line that a report sets.
+func lineOf(s providers.Sending) (PendingLine, error) {
+	c, err := callOf(s)
+	if err != nil {
+		return PendingLine{}, err
+	}
+	id := s.ReportID.String()
+	return PendingLine{
+		ItemID: s.Object, Key: c.Line, Identifier: id, Customer: c.Customer, SubscriptionID: c.Target, Currency: c.Currency,
+		Amount: Smallest(c.Quantity, c.Currency), Description: c.Description, Period: metering.Range(*c.Period),
+		Product: c.Product, TaxBehavior: c.TaxBehavior, TaxCode: c.TaxCode, Since: s.Window.Start, About: c.About, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
+	}, nil
+}
+
+// lineNamed is what a line is found by again, whatever report sets it.
+func lineNamed(m billing.Message) string {
+	name := fmt.Appendf(nil, "%d/%d/%d/%s/%d/%d/%d/", m.TenantID, m.CustomerID, m.Connection, m.Target, m.Meter.ID, m.Period.Unix(), m.Window.Start.Unix())
+	return uuid.NewSHA1(uuid.NameSpaceOID, strconv.AppendBool(name, m.Late)).String()
+}
+
+// setLine makes the call of a charge that sets a line.
+func (p Provider) setLine(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
+	line, err := lineOf(s)
+	if err != nil {
+		return providers.Outcome{Err: err}
+	}
+	item, answer, err := p.client.SetLine(ctx, c.Secret, line)
+	if err == nil {
+		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status), Object: item}
+	}
+	if line.ItemID = item; item != "" && metering.CodeOf(err) == metering.CodeProviderRefuse {
+		state, unread := p.client.Line(ctx, c.Secret, line)
+		switch {
+		case unread != nil:
+		case state.Final && state.Identifier == line.Identifier:
+			return providers.Outcome{State: billing.Accepted, Answer: "seen on an invoice", Object: item}
+		case state.Final:
+			return providers.Outcome{State: billing.Rejected, Answer: "an invoice has taken the line before: the rest is carried", Object: item}
+		case state.ItemID == "":
+			err = metering.Errorf(metering.CodeProviderRefuse, "somebody has deleted the line's invoice item at Stripe; charge the amount there by hand").Because(err)
+		}
+	}
+	saved := answer.Replayed && answer.Status >= http.StatusInternalServerError
+	return providers.Outcome{Err: advised(err), Object: item, NewKey: saved}
+}
+
+// findSet says whether the line is as the report sets it.
+func (p Provider) findSet(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
+	line, err := lineOf(s)
+	if err != nil {
+		return providers.Found{}, err
+	}
+	state, err := p.client.Line(ctx, c.Secret, line)
+	if err != nil || state.Identifier != line.Identifier {
+		return providers.Found{}, advised(err)
+	}
+	return providers.Found{State: billing.Accepted, Answer: "seen on the customer's invoice item"}, nil
+}

@@ -184,7 +184,7 @@ func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUI
 	if err != nil {
 		return of, err
 	}
-	excluded, err := Syncs(s).excluded(ctx, tenant, id)
+	excluded, err := Syncs{s.pool}.excluded(ctx, tenant, id)
 	for _, m := range excluded {
 		of.Excluded = append(of.Excluded, billing.Exclusion(m))
 	}

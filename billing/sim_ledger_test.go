@@ -314,6 +314,7 @@ func (l *ledger) reported() (all []billing.Reported) {
 			if !line.Closed.IsZero() {
 				s.Period, s.Late = line.Closed, true
 			}
+			s.Window.Start = l.windowOf(r)
 			key := seriesKey{s.Kind, s.Connection, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
 			i, known := at[key]
 			if !known {
@@ -324,4 +325,13 @@ func (l *ledger) reported() (all []billing.Reported) {
 		}
 	}
 	return all
+}
+
+// windowOf is where the report's window begins: that of one that went out with a
+// time in a subscription of which nobody knew yet, with that.
+func (l *ledger) windowOf(r *storedReport) time.Time {
+	if part := l.part(r).Start; l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) {
+		return part
+	}
+	return r.Window.Start
 }

@@ -260,7 +260,7 @@ func reportedOf(customer string) string {
 	  where c.tenant_id = @tenant
 	    and c.customer_id = ` + customer + `
 	    and c.closed_at is not null)
-	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id,
+	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, max(x.window_end), x.late, x.meter_id,
 	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
 	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
@@ -269,8 +269,19 @@ func reportedOf(customer string) string {
 	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0), ` + onInvoices + `
 	from said x
 	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
-	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, x.window_start, x.window_end, x.late, x.meter_id`
+	cross join lateral (` + windowStart + `) w (starts_at)
+	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, x.late, x.meter_id`
 }
+
+// windowStart is where the window of a report x of the period p begins: that of
+// one that went out with a time in a subscription of which nobody knew yet, with
+// that.
+const windowStart = `
+	select case
+	  when x.kind = 'quantity' and x.counting <> 'replaces' and x.window_start < greatest(p.starts_at, p.subscription_start)
+	    and x.provider_time >= greatest(p.starts_at, p.subscription_start)
+	    then greatest(p.starts_at, p.subscription_start)
+	  else x.window_start end`
 
 // seriesAt are the series of a destination d. Behind "offset 0" they are looked
 // up by it, also in a plan that was made, and kept, while the tables were empty:

@@ -360,3 +360,25 @@ func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	last = b.facts().Stored[0].Closed[0].Reconciled
 	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "an invoice came after all")
 }
+
+// What went out with a time in the next subscription, of which nobody knew yet, is
+// on that one's invoice: that the former one ended without one changes nothing.
+func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		billing.Destination
+		rest string // of what the former subscription had, which is on no invoice
+	}{"added up": {asDelta, "4"}, "the last one counts": {asLast, "0"}} {
+		b, month := newOldBiller(t)
+		b.useStripe("acct_1")
+		b.link("sub_1", month, c.Destination)
+		b.sendAccepted("4")
+		b.now = b.now.Add(time.Hour)
+		swapped := b.now
+		b.sendAccepted("10")
+		b.link("sub_2", metering.Range{Start: swapped, End: month.End}, c.Destination)
+		b.plan(anew)
+		b.end("sub_1", metering.Range{Start: month.Start, End: swapped})
+		require.Equal(t, c.rest, b.reportAll().String(), name)
+	}
+}

@@ -127,6 +127,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		lacking = lacking || !p.isAll(l, l.billedIn(billed))
 		c := closedCalculation(m, l)
 		c.closed, c.others = nil, others[m.ID]
+		p.addCarried(&c, period, l)
 		lines = append(lines, c.line())
 	}
 	if !lacking {
@@ -138,6 +139,22 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		}
 	}
 	return lines, late
+}
+
+// addCarried adds to what others have billed of a closed line what they were
+// reported of it with a later period, beyond what came late.
+func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
+	carried := p.billed(period, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
+	late := p.lateCalculation(period, c.meter, l)
+	p.leaveOnlyReported(&late)
+	units := late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported)
+	amount := late.charge().Sub(l.Charge).Sub(late.late.onlyReportedCharge)
+	units, amount = notNegative(carried.quantity.Sub(notNegative(units))), notNegative(carried.amounts[l.Currency].Sub(notNegative(amount)))
+	if units.IsZero() && amount.IsZero() {
+		return
+	}
+	c.others.quantity = c.others.quantity.Add(units)
+	c.others.parts = append(slices.Clone(c.others.parts), elsewherePart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
 // isComplete says whether nothing of a closed period is to be reported any

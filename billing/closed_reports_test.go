@@ -85,6 +85,45 @@ func TestTheLinesOfTheLastStatement(t *testing.T) {
 	require.Equal(t, december, reports[0].Lines[1])
 }
 
+// What another receiver was reported of a closed period with a later one is billed
+// there, and not stated again here; what came late is billed in its target period.
+func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		carried []billing.Reported
+		late    string
+		own     [2]string
+	}{
+		"Nothing":              {nil, "0", [2]string{"3", "300"}},
+		"All":                  {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "0", [2]string{"0", "0"}},
+		"APart":                {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "0", [2]string{"1", "100"}},
+		"TheBasePriceAlone":    {[]billing.Reported{adjusted(first, january, february, "0", "50")}, "0", [2]string{"3", "250"}},
+		"InTwoPeriods":         {[]billing.Reported{adjusted(first, january, february, "2", "200"), adjusted(first, january, march, "-1", "-100")}, "0", [2]string{"2", "200"}},
+		"WhatCameLate":         {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "2", [2]string{"3", "300"}},
+		"MoreThanWhatCameLate": {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "2", [2]string{"2", "200"}},
+		"WhatWasTakenBack":     {[]billing.Reported{adjusted(first, january, february, "-1", "-100")}, "-1", [2]string{"3", "300"}},
+		"NothingOfATakingBack": {nil, "-1", [2]string{"3", "300"}},
+		"Here":                 {[]billing.Reported{adjusted(second, january, february, "1", "100")}, "0", [2]string{"3", "300"}},
+		"OfAnotherMeter":       {[]billing.Reported{ofMeter(2, adjusted(first, january, february, "1", "100"))}, "0", [2]string{"3", "300"}},
+	} {
+		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+		f.Stored[0].Complete, f.Reported = false, c.carried
+		f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+		if late := metering.MustDecimal(c.late); !late.IsZero() {
+			f = withLate(f, january, late.Add(metering.Whole(3)).String(), c.late)
+		}
+		f.Reconcile()
+		l := reportsOf(f.Plan(), january)[0].Lines[0]
+		require.Equal(t, c.own, [2]string{l.Quantity.String(), l.Amount.String()}, name)
+		require.Equal(t, "300", l.Charge.String(), name)
+	}
+}
+
+func ofMeter(id metering.MeterID, r billing.Reported) billing.Reported {
+	r.MeterID = id
+	return r
+}
+
 // Only what is on its way of the period itself, to the receiver that it has, and
 // what is billed and not said anywhere, keeps a closed period in sight.
 func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {

@@ -58,6 +58,7 @@ type subscriber struct {
 	fake     *stripetest.Fake
 	tenant   metering.TenantID
 	customer metering.CustomerID
+	atStripe string
 	first    metering.Range
 	invoiced bool                           // the first period is
 	used     [2]map[string]metering.Decimal // by period and meter
@@ -73,7 +74,7 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 	began := clock.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
 	s = &subscriber{
 		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{Now: clock.Now}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},
-		used: [2]map[string]metering.Decimal{{}, {}}, decimals: [2]map[string]int32{{}, {}},
+		atStripe: "cus_1", used: [2]map[string]metering.Decimal{{}, {}}, decimals: [2]map[string]int32{{}, {}},
 	}
 	s.fake.Advance(-74 * 24 * time.Hour)
 	seed := &stripetest.Seed{

@@ -30,15 +30,20 @@ func (f Facts) adjustments(periods []Period, target Series, repeated []Line) []L
 }
 
 func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
-	open, _ := openPeriod(periods)
-	if open.Range != target.Window {
+	into, _ := openPeriod(periods)
+	if i := slices.IndexFunc(periods, func(p Period) bool { return p.Own() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
+		into = periods[i]
+	}
+	if into.Range != target.Window {
 		return nil
 	}
 	for _, closed := range periods {
-		all = append(all, f.adjust(closed, target, repeated)...)
+		if into.ClosedAt == nil || closed.Start.Before(into.Start) {
+			all = append(all, f.adjust(closed, target, repeated)...)
+		}
 	}
 	for i := range all {
-		all[i].noCredit = open.Bills == metering.BillsAmounts
+		all[i].noCredit = into.Bills == metering.BillsAmounts
 	}
 	return all
 }
@@ -122,19 +127,30 @@ func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, eve
 	return u.Late, u.LateEvents
 }
 
+// lateTarget is where what came late goes with a period: onto the subscription's
+// next invoice, or onto the period's own one, if there will be one.
+func (f Facts) lateTarget(periods []Period, target Period) (at Series, takes bool) {
+	at = Series{
+		Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: f.Side.Subscription,
+		Counting: Adds, Window: target.Range, Late: true,
+	}
+	if f.subscribed() && !f.Side.Ended {
+		return at, true
+	}
+	at.Target = OwnInvoice
+	return at, f.takesLate(periods, target)
+}
+
 // lateCharges plans what late usage adds to the closed periods as money on the
-// subscription's next invoice, if there will be one.
+// next invoice.
 func (p *planner) lateCharges(target Period) {
-	if !p.subscribed() || p.Side.Ended {
+	at, takes := p.lateTarget(p.periods, target)
+	if !takes {
 		return
 	}
 	if p.Unread {
 		p.open = true
 		return
-	}
-	at := Series{
-		Kind: ChargeReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: p.Side.Subscription,
-		Counting: Adds, Window: target.Range, Late: true,
 	}
 	if target.Bills == metering.BillsAmounts {
 		p.lateAmounts(at, target)
@@ -150,7 +166,7 @@ func (p *planner) lateCharges(target Period) {
 			s = known[i]
 		}
 		changed := !l.Amount.Equal(s.Taken.Added)
-		if reason := p.excludedLate(l.Currency); reason != "" && changed {
+		if reason := p.excludedLate(l.Currency, target); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false // it stays booked
 		}
@@ -176,8 +192,15 @@ func (p *planner) lateSeries(at Series) (known []Reported, about []Line) {
 }
 
 // excludedLate says why late usage in the currency is not charged now, if it is not.
-func (f Facts) excludedLate(currency string) string {
-	if f.Side == nil || f.Side.Currency == "" || f.Side.Currency == currency {
+func (f Facts) excludedLate(currency string, target Period) string {
+	if f.Side == nil {
+		return ""
+	}
+	in := f.Side.Currency
+	if target.Own() {
+		in = f.ownCurrency(target)
+	}
+	if in == "" || in == currency {
 		return ""
 	}
 	return ExcludedCurrency
@@ -219,6 +242,8 @@ func (f Facts) carried() []calculation {
 		target.Kind = ChargeReport
 		if f.subscribed() {
 			target.Customer, target.Target = f.Side.Customer, f.Side.Subscription
+		} else if open.Own() {
+			target.Customer, target.Target = f.Side.Customer, OwnInvoice
 		}
 	}
 	return f.lateCalculations(periods, target, nil)
@@ -243,7 +268,7 @@ func (f Facts) carriedBy(period Period) (all []Adjustment) {
 		return nil
 	}
 	for _, c := range f.carried() {
-		if f.excludedLate(c.currency) != "" {
+		if f.excludedLate(c.currency, period) != "" {
 			continue
 		}
 		all = append(all, Adjustment{

@@ -84,10 +84,12 @@ func (p *planner) amountsOf(period Period) {
 		case !m.isReported():
 		case excluded != "":
 			m.leaveOut(excluded)
+			m.open = m.open || period.Own() && period.ClosedAt != nil && (excluded == ExcludedBackfilling || excluded == ExcludedFewerMeters)
 		case p.Unread:
 			p.waitForReading(meter)
 		case over != "":
 			m.leaveRest(over)
+		case period.Own() && period.ClosedAt == nil: // its invoice is made once it is closed
 		default:
 			m.report()
 		}
@@ -156,8 +158,16 @@ func (m *amountPlanner) leaveOut(reason string) {
 }
 
 func (m *amountPlanner) owns(s Reported) bool {
-	return s.Kind == ChargeReport && m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.Side.Subscription && s.Counting == Replaces &&
+	return s.Kind == ChargeReport && m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.target() && s.Counting == Replaces &&
 		s.Window.Start.Equal(m.part.Start)
+}
+
+// target is what the line goes onto the next invoice of.
+func (m *amountPlanner) target() string {
+	if m.period.Own() {
+		return OwnInvoice
+	}
+	return m.Side.Subscription
 }
 
 // chargeOf is where a meter's charge goes.
@@ -179,7 +189,7 @@ func (m *amountPlanner) excluded() string {
 		return m.destination.Excluded
 	case slices.Contains(m.Facts.Excluded, m.meter.ID):
 		return ExcludedByOperator
-	case !amount.IsZero() && m.excludedLate(m.currency) != "":
+	case !amount.IsZero() && m.excludedLate(m.currency, m.period) != "":
 		return ExcludedOtherPrice
 	}
 	return ""
@@ -188,6 +198,8 @@ func (m *amountPlanner) excluded() string {
 // over says why the line is not set any more, if it is not.
 func (m *amountPlanner) over() string {
 	switch sub := m.period.Subscription; {
+	case m.period.Own():
+		return m.overOwn()
 	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():
 		return ExcludedEarlier
 	case sub.Invoiced:
@@ -222,7 +234,7 @@ func (m *amountPlanner) report() {
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{
 		Series: Series{
-			Kind: ChargeReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.Side.Subscription, Method: m.destination.Method,
+			Kind: ChargeReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.target(), Method: m.destination.Method,
 			Counting: Replaces, Period: m.period.Start, Window: m.part,
 		},
 		Destination: m.destination, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: m.period.Range,
@@ -246,7 +258,7 @@ func (p *planner) lateAmounts(at Series, target Period) {
 		}
 		d := p.chargeOf(l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
-		if reason := p.excludedAmount(d, l, s); changed && reason != "" {
+		if reason := p.excludedAmount(d, l, s, target); changed && reason != "" {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false // it stays booked
 		}
@@ -265,14 +277,14 @@ func (p *planner) lateAmounts(at Series, target Period) {
 }
 
 // excludedAmount says why a line of late usage is not set now, if it is not.
-func (p *planner) excludedAmount(d Destination, l Line, s Reported) string {
+func (p *planner) excludedAmount(d Destination, l Line, s Reported, target Period) string {
 	switch {
 	case d.Excluded != "":
 		return d.Excluded
 	case !s.Standing.Any && p.lines >= linesAtMost:
 		return ExcludedLines
 	}
-	return p.excludedLate(l.Currency)
+	return p.excludedLate(l.Currency, target)
 }
 
 // shownAmounts are the calculations of an open period as its lines are set.

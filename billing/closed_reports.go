@@ -88,8 +88,11 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 }
 
 // awaitsInvoice says whether the period is one of the present subscription's
-// whose last invoice is not final.
+// whose last invoice is not final, or one whose own invoice is not.
 func (f Facts) awaitsInvoice(p Period) bool {
+	if p.Own() {
+		return f.Connection.Invoices && !p.Subscription.Invoiced
+	}
 	return f.Connection.Invoices && f.subscribed() && p.Subscription.ID == f.Side.Subscription && !p.Subscription.Invoiced
 }
 
@@ -160,7 +163,7 @@ func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
 // isComplete says whether nothing of a closed period is to be reported any
 // more, on its way, or to be seen on an invoice.
 func (f Facts) isComplete(p Period) bool {
-	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p)) {
+	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p) && !(p.Own() && !f.isToInvoice(p))) {
 		return !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return l.Billed && l.Reconciled == nil })
 	}
 	billed := f.billedOf(p)

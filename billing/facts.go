@@ -36,6 +36,7 @@ type Facts struct {
 	Counted    []EventCount     // of open periods
 	Reported   []Reported
 	Statements []Sent // of each period that is not complete, at this connection: the last of any state, and the last that was taken
+	Finalized  []Sent // reports that make invoices of ours final, of periods that are not complete
 	Open       []Open // reports whose outcome is not known yet, oldest first
 }
 

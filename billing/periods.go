@@ -72,6 +72,7 @@ func Periods(f Facts) []Period {
 	for i := range periods {
 		periods[i].subscribe(f)
 		periods[i].bill(f.Connection)
+		periods[i].own(f)
 	}
 	return periods
 }

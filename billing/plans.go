@@ -284,6 +284,7 @@ func (p *planner) quantities() {
 		p.open = false
 		p.quantitiesOf(period)
 		p.lateCharges(period)
+		p.finalize(period)
 		if !p.open {
 			known[i] = p.watermark(period)
 		}

@@ -16,7 +16,7 @@ const (
 	StatementReport Kind = "statement"      // what a period comes to, with all its meters
 	QuantityReport  Kind = "quantity"       // how many units one meter has counted
 	ChargeReport    Kind = "charge"         // an amount of money
-	ActionReport    Kind = "invoice_action" // an invoice is held, or released
+	ActionReport    Kind = "invoice_action" // an invoice is held, or made final
 )
 
 // Values are all kinds of reports.

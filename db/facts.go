@@ -74,6 +74,7 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	read(&batch, selectOpen, []any{args}, scanOpen, func(o billing.Open) { f.Open = append(f.Open, o) })
+	read(&batch, selectFinalized, []any{args}, scanFinalized, func(s billing.Sent) { f.Finalized = append(f.Finalized, s) })
 	return r.q.SendBatch(r.ctx, &batch).Close()
 }
 
@@ -398,6 +399,22 @@ const selectOpen = `
 	  and r.customer_id = @customer
 	  and r.state in ('planned', 'sending', 'in_doubt')
 	order by r.number`
+
+// selectFinalized reads what makes invoices of our own final; a hold is about no period.
+const selectFinalized = `
+	select r.id, p.starts_at, r.number, r.ledger_epoch, r.state
+	from billing_destinations d
+	cross join lateral (` + seriesAt + ` and s.kind = 'invoice_action' offset 0) s
+	join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and not p.complete
+	where d.tenant_id = @tenant
+	  and d.customer_id = @customer
+	  and d.connection_id = @connection
+	order by r.number`
+
+func scanFinalized(row pgx.CollectableRow) (s billing.Sent, err error) {
+	return s, row.Scan(&s.ID, &s.Period, &s.Number, &s.Epoch, &s.State)
+}
 
 func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
 	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.Epoch, &o.LeaseUntil)

@@ -72,7 +72,7 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    where r.tenant_id = c.tenant_id
 			      and r.customer_id = c.id
 			      and r.state in ('planned', 'sending', 'in_doubt')
-			      and s.kind <> 'invoice_action' -- a sync sends none
+			      and r.period_id is not null -- holds are not sent by a sync
 			      and (d.connection_id = @connection or r.state <> 'in_doubt')) -- nothing is known by sending it elsewhere
 			  or not @statements and not exists (
 			    select

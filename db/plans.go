@@ -232,7 +232,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	}
 	w.lastNumber = max(w.lastNumber, w.facts.Epoch*numbersOfEpoch) + 1
 	written := Report{ID: id, Number: w.lastNumber, Kind: r.Kind, Method: r.Method, Period: r.Of, Deadline: r.Deadline}
-	if r.Kind != billing.StatementReport {
+	if len(r.Lines) > 0 && r.Kind != billing.StatementReport {
 		written.Meter, written.Quantity = r.Lines[0].MeterID, &r.Quantity
 	}
 	framed, err := frame(w.kind, w.message(written, r))
@@ -281,7 +281,7 @@ const destinationOf = `d.tenant_id = @tenant
 
 func seriesOf(k billing.Kind) string {
 	const named = `s.kind = @kind and s.target = @target and s.method = @method`
-	if k == billing.StatementReport {
+	if k == billing.StatementReport || k == billing.ActionReport {
 		return named + ` and s.meter_id is null`
 	}
 	return named + ` and s.meter_id = @meter and s.period_id = p.id and s.window_start = @window_start`
@@ -305,7 +305,7 @@ func (w *planWriter) destination(s billing.Series) {
 // series stores a series, if it is new.
 func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 	of := `p.id, @window_start::timestamptz, @window_end::timestamptz, @meter::bigint`
-	if kind == billing.StatementReport {
+	if kind == billing.StatementReport || kind == billing.ActionReport {
 		of = `null, null, null, null`
 	}
 	w.batch.Queue(`

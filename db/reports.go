@@ -122,6 +122,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		leaseUntil *time.Time
 		paused     bool
 		unread     bool
+		hold       bool // it is about an invoice and no period
 	)
 	err = tx.QueryRow(ctx, `
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
@@ -132,7 +133,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		    from billing_invoices i
 		    where i.connection_id = d.connection_id
 		      and `+lastOfPeriod+`), `+isPaused("r.tenant_id", "r.customer_id")+`,
-		  s.counting = 'adds' and r.ledger_epoch < (`+ledgerEpoch+`) and d.read_epoch < (`+ledgerEpoch+`)
+		  s.counting = 'adds' and r.ledger_epoch < (`+ledgerEpoch+`) and d.read_epoch < (`+ledgerEpoch+`), r.period_id is null
 		from billing_reports r
 		join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
@@ -141,7 +142,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		  and r.id = $2
 		for update of r`, tenant, report, now,
 	).Scan(&state, &leaseUntil, &l.Attempt, &l.Body, &l.Revision, &l.FirstSentAt,
-		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Object, &l.Invoiced, &paused, &unread)
+		&l.Kind, &l.Connection, &l.Customer, &l.Target, &l.Method, &l.Counting, &l.Period, &l.Window.Start, &l.Window.End, &l.Late, &l.Object, &l.Invoiced, &paused, &unread, &hold)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, errNoReport
 	}
@@ -151,7 +152,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	if !state.Outstanding() {
 		return l, metering.Errorf(metering.CodeConflict, "the report is decided")
 	}
-	if paused && l.Kind != billing.ActionReport { // holding an invoice reports nothing
+	if paused && !hold { // holding an invoice reports nothing
 		return l, errPaused
 	}
 	if unread {

@@ -251,6 +251,8 @@ func nameOf(r activities.Report) string {
 		return fmt.Sprintf("statement %d", r.Number)
 	case billing.ChargeReport:
 		return fmt.Sprintf("charge %d of %s for %s", r.Number, r.Quantity, r.MeterID)
+	case billing.ActionReport:
+		return fmt.Sprintf("invoice action %d: the period's invoice is made final", r.Number)
 	}
 	return fmt.Sprintf("quantity %d: %s by %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
 }

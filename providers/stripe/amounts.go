@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,11 +20,13 @@ const (
 	productKey     = "product"
 	taxBehaviorKey = "tax_behavior"
 	taxCodeKey     = "tax_code"
+	collectionKey  = "collection_method"
+	daysKey        = "days_until_due"
 )
 
 // charges says where the charge of each meter goes: to the next invoice of the
 // subscription whose periods are the customer's. Where no meter's price has shown
-// which that is, it is the only one.
+// which that is, it is the only one; without any, each period gets one of ours.
 func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, q providers.Question) ([]billing.Destination, error) {
 	reason := subscribe(side, items, q)
 	if reason == "" {
@@ -54,7 +57,10 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 		MeterID: meter.ID, Target: side.Subscription, Method: PendingItem, Counting: CountingOf(PendingItem), NotNegative: true,
 		Address: map[string]string{productKey: product},
 	}
-	for key, value := range map[string]string{taxBehaviorKey: text.TaxBehavior, taxCodeKey: text.TaxCode} {
+	if text.DaysUntilDue > 0 {
+		d.Address[daysKey] = strconv.FormatInt(text.DaysUntilDue, 10)
+	}
+	for key, value := range map[string]string{taxBehaviorKey: text.TaxBehavior, taxCodeKey: text.TaxCode, collectionKey: text.CollectionMethod} {
 		if value != "" {
 			d.Address[key] = value
 		}
@@ -72,7 +78,7 @@ func subscribe(side *billing.Side, items []Item, q providers.Question) string {
 	case side.Subscription != "":
 		return ""
 	case len(items) == 0:
-		return "the customer has no active subscription at Stripe, whose invoices its charges would be on"
+		return "" // its periods get invoices of ours
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
 		return "the customer has several subscriptions at Stripe, and none has a price of a meter: nothing says whose invoices its charges would be on"
 	}
@@ -87,10 +93,16 @@ func lineOf(s providers.Sending) (PendingLine, error) {
 		return PendingLine{}, err
 	}
 	id := s.ReportID.String()
+	if c.Own != nil {
+		c.Own.Currency = c.Currency
+		if c.Own.IdempotencyKey, err = c.Own.paramsKey(s.Revision); err != nil {
+			return PendingLine{}, err
+		}
+	}
 	return PendingLine{
 		ItemID: s.Object, Key: c.Line, Identifier: id, Customer: c.Customer, SubscriptionID: c.Target, Currency: c.Currency,
 		Amount: Smallest(c.Quantity, c.Currency), Description: c.Description, Period: metering.Range(*c.Period),
-		Product: c.Product, TaxBehavior: c.TaxBehavior, TaxCode: c.TaxCode, Since: s.Window.Start, About: c.About, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
+		Product: c.Product, Own: c.Own, TaxBehavior: c.TaxBehavior, TaxCode: c.TaxCode, Since: s.Window.Start, About: c.About, IdempotencyKey: fmt.Sprintf("%s.%d", id, s.Revision),
 	}, nil
 }
 
@@ -109,6 +121,9 @@ func (p Provider) setLine(ctx context.Context, c providers.Credentials, s provid
 	item, answer, err := p.client.SetLine(ctx, c.Secret, line)
 	if err == nil {
 		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status), Object: item}
+	}
+	if errors.Is(err, errOwnFinal) {
+		return providers.Outcome{State: billing.Rejected, Answer: "the period's invoice is no draft any more: the rest is carried"}
 	}
 	if line.ItemID = item; item != "" && metering.CodeOf(err) == metering.CodeProviderRefuse {
 		state, unread := p.client.Line(ctx, c.Secret, line)

@@ -26,24 +26,28 @@ const scheduling = "2024-10-28.acacia"
 const (
 	holdInvoice    = "hold"
 	releaseInvoice = "release"
+
+	finalizeOwnInvoice = "finalize_own" // of a period of ours
 )
 
-// invoiceAction is the call that holds or releases a draft, as it is stored.
+// invoiceAction is the call that holds a draft, releases it, or makes one of ours final, as it is stored.
 type invoiceAction struct {
 	Action    string     `json:"action"`
-	InvoiceID string     `json:"invoice_id"`
+	InvoiceID string     `json:"invoice_id,omitempty"`
 	Until     *time.Time `json:"until,omitempty"` // of a hold: when the draft becomes final by itself
+
+	Own *OwnInvoice `json:"own,omitempty"`
 }
 
 // FrameHold schedules a draft's finalization: Stripe keeps the time, whatever
 // becomes of us.
 func (Provider) FrameHold(invoice string, until time.Time) (billing.Framed, error) {
-	return frameAction(invoiceAction{holdInvoice, invoice, &until})
+	return frameAction(invoiceAction{Action: holdInvoice, InvoiceID: invoice, Until: &until})
 }
 
 // FrameRelease finalizes a draft, and lets Stripe collect it as it would have.
 func (Provider) FrameRelease(invoice string) (billing.Framed, error) {
-	return frameAction(invoiceAction{releaseInvoice, invoice, nil})
+	return frameAction(invoiceAction{Action: releaseInvoice, InvoiceID: invoice})
 }
 
 func frameAction(a invoiceAction) (billing.Framed, error) {
@@ -59,6 +63,9 @@ func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s pro
 	var a invoiceAction
 	if err := json.Unmarshal(s.Body, &a); err != nil {
 		return providers.Outcome{Err: fmt.Errorf("read call: %w", err)}
+	}
+	if a.Own != nil {
+		return p.sendOwn(ctx, c, s, *a.Own)
 	}
 	answer, err := p.client.act(ctx, c.Secret, a, fmt.Sprintf("%s.%d", s.ReportID, s.Revision))
 	if err == nil {
@@ -86,6 +93,9 @@ func (p Provider) findAction(ctx context.Context, c providers.Credentials, s pro
 	if err := json.Unmarshal(s.Body, &a); err != nil {
 		return providers.Found{}, fmt.Errorf("read call: %w", err)
 	}
+	if a.Own != nil {
+		return p.findOwnFinal(ctx, c, *a.Own)
+	}
 	in, err := p.client.draft(ctx, c.Secret, a.InvoiceID)
 	if err != nil {
 		return providers.Found{}, advised(err)
@@ -103,6 +113,8 @@ type draft struct {
 	invoice
 	AutoAdvance bool  `json:"auto_advance"`
 	FinalizesAt int64 `json:"automatically_finalizes_at"` // 0: nothing finalizes it by itself
+
+	Metadata map[string]string `json:"metadata"` // of both
 	editable
 }
 
@@ -131,6 +143,7 @@ func (c *Client) draft(ctx context.Context, key, id string) (in draft, err error
 	if err := c.readAs(ctx, key, scheduling, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
 		return in, fmt.Errorf("get draft: %w", err)
 	}
+	in.invoice.Metadata, in.editable.Metadata = in.Metadata, in.Metadata
 	if in.Lines.HasMore {
 		in.Lines.Data, err = list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
 		if err != nil {

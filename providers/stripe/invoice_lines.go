@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	stripego "github.com/stripe/stripe-go/v76"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -48,9 +49,12 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 
 // endsPeriod says whether an invoice is the last one of a subscription's period:
 // a renewal's is, and the last one of a subscription that was cancelled at once,
-// which no renewal follows.
+// which no renewal follows. One of ours is the only one of its period.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
-	if in.BillingReason == renewal || in.SubscriptionID == "" {
+	switch {
+	case in.SubscriptionID == billing.OwnInvoice:
+		return !in.FinalizedAt.IsZero(), nil
+	case in.BillingReason == renewal, in.SubscriptionID == "":
 		return in.BillingReason == renewal, nil
 	}
 	var s struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// ListInvoices lists the invoices of a customer's subscriptions. Which of these
+// ListInvoices lists the invoices of a customer's subscriptions, and ours. Which of these
 // were cancelled is read first: cancelling one at once makes its last invoice in
 // the same call, or none (https://docs.stripe.com/api/subscriptions/cancel). One
 // that runs until its period's end has the invoice of a renewal.

@@ -8,6 +8,7 @@ import (
 
 	stripego "github.com/stripe/stripe-go/v76"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -66,18 +67,19 @@ func (c *Client) invoice(ctx context.Context, key, id string) (in invoice, err e
 // Since 2025-03-31 what made an invoice or a line is its parent:
 // https://docs.stripe.com/changelog/basil/2025-03-31/adds-new-parent-field-to-invoicing-objects
 type invoice struct {
-	ID            string           `json:"id"`
-	Customer      reference        `json:"customer"`
-	Status        string           `json:"status"`
-	BillingReason string           `json:"billing_reason"`
-	Currency      string           `json:"currency"`
-	Total         metering.Decimal `json:"total"`
-	CreditedOpen  metering.Decimal `json:"pre_payment_credit_notes_amount"`
-	CreditedPaid  metering.Decimal `json:"post_payment_credit_notes_amount"`
-	PeriodStart   int64            `json:"period_start"`
-	PeriodEnd     int64            `json:"period_end"`
-	Created       int64            `json:"created"`
-	Subscription  reference        `json:"subscription"`
+	ID            string            `json:"id"`
+	Customer      reference         `json:"customer"`
+	Status        string            `json:"status"`
+	BillingReason string            `json:"billing_reason"`
+	Currency      string            `json:"currency"`
+	Total         metering.Decimal  `json:"total"`
+	CreditedOpen  metering.Decimal  `json:"pre_payment_credit_notes_amount"`
+	CreditedPaid  metering.Decimal  `json:"post_payment_credit_notes_amount"`
+	PeriodStart   int64             `json:"period_start"`
+	PeriodEnd     int64             `json:"period_end"`
+	Created       int64             `json:"created"`
+	Metadata      map[string]string `json:"metadata"`
+	Subscription  reference         `json:"subscription"`
 	Parent        struct {
 		Details struct {
 			Subscription reference `json:"subscription"`
@@ -121,7 +123,16 @@ func (l invoiceLine) id() string { return l.ID }
 
 func (in invoice) id() string { return in.ID }
 
+// subscription is whose invoice it is: of one that we have made for a period, what
+// stands in the place of that.
 func (in invoice) subscription() string {
+	if _, ours := in.ours(); ours {
+		return billing.OwnInvoice
+	}
+	return in.subscriptionAtStripe()
+}
+
+func (in invoice) subscriptionAtStripe() string {
 	return first(in.Subscription, in.Parent.Details.Subscription)
 }
 
@@ -133,6 +144,9 @@ func (in invoice) invoice() Invoice {
 		Currency:       currency, Total: Amount(in.Total, currency),
 		PeriodStart: instant(in.PeriodStart), PeriodEnd: instant(in.PeriodEnd),
 		CreatedAt: instant(in.Created), FinalizedAt: instant(in.Transitions.FinalizedAt),
+	}
+	if period, ours := in.ours(); ours {
+		out.PeriodStart, out.PeriodEnd = period.Start, period.End
 	}
 	for _, l := range in.Lines.Data {
 		line := InvoiceLine{

@@ -18,14 +18,16 @@ import (
 // lineKey is the metadata of an invoice item that says which line of ours it is.
 const lineKey = "odometer_line"
 
-// PendingLine is a line of a subscription's next invoice: an invoice item that
-// waits for it, and is set to another amount again and again. It is made once.
+// PendingLine is a line of a subscription's next invoice, or of one of ours: an
+// invoice item that waits for it, or is on its draft, and is set to another amount
+// again and again. It is made once.
 type PendingLine struct {
 	ItemID         string // "": it is looked for, and made where there is none
 	Key            string // that it is looked for by
 	Identifier     string // of the report that sets it
 	Customer       string
 	SubscriptionID string
+	Own            *OwnInvoice      // that it is on instead of the subscription's next one
 	Currency       string           // ISO 4217
 	Amount         metering.Decimal // in Stripe's smallest unit of the currency; never below 0
 	Description    string           // the customer reads it on the invoice
@@ -72,9 +74,19 @@ func (c *Client) findLine(ctx context.Context, key string, l PendingLine) (strin
 }
 
 func (c *Client) makeLine(ctx context.Context, key string, l PendingLine) (string, Answer, error) {
-	ctx, x := open(ctx)
 	params := l.params(ctx, l.IdempotencyKey)
-	params.Customer, params.Subscription, params.Currency = &l.Customer, &l.SubscriptionID, new(strings.ToLower(l.Currency))
+	params.Customer, params.Currency = &l.Customer, new(strings.ToLower(l.Currency))
+	if l.Own == nil {
+		params.Subscription = &l.SubscriptionID
+	} else {
+		draft, answer, err := c.draftOwn(ctx, key, *l.Own)
+		if err != nil {
+			return "", answer, err
+		}
+		params.Invoice = &draft
+	}
+	ctx, x := open(ctx)
+	params.Context = ctx
 	made, err := invoiceitem.Client{B: c.backend, Key: key}.New(params)
 	answer, err := judge(x, err)
 	if err != nil {

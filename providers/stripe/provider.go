@@ -163,6 +163,8 @@ type call struct {
 	Product     string `json:"product,omitempty"`
 	TaxBehavior string `json:"tax_behavior,omitempty"`
 	TaxCode     string `json:"tax_code,omitempty"`
+
+	Own *OwnInvoice `json:"own,omitempty"` // that it is on; nil: on the subscription's next one
 }
 
 type chargedFor struct {
@@ -170,8 +172,12 @@ type chargedFor struct {
 	End   time.Time `json:"end"`
 }
 
-// Frame makes the call of a quantity or a charge.
+// Frame makes the call of a quantity or a charge, or of what makes an invoice of
+// ours final.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
+	if m.Kind == billing.ActionReport {
+		return frameOwn(m)
+	}
 	c := call{Method: m.Method, Target: m.Target, Customer: m.Customer, Quantity: m.Quantity}
 	if m.Kind == billing.ChargeReport {
 		c.Method, c.Timestamp, c.Currency, c.Period = InvoiceItem, m.Now, m.Currency, &chargedFor{m.Of.Start, m.Of.End}
@@ -179,6 +185,9 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 		c.About = &About{m.Meter.ID, m.Of.Start, m.Window.Start, m.Lines[0].Quantity, m.Late}
 		if at := m.Destination.Address; m.Method == PendingItem {
 			c.Method, c.Line, c.Product, c.TaxBehavior, c.TaxCode = PendingItem, lineNamed(m), at[productKey], at[taxBehaviorKey], at[taxCodeKey]
+		}
+		if m.Target == billing.OwnInvoice {
+			c.Own = ownOf(m)
 		}
 	} else {
 		var last time.Time

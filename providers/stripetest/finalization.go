@@ -1,10 +1,12 @@
 package stripetest
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,12 +43,43 @@ func (c *call) createInvoice() answer {
 	if c.form.Has("subscription") {
 		return invalid("subscription", "This fake of Stripe makes the invoices of subscriptions by itself.")
 	}
+	collection, days, problem := c.readCollection()
+	if problem != nil {
+		return *problem
+	}
 	now := c.fake.at(c.account, customer).Truncate(time.Second)
 	in := c.fake.draft(c.account, &invoice{
-		customer: customer, reason: "manual", start: now, end: now, autoAdvance: c.form.Get("auto_advance") == "true",
+		customer: customer, reason: "manual", currency: strings.ToLower(c.form.Get("currency")), collection: collection, daysUntilDue: days, start: now, end: now, autoAdvance: c.form.Get("auto_advance") == "true",
 		excluding: c.form.Get("pending_invoice_items_behavior") != "include", metadata: c.pairs("metadata"),
 	})
 	return found(c.invoiceObject(in, c.view()))
+}
+
+// readCollection follows https://docs.stripe.com/api/invoices/create. The wordings
+// are assumed.
+func (c *call) readCollection() (method string, days int64, problem *answer) {
+	method = cmp.Or(c.form.Get("collection_method"), "charge_automatically")
+	refuse := func(field, format string, args ...any) (string, int64, *answer) {
+		a := invalid(field, format, args...)
+		return "", 0, &a
+	}
+	if method != "charge_automatically" && method != "send_invoice" {
+		return refuse("collection_method", "Invalid collection_method: must be one of charge_automatically or send_invoice")
+	}
+	if !c.form.Has("days_until_due") {
+		if method == "send_invoice" {
+			return refuse("days_until_due", "If collection_method is send_invoice, you must pass days_until_due or due_date.")
+		}
+		return method, 0, nil
+	}
+	days, err := strconv.ParseInt(c.form.Get("days_until_due"), 10, 64)
+	switch {
+	case err != nil || days < 0:
+		return refuse("days_until_due", "Invalid integer: %s", c.form.Get("days_until_due"))
+	case method != "send_invoice":
+		return refuse("days_until_due", "You can only set days_until_due if collection_method is send_invoice.")
+	}
+	return method, days, nil
 }
 
 func (c *call) getInvoice() answer {

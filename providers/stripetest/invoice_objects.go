@@ -1,6 +1,7 @@
 package stripetest
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -24,7 +25,7 @@ func (a *account) invoiceObject(in *invoice, v view) object {
 		"amount_paid": metering.Whole(0), "amount_remaining": sum.Sub(credited.before),
 		"pre_payment_credit_notes_amount": credited.before, "post_payment_credit_notes_amount": credited.after,
 		"created": in.created.Unix(), "period_start": in.start.Unix(), "period_end": in.end.Unix(),
-		"auto_advance": in.autoAdvance, "metadata": object{},
+		"auto_advance": in.autoAdvance, "metadata": object{}, "collection_method": cmp.Or(in.collection, "charge_automatically"), "due_date": seconds(in.due()),
 		"status_transitions": in.transitions(),
 		"lines":              listObject(a.lineObjects(in, v), embeddedLines, "/v1/invoices/"+in.id+"/lines"),
 	}
@@ -48,7 +49,18 @@ func (a *account) invoiceObject(in *invoice, v view) object {
 	return body
 }
 
+// due is when a final invoice that is sent has to be paid.
+func (in *invoice) due() time.Time {
+	if in.collection != "send_invoice" {
+		return time.Time{}
+	}
+	return in.created.AddDate(0, 0, int(in.daysUntilDue))
+}
+
 func (a *account) currencyOn(in *invoice) string {
+	if in.currency != "" {
+		return in.currency
+	}
 	if in.subscription != nil {
 		return a.currency(in.subscription)
 	}

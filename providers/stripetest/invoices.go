@@ -21,7 +21,10 @@ type invoice struct {
 	start, end   time.Time
 	created      time.Time
 	metadata     map[string]string
-	excluding    bool // what is pending
+	currency     string // of an invoice that a call made; "": that of its lines
+	collection   string // "": charge_automatically
+	daysUntilDue int64  // of one that is sent
+	excluding    bool   // what is pending
 	autoAdvance  bool
 	finalizesAt  time.Time // zero where nothing finalizes it by itself
 	finalizedAt  time.Time // zero while it is a draft

@@ -1,6 +1,7 @@
 package stripetest
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -68,6 +69,9 @@ type InvoiceState struct {
 	PeriodEnd    time.Time        `json:"period_end"`
 	Total        metering.Decimal `json:"total"` // in the currency's smallest unit
 	Lines        []LineState      `json:"lines"`
+	Collection   string           `json:"collection_method"`
+	DaysUntilDue int64            `json:"days_until_due"`
+	AutoAdvance  bool             `json:"auto_advance"`
 }
 
 // LineState is one item's share.
@@ -184,6 +188,7 @@ func (a *account) invoiceState(in *invoice) InvoiceState {
 	state := InvoiceState{
 		ID: in.id, Customer: in.customer, Subscription: in.subscriptionID(), Status: in.status(), Reason: in.reason,
 		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
+		Collection: cmp.Or(in.collection, "charge_automatically"), DaysUntilDue: in.daysUntilDue, AutoAdvance: in.autoAdvance,
 	}
 	var reported *span // the first line of a span says what came late for all of it
 	for _, l := range lines {

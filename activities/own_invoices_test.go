@@ -1,0 +1,326 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// newUnsubscribed is a customer without a subscription, whose calendar months are
+// billed in amounts. It is the first hour of one.
+func newUnsubscribed(t *testing.T) *subscriber {
+	t.Helper()
+	s := newRegular(t)
+	s.unsubscribe()
+	return s
+}
+
+func (s *subscriber) unsubscribe() {
+	s.Helper()
+	s.charged, s.atStripe = true, "cus_2"
+	require.NoError(s, s.fake.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: stripeKey}, Customers: []stripetest.Customer{{ID: s.atStripe}}, Products: []stripetest.Product{{ID: "prod_usage"}},
+	}))
+	s.first = billing.CalendarPeriod(clock.Now().AddDate(0, -6, 0), time.UTC)
+	_, err := s.conn.Exec(s.Context(), `update customers set billing_provider_id = $2, created_at = $3 where tenant_id = $1`, s.tenant, s.atStripe, s.first.Start)
+	require.NoError(s, err)
+	s.fake.Advance(s.first.Start.Add(time.Hour).Sub(s.fake.Now()))
+	s.bill(metering.BillsAmounts, s.first.Start.AddDate(0, -2, 0))
+}
+
+// own are the customer's invoices.
+func (s *subscriber) own() (all []stripetest.InvoiceState) {
+	for _, in := range s.fake.State().Accounts[0].Invoices {
+		if in.Customer == "cus_2" {
+			all = append(all, in)
+		}
+	}
+	return all
+}
+
+// closeMonth lets the n-th month end and its grace pass, closes it and brings what
+// it came to to Stripe, which says which invoice is final.
+func (s *subscriber) closeMonth(n int) {
+	s.Helper()
+	end := s.first.Start.AddDate(0, n+1, 0)
+	if d := end.Add(73 * time.Hour).Sub(s.fake.Now()); d > 0 {
+		s.fake.Advance(d)
+	}
+	s.read()
+	s.closePeriods(nil)
+	s.quiesce(nil)
+	s.hearOwn()
+}
+
+// hearOwn is where Stripe says that the customer's invoices are final.
+func (s *subscriber) hearOwn() {
+	s.Helper()
+	for _, in := range s.own() {
+		if in.Status != "draft" {
+			s.hear(in.ID)
+		}
+	}
+	s.closePeriods(nil)
+	s.quiesce(nil)
+}
+
+func TestAMonthOfWhoHasNoSubscriptionIsOneInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.ingest("last", "0.01")
+	require.Zero(t, s.report(), "the period is open")
+	require.Empty(t, s.own())
+
+	s.closeMonth(0)
+	require.Len(t, s.own(), 1)
+	in := s.own()[0]
+	require.Equal(t, []any{"open", "5010000", "charge_automatically", true}, []any{in.Status, in.Total.String(), in.Collection, in.AutoAdvance})
+	require.Len(t, in.Lines, 2)
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
+	s.requireReconciled("record")
+	s.closeMonth(1)
+	require.Len(t, s.own(), 1, "nothing was used")
+	require.Empty(t, s.pending())
+	s.requireComplete(2)
+}
+
+// requireComplete says that the first periods are.
+func (s *subscriber) requireComplete(periods int) {
+	s.Helper()
+	var complete int
+	require.NoError(s, s.conn.QueryRow(s.Context(), `select count(*) from billing_periods where tenant_id = $1 and complete`, s.tenant).Scan(&complete))
+	require.Equal(s, periods, complete)
+}
+
+func TestWhatComesLateIsOnTheNextInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.read()
+	s.closeMonth(0)
+	s.late("delta", "3")
+	s.quiesce(nil)
+	require.Len(t, s.own(), 1, "its period is open")
+	s.late("delta", "-1")
+	s.closeMonth(1)
+	require.Len(t, s.own(), 2, "nothing else was used")
+	require.Equal(t, "2000000", s.own()[1].Total.String())
+
+	s.late("delta", "-4")
+	s.ingest("delta", "1")
+	s.closeMonth(2)
+	require.Len(t, s.own(), 3)
+	require.Equal(t, "1000000", s.own()[2].Total.String(), "what would lower a final invoice stays booked")
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "10000 of 10000 are invoiced: agreed")
+	s.requireComplete(3)
+}
+
+// Whoever dies, or hears nothing, is followed by somebody who finds the same
+// invoice and the same lines.
+func TestAnInvoiceOfOursIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]stripetest.Behaviour{
+		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats it once by itself
+		"an error is saved":        {Status: 500, Mode: stripetest.Saved, Times: 1, Method: "POST"},
+		"it was done, and failed":  {Status: 500, Mode: stripetest.Saved, Done: true, Times: 1, Method: "POST"},
+		"it was not done, and 503": {Status: 503, Times: 1, Method: "POST"},
+	} {
+		for what, wait := range map[string]time.Duration{"at once": time.Minute, "two days later": 48 * time.Hour} {
+			for _, path := range []string{"/v1/invoices", "/v1/invoiceitems", "/v1/invoices/"} {
+				t.Run(name+", "+what+", "+path, func(t *testing.T) {
+					t.Parallel()
+					s := newUnsubscribed(t)
+					s.ingest("delta", "5")
+					s.ingest("last", "1")
+					s.read()
+					s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+					s.closePeriods(nil)
+					trouble.Path = path
+					s.fake.Behave(trouble)
+					for range 3 {
+						for _, report := range s.planned(true) {
+							s.sent(report)
+						}
+					}
+					s.fake.Behave(stripetest.Behaviour{})
+					s.fake.Advance(wait)
+					s.quiesce(nil)
+					s.hearOwn()
+					require.Len(t, s.own(), 1)
+					require.Len(t, s.own()[0].Lines, 2)
+					require.Equal(t, []string{"open", "6000000"}, []string{s.own()[0].Status, s.own()[0].Total.String()})
+					s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
+				})
+			}
+		}
+	}
+}
+
+func TestAWorkerThatDiesLeavesOneInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.ingest("last", "1")
+	s.read()
+	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+	s.closePeriods(nil)
+	for steps := 0; ; steps++ {
+		s.read()
+		planned := s.planned(true)
+		if len(planned) == 0 {
+			require.Equal(t, 3, steps, "two lines, and the end")
+			break
+		}
+		_, err := s.store.Ledger.Lease(t.Context(), s.tenant, planned[0], s.fake.Now(), 20*time.Second)
+		require.NoError(t, err, "it dies before the call")
+		s.fake.Advance(time.Minute)
+		s.dies(planned[0]) // after it
+		s.fake.Advance(time.Minute)
+		require.True(t, s.sent(planned[0]))
+	}
+	s.hearOwn()
+	require.Len(t, s.own(), 1)
+	require.Len(t, s.own()[0].Lines, 2)
+	require.Equal(t, "6000000", s.own()[0].Total.String())
+}
+
+// Somebody who makes the invoice final before it has all lines has what it lacks
+// billed with the next one.
+func TestWhatAnInvoiceOfOursLacksIsCarried(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.ingest("last", "1")
+	s.read()
+	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+	s.closePeriods(nil)
+	planned := s.planned(true)
+	require.Len(t, planned, 2)
+	require.True(t, s.sent(planned[0]))
+	s.call("/v1/invoices/" + s.own()[0].ID + "/finalize")
+	require.False(t, s.sent(planned[1]), "it takes no lines any more")
+	s.hearOwn()
+	s.requireReconciled("last", "0 of 10000 are invoiced: carried, not reported")
+	s.closeMonth(1)
+	require.Len(t, s.own(), 2)
+	require.Equal(t, "1000000", s.own()[1].Total.String())
+}
+
+func TestAVoidedInvoiceOfOursIsWaived(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.read()
+	s.closeMonth(0)
+	s.call("/v1/invoices/" + s.own()[0].ID + "/void")
+	s.hear(s.own()[0].ID)
+	s.closePeriods(nil)
+	s.ingest("delta", "1")
+	s.closeMonth(1)
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, the invoice was voided", "10000 of 10000 are invoiced: agreed")
+	require.Equal(t, "1000000", s.own()[1].Total.String())
+}
+
+// Who subscribes goes on with the subscription where that begins, and nothing is
+// billed twice.
+func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.read()
+	s.planned(true)
+	s.fake.Advance(10 * 24 * time.Hour)
+	begins := s.fake.Now()
+	require.NoError(t, s.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: stripeKey}, Subscriptions: []stripetest.Subscription{{
+		ID: "sub_2", Customer: s.atStripe, Start: begins.Unix(), End: begins.AddDate(0, 1, 0).Unix(), Items: []stripetest.Item{{ID: "si_2", Price: "price_delta"}},
+	}}}))
+	s.fake.Advance(time.Hour)
+	s.ingest("delta", "2")
+	s.report()
+	require.Len(t, s.pending(), 1)
+	require.Equal(t, "2000000", s.pending()[0].Amount.String(), "what is used since")
+
+	s.fake.Advance(begins.Add(73 * time.Hour).Sub(s.fake.Now()))
+	s.closePeriods(nil)
+	s.quiesce(nil)
+	s.hearOwn()
+	require.Len(t, s.own(), 1)
+	require.Equal(t, []string{"open", "5000000"}, []string{s.own()[0].Status, s.own()[0].Total.String()})
+	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
+	_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "delta", "acme", metering.Instant(begins.Add(-time.Hour)), "1", "", "")})
+	require.NoError(t, err)
+	s.quiesce(nil)
+	require.Len(t, s.own(), 1)
+	require.Len(t, s.pending(), 2, "what comes late is on the subscription's next invoice")
+}
+
+// Whatever happens, the invoices come to the charges, to the cent, and each month
+// has one.
+func TestInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	writer := db.NewWriter(store, db.WriterOptions{})
+	t.Cleanup(writer.Close)
+	conn := dbtest.Conn(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		s, stop := newSubscriber(t, store, writer, conn)
+		defer stop()
+		s.unsubscribe()
+		s.read()
+		rt.Repeat(map[string]func(*rapid.T){
+			"use": s.use, "plan": s.plan, "send": s.send, "record": s.record, "batch": s.batch, "close": s.closePeriods,
+			"wait": s.pass, "sync": s.quiesce, "hear": func(*rapid.T) { s.hearOwn() },
+		})
+		for month := range 3 {
+			s.closeMonth(month)
+		}
+		var billed, used metering.Decimal
+		for _, in := range s.own() {
+			require.Equal(rt, "open", in.Status)
+			billed = billed.Add(in.Total)
+		}
+		for _, meter := range inAllWays {
+			used = used.Add(s.cents(0, meter)).Add(s.cents(1, meter))
+		}
+		if !billed.Equal(used) || len(s.own()) > 3 {
+			rt.Fatalf("%d invoices bill %s cents, the months come to %s", len(s.own()), billed, used)
+		}
+	})
+}
+
+// pass lets time pass, up to the second month's end.
+func (s *subscriber) pass(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{30 * time.Second, 25 * time.Hour, 9 * 24 * time.Hour}).Draw(t, "wait")
+	if s.fake.Now().Add(d).Before(s.first.Start.AddDate(0, 2, 0)) {
+		s.fake.Advance(d)
+	}
+}
+
+// The lines of a pause stay where they are: nothing is made final meanwhile.
+func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.read()
+	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+	s.closePeriods(nil)
+	require.True(t, s.sent(s.planned(true)[0]))
+	end := s.planned(true)
+	require.Len(t, end, 1)
+	err := s.store.Syncs.Pause(t.Context(), s.tenant, db.Steering{Customer: s.customer, Actor: metering.Operator, Reason: "wait"}, s.fake.Now())
+	require.NoError(t, err)
+	_, err = s.do.SendReport(t.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: end[0]})
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
+	require.Equal(t, "draft", s.own()[0].Status)
+}

@@ -1,0 +1,159 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A customer without a subscription has no invoice of the provider's that its
+// amounts would be lines of. Each of its periods becomes an invoice of ours: once
+// the period is closed its lines are put on a draft, and what came late for
+// earlier ones, and then the draft is made final.
+
+// OwnInvoice stands in the place of the subscription where a period's invoice is
+// one of ours, and is the target of its lines.
+const OwnInvoice = "own_invoice"
+
+// Own says whether the period's invoice is one of ours.
+func (p Period) Own() bool { return p.Subscription.ID == OwnInvoice }
+
+// own notes that an open period's invoice will be one of ours: it is billed in
+// amounts, and the customer was seen without a subscription while it was open.
+// It stays so, unless a subscription's period turns out to touch it.
+func (p *Period) own(f Facts) {
+	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
+		return
+	}
+	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, func(d Destination) bool { return d.Excluded == "" })
+	if begins || p.Own() {
+		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID}
+	}
+}
+
+// finalization is the last report that makes the period's invoice final; zero:
+// there is none.
+func (f Facts) finalization(p Period) (last Sent) {
+	for _, s := range f.Finalized {
+		if s.Period.Equal(p.Start) && s.Number > last.Number {
+			last = s
+		}
+	}
+	return last
+}
+
+// finalizes says whether the period's invoice is, or may be, final.
+func (f Facts) finalizes(p Period) bool {
+	s := f.finalization(p).State
+	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
+}
+
+// isOnOwn says whether the series is a line of the period's own invoice.
+func (f Facts) isOnOwn(s Series, p Period) bool {
+	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Customer == f.Side.Customer && s.Window.Start.Equal(p.Start)
+}
+
+// hasOwnLines says whether the period's own invoice has a line of something.
+func (f Facts) hasOwnLines(p Period) bool {
+	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+		return f.isOnOwn(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
+	})
+}
+
+// isToInvoice says whether a closed period is to have, or has, an invoice of
+// ours: it comes to something, or what came late for earlier ones does.
+func (f Facts) isToInvoice(p Period) bool {
+	if f.finalizes(p) || f.hasOwnLines(p) {
+		return !p.Subscription.Invoiced
+	}
+	billed := f.billedOf(p)
+	lacking := slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		return f.stated(l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0
+	})
+	return lacking || slices.ContainsFunc(f.lateOnOwn(p), func(l Line) bool { return !l.Amount.IsZero() && f.excludedLate(l.Currency, p) == "" })
+}
+
+// lateOnOwn are the lines of what came late for earlier periods that go onto the
+// period's own invoice.
+func (f Facts) lateOnOwn(p Period) []Line {
+	at, takes := f.lateTarget(f.Stored, p)
+	if !takes {
+		return nil
+	}
+	return f.adjustments(f.Stored, at, nil)
+}
+
+// takesLate says whether what came late goes onto the own invoice of a closed
+// period: it is the last one that is not final.
+func (f Facts) takesLate(periods []Period, target Period) bool {
+	takes := func(p Period) bool { return p.Own() && p.pending() && !f.finalizes(p) }
+	return takes(target) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(target.Start) && takes(p) })
+}
+
+// ownCurrency is that of the period's own invoice: the one of all that it comes
+// to, or, where that is nothing, of what comes late; the tenant's where these differ.
+func (f Facts) ownCurrency(p Period) string {
+	var charged []string
+	for _, l := range p.Closed {
+		if !l.Charge.IsZero() {
+			charged = append(charged, l.Currency)
+		}
+	}
+	if p.ClosedAt == nil {
+		all, _ := f.calculations(p)
+		for i := range all {
+			if !all[i].charge().IsZero() {
+				charged = append(charged, all[i].currency)
+			}
+		}
+	}
+	if len(charged) == 0 {
+		return ""
+	}
+	slices.Sort(charged)
+	return f.inCommon(charged)
+}
+
+// overOwn says why a line of an own invoice is not set any more, if it is not.
+func (m *amountPlanner) overOwn() string {
+	switch {
+	case m.finalizes(m.period):
+		return ExcludedInvoiced
+	case m.own.Line != nil:
+		return ExcludedOnInvoice
+	case !m.own.Standing.Any && m.lines >= linesAtMost:
+		return ExcludedLines
+	}
+	return ""
+}
+
+// finalize plans that a closed period's own invoice becomes final, once nothing
+// is to be put on it any more. Without a line there is none.
+func (p *planner) finalize(period Period) {
+	if !period.Own() || period.ClosedAt == nil {
+		return
+	}
+	last := p.finalization(period)
+	onIt := func(r Report) bool { return p.isOnOwn(r.Series, period) }
+	switch {
+	case last.State.Outstanding(), p.Unread:
+		p.open = true
+	case p.finalizes(period):
+	case slices.ContainsFunc(p.plan.Reports, onIt):
+		p.open, p.plan.More = true, true
+	case p.open, !p.hasOwnLines(period):
+	case last.Number > p.After: // it was refused in this pass
+		p.open = true
+	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:
+		p.open, p.plan.More = true, true
+	default:
+		p.plan.Reports = append(p.plan.Reports, Report{
+			Series: Series{
+				Kind: ActionReport, Connection: p.Connection.ID, Customer: p.Side.Customer, Target: OwnInvoice + "/" + period.Start.UTC().Format(time.RFC3339Nano),
+				Counting: Replaces, Period: period.Start, Window: period.Range,
+			},
+			Of: period.Range, Deadline: period.Deadline(p.Settings.Grace),
+		})
+	}
+}

@@ -73,6 +73,10 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","bills":"credits"}`:                                                           {"invalid", "body.bills"},
 		`{"type":"stripe","bills":"amounts"}`:                                                           {"invalid", "body.product is needed where amounts are billed"},
 		`{"type":"stripe","bills":"amounts","product":"prod\u0000"}`:                                    {"invalid", "body.product must be UTF-8 without NUL"},
+		`{"type":"stripe","bills":"amounts","product":"prod_1","collection_method":"send_invoice"}`:     {"invalid", "body.days_until_due goes with"},
+		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":3}`:                     {"invalid", "body.days_until_due goes with"},
+		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":1.5}`:                   {"invalid", "body.days_until_due"},
+		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":366}`:                   {"invalid", "body.days_until_due"},
 		`{"type":"stripe","product":"prod_1"}`:                                                          {"invalid", "body.product goes with bills"},
 	} {
 		refused := b.send(t, "PUT", "/v1/billing/provider", body)
@@ -88,7 +92,7 @@ func TestWhatStripeBillsIsKeptWhereItIsNotGiven(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
 	require.Contains(t, b.send(t, "GET", "/v1/billing/provider", "").body, `"bills":"quantities"`)
-	const said = `"product":"prod_1","products":{"calls":"prod_2"},"tax_behavior":"exclusive","tax_code":"txcd_10000000"`
+	const said = `"product":"prod_1","products":{"calls":"prod_2"},"tax_behavior":"exclusive","tax_code":"txcd_10000000","collection_method":"send_invoice","days_until_due":30`
 	saved := b.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","bills":"amounts",`+said+`}`)
 	require.Equal(t, 200, saved.status, saved.body)
 	for _, body := range []string{`{"type":"stripe"}`, `{"type":"stripe","bills":"quantities","tax_code":"txcd_1"}`} {

@@ -50,7 +50,7 @@ func (s *server) describeProvider() {
 		}
 		if setting.Use.Shown() {
 			schema := settingSchema(setting)
-			schema.MaxLength, schema.MaxProperties = nil, nil
+			schema.MaxLength, schema.MaxProperties, schema.Minimum, schema.Maximum = nil, nil, nil, nil
 			shown[setting.Name] = schema
 		}
 	})
@@ -78,6 +78,9 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 			Type: huma.TypeObject, Description: setting.Doc, MaxProperties: &setting.MaxLength,
 			AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 		}
+	}
+	if setting.Max > 0 {
+		return &huma.Schema{Type: huma.TypeInteger, Description: setting.Doc, Minimum: new(float64(1)), Maximum: new(float64(setting.Max))}
 	}
 	schema := &huma.Schema{Type: huma.TypeString, Description: setting.Doc}
 	if setting.MaxLength > 0 {

@@ -90,6 +90,12 @@ func show(shown map[string]any, setting providers.Setting, saved metering.Provid
 		text(saved.Text.TaxBehavior)
 	case providers.TaxCode:
 		text(saved.Text.TaxCode)
+	case providers.CollectionMethod:
+		text(saved.Text.CollectionMethod)
+	case providers.DaysUntilDue:
+		if saved.Text.DaysUntilDue > 0 {
+			shown[setting.Name] = saved.Text.DaysUntilDue
+		}
 	}
 }
 
@@ -177,6 +183,11 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 			in.Text.TaxBehavior = text
 		case providers.TaxCode:
 			in.Text.TaxCode = text
+		case providers.CollectionMethod:
+			in.Text.CollectionMethod = text
+		case providers.DaysUntilDue:
+			days, _ := body[setting.Name].(float64) // a whole number, as the document says
+			in.Text.DaysUntilDue = int64(days)
 		}
 		switch bills, _ := about.Setting(providers.Bills); {
 		case err != nil:

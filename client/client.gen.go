@@ -735,6 +735,24 @@ func (e ProviderBills) Valid() bool {
 	}
 }
 
+// Defines values for ProviderCollectionMethod.
+const (
+	ProviderCollectionMethodChargeAutomatically ProviderCollectionMethod = "charge_automatically"
+	ProviderCollectionMethodSendInvoice         ProviderCollectionMethod = "send_invoice"
+)
+
+// Valid indicates whether the value is a known member of the ProviderCollectionMethod enum.
+func (e ProviderCollectionMethod) Valid() bool {
+	switch e {
+	case ProviderCollectionMethodChargeAutomatically:
+		return true
+	case ProviderCollectionMethodSendInvoice:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProviderTaxBehavior.
 const (
 	ProviderTaxBehaviorExclusive   ProviderTaxBehavior = "exclusive"
@@ -930,6 +948,24 @@ func (e SaveProviderBills) Valid() bool {
 	case SaveProviderBillsAmounts:
 		return true
 	case SaveProviderBillsQuantities:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SaveProviderCollectionMethod.
+const (
+	SaveProviderCollectionMethodChargeAutomatically SaveProviderCollectionMethod = "charge_automatically"
+	SaveProviderCollectionMethodSendInvoice         SaveProviderCollectionMethod = "send_invoice"
+)
+
+// Valid indicates whether the value is a known member of the SaveProviderCollectionMethod enum.
+func (e SaveProviderCollectionMethod) Valid() bool {
+	switch e {
+	case SaveProviderCollectionMethodChargeAutomatically:
+		return true
+	case SaveProviderCollectionMethodSendInvoice:
 		return true
 	default:
 		return false
@@ -2933,8 +2969,14 @@ type Provider struct {
 	Account *string `json:"account,omitempty"`
 
 	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
-	Bills     *ProviderBills `json:"bills,omitempty"`
-	CreatedAt time.Time      `json:"created_at"`
+	Bills *ProviderBills `json:"bills,omitempty"`
+
+	// CollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
+	CreatedAt        time.Time                 `json:"created_at"`
+
+	// DaysUntilDue Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid
+	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id Examples: con_3
 	Id string `json:"id"`
@@ -2982,6 +3024,9 @@ type Provider struct {
 
 // ProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
 type ProviderBills string
+
+// ProviderCollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+type ProviderCollectionMethod string
 
 // ProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
 type ProviderTaxBehavior string
@@ -3208,6 +3253,12 @@ type SaveProvider struct {
 	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
 	Bills *SaveProviderBills `json:"bills,omitempty"`
 
+	// CollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
+
+	// DaysUntilDue Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid
+	DaysUntilDue *int `json:"days_until_due,omitempty"`
+
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
@@ -3242,6 +3293,9 @@ type SaveProvider struct {
 
 // SaveProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
 type SaveProviderBills string
+
+// SaveProviderCollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+type SaveProviderCollectionMethod string
 
 // SaveProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
 type SaveProviderTaxBehavior string

@@ -14,6 +14,7 @@ type Setting struct {
 	Doc       string
 	Values    []string      // that it may have; nil: any
 	MaxLength int           // of a mapping: how many meters it may have
+	Max       int64         // of a number, from 1 on; 0: it is none
 	Make      func() string // makes a secret where none is given; nil: none is made
 }
 
@@ -35,6 +36,9 @@ const (
 	Products    Use = "products"     // meter slugs to the provider's products
 	TaxBehavior Use = "tax_behavior"
 	TaxCode     Use = "tax_code"
+
+	CollectionMethod Use = "collection_method" // of invoices that are made here
+	DaysUntilDue     Use = "days_until_due"
 )
 
 // Maps says whether the setting maps meter slugs.
@@ -43,8 +47,14 @@ func (u Use) Maps() bool { return u == Mapping || u == Products }
 // Shown says whether the setting is shown as it was saved.
 func (u Use) Shown() bool { return u != CallSecret && u != EventSecret }
 
-// OfLines says whether the setting is what lines say.
-func (u Use) OfLines() bool { return u == Product || u == Products || u == TaxBehavior || u == TaxCode }
+// OfLines says whether the setting is what lines say, and the invoices that are made here.
+func (u Use) OfLines() bool {
+	switch u {
+	case Product, Products, TaxBehavior, TaxCode, CollectionMethod, DaysUntilDue:
+		return true
+	}
+	return false
+}
 
 // Settings are what a tenant wants to save, but for the secrets. That the URL
 // may be called has been checked.

@@ -2481,8 +2481,15 @@ export interface components {
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
+            /**
+             * @description Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+             * @enum {string}
+             */
+            collection_method?: "charge_automatically" | "send_invoice";
             /** Format: date-time */
             created_at: string;
+            /** @description Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid */
+            days_until_due?: number;
             /** @example con_3 */
             id: string;
             /** @description Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other */
@@ -2720,6 +2727,13 @@ export interface components {
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
+            /**
+             * @description Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+             * @enum {string}
+             */
+            collection_method?: "charge_automatically" | "send_invoice";
+            /** @description Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid */
+            days_until_due?: number;
             /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;

@@ -86,7 +86,7 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 		Customer:                    &own.Customer,
 		Currency:                    new(strings.ToLower(own.Currency)),
 		AutoAdvance:                 new(false),
-		CollectionMethod:            new(string(stripego.InvoiceCollectionMethodChargeAutomatically)),
+		CollectionMethod:            new(automatically),
 		PendingInvoiceItemsBehavior: new("exclude"),
 		Metadata: map[string]string{
 			ownKey: own.Name, ownStartKey: own.Period.Start.UTC().Format(time.RFC3339Nano), ownEndKey: own.Period.End.UTC().Format(time.RFC3339Nano),

@@ -21,7 +21,19 @@ var settings = []providers.Setting{
 	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Of Stripe, with bills: meter slugs to ids of products, which their lines name"},
 	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set"},
 	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Of Stripe, with bills: tax code of lines; absent, the product's"},
+	{
+		Name: "collection_method", Use: providers.CollectionMethod, Values: []string{automatically, sent},
+		Doc: "Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, " +
+			"`send_invoice` has the invoice sent to be paid within days_until_due",
+	},
+	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid"},
 }
+
+// https://docs.stripe.com/api/invoices/create#create_invoice-collection_method
+const (
+	automatically = "charge_automatically"
+	sent          = "send_invoice"
+)
 
 func bills() (values []string) {
 	for _, b := range metering.Bills("").Values() {
@@ -38,6 +50,9 @@ var eventSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 func (p Provider) Validate(ctx context.Context, s providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	if s.Bills == metering.BillsAmounts && s.Text.Product == "" && len(s.Text.Products) == 0 {
 		return providers.Identity{}, metering.Invalid("body.product", "is needed where amounts are billed, or products: every line of an invoice names one")
+	}
+	if (s.Text.CollectionMethod == sent) != (s.Text.DaysUntilDue > 0) {
+		return providers.Identity{}, metering.Invalid("body.days_until_due", "goes with the collection_method "+sent+", which needs it")
 	}
 	if !eventSecret.MatchString(secrets.Event) {
 		return providers.Identity{}, metering.Invalid("body.webhook_secret",

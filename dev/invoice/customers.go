@@ -12,6 +12,7 @@ type customer struct {
 	kind          string // as the tables name it
 	id            string
 	subscriptions [][]string // the meters of each
+	unsubscribed  []string   // meters without one
 }
 
 // atStripe is the customer's id there.
@@ -20,8 +21,10 @@ func (c customer) atStripe() string { return "cus_" + c.id }
 // subscription is the id of the n-th, item that of a meter's.
 func (c customer) subscription(n int) string { return "sub_" + c.id + []string{"", "_second"}[n] }
 func (c customer) item(meter string) string  { return "si_" + c.id + "_" + meter }
-func (c customer) meters() []string          { return slices.Concat(c.subscriptions...) }
-func (c customer) endsLater() bool           { return c.id == away.id }
+func (c customer) meters() []string {
+	return slices.Concat(slices.Concat(c.subscriptions...), c.unsubscribed)
+}
+func (c customer) endsLater() bool { return c.id == away.id }
 func (c customer) oneOf(all ...customer) bool {
 	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
 }
@@ -35,13 +38,13 @@ func one(kind, id string, meters ...string) customer {
 	if len(meters) == 0 {
 		meters = []string{"calls"}
 	}
-	return customer{kind, id, [][]string{meters}}
+	return customer{kind: kind, id: id, subscriptions: [][]string{meters}}
 }
 
 // The customers, by what happens to them.
 var (
 	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
-	twice     = customer{"two subscriptions", "twice", [][]string{{"calls"}, {"hours"}}}
+	twice     = customer{kind: "two subscriptions", id: "twice", subscriptions: [][]string{{"calls"}, {"hours"}}}
 	ending    = one("cancelled at the period's end", "ending")
 	ended     = one("cancelled at once", "ended")
 	cutOff    = one("cancelled at once, no invoice", "cut-off")
@@ -63,6 +66,7 @@ var (
 	amountsEnding  = one("amounts: cancelled at the end", "amounts-ending")
 	amountsSwapped = one("amounts: price swapped", "amounts-swapped")
 	amountsLate    = one("amounts: usage after the closing", "amounts-late")
+	amountsOwn     = customer{kind: "amounts: no subscription", id: "amounts-own", unsubscribed: []string{"calls", "seats"}}
 )
 
 var customers = []customer{
@@ -70,7 +74,7 @@ var customers = []customer{
 }
 
 // inAmounts are the customers of a tenant that Stripe charges amounts for.
-var inAmounts = []customer{amounts, amountsEnding, amountsSwapped, amountsLate}
+var inAmounts = []customer{amounts, amountsEnding, amountsSwapped, amountsLate, amountsOwn}
 
 // notYet are lives that would leave a row unexplained, and are not lived.
 var notYet = []string{

@@ -134,7 +134,7 @@ func (d *drill) secondMonth() {
 	stays := func(c customer) bool { return !c.oneOf(ending, ended, cutOff, amountsEnding) }
 	d.at(start.Add(5 * day))
 	d.useAt(d.main, first.Add(10*day), "7", late)
-	d.useAt(d.amounts, first.Add(10*day), "7", amountsLate)
+	d.useAt(d.amounts, first.Add(10*day), "7", amountsLate, amountsOwn)
 	d.update(kept, "pause_collection", "")
 	d.stripe(d.main, http.MethodPost, "/v1/invoices/"+d.lastInvoice(kept)+"/finalize", nil)
 	d.useAll("60.5", stays)

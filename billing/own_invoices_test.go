@@ -1,0 +1,240 @@
+package billing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// unsubscribedFacts are chargedFacts of a customer without a subscription.
+func unsubscribedFacts(t *testing.T) billing.Facts {
+	t.Helper()
+	f := chargedFacts(t)
+	f.Side.Subscription, f.Side.Period, f.Side.Currency = "", metering.Range{}, ""
+	f.Stored[0].Subscription, f.Stored[0].Bills = billing.Subscription{}, metering.BillsAmounts
+	return f
+}
+
+// ownJanuary has January closed, and the facts go on in February.
+func ownJanuary(t *testing.T, more ...func(*billing.Facts)) billing.Facts {
+	t.Helper()
+	f := unsubscribedFacts(t)
+	for _, change := range more {
+		change(&f)
+	}
+	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
+	plan := f.Plan()
+	require.True(t, plan.Unreported || len(plan.Complete) > 0, "there is something to report, or nothing ever will be")
+	f.Stored, f.MayClose = plan.Periods, false
+	return f
+}
+
+// onOwn is a line of January's own invoice that was set.
+func onOwn(t *testing.T, f billing.Facts, amount string) billing.Reported {
+	t.Helper()
+	r := set(t, f, amount)
+	r.Target, r.Last, r.Number = billing.OwnInvoice, uuid.New(), 3
+	return r
+}
+
+func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
+	t.Parallel()
+	f := unsubscribedFacts(t)
+	plan := f.Plan()
+	require.True(t, plan.Periods[0].Own())
+	require.Equal(t, f.Stored[0].Range, plan.Periods[0].Subscription.Range)
+	require.Empty(t, plan.Reports)
+	require.Empty(t, plan.Excluded)
+	require.NotEmpty(t, plan.Reported[0].Configuration, "nobody has to look again before its end")
+	shown := billing.Preview(f)[0]
+	require.Equal(t, "3", shown.Amount.String())
+	require.Empty(t, shown.Excluded)
+}
+
+func TestWhoseInvoicesAreOurs(t *testing.T) {
+	t.Parallel()
+	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		own    bool
+	}{
+		"who has no subscription":       {func(*billing.Facts) {}, true},
+		"whose charges go nowhere":      {func(f *billing.Facts) { f.Side.Charges[0].Excluded = "it has credits" }, false},
+		"whose periods bill quantities": {func(f *billing.Facts) { f.Stored[0].Bills = metering.BillsQuantities }, false},
+		"who has a subscription":        {func(f *billing.Facts) { f.Side.Subscription, f.Side.Period = "sub_1", january }, false},
+		"who had one in the period":     {func(f *billing.Facts) { f.Stored[0].Subscription = billing.Subscription{ID: "sub_1", Range: january} }, false},
+		"who subscribed before the period": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.ID, f.Side.Subscription, f.Side.Period = billing.OwnInvoice, "sub_1", january
+		}, false},
+		"whose charges were left out since": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.ID, f.Side.Charges[0].Excluded = billing.OwnInvoice, "it has credits"
+		}, true},
+	} {
+		f := unsubscribedFacts(t)
+		c.change(&f)
+		require.Equal(t, c.own, f.Plan().Periods[0].Own(), name)
+	}
+}
+
+// Who subscribes in mid-period has the part before that on an invoice of ours.
+func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
+	t.Parallel()
+	f := unsubscribedFacts(t)
+	f.Stored = f.Plan().Periods
+	f.Side.Subscription, f.Side.Period = "sub_1", span(t, "2026-01-15T00:00:00Z", "2026-02-15T00:00:00Z")
+	periods := f.Plan().Periods
+	require.Len(t, periods, 2)
+	require.Equal(t, []string{billing.OwnInvoice, "sub_1"}, []string{periods[0].Subscription.ID, periods[1].Subscription.ID})
+	require.Equal(t, span(t, "2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z"), periods[0].Range)
+	require.Equal(t, periods[0].Range, periods[0].Subscription.Range)
+}
+
+func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	require.True(t, f.Stored[0].Closed[0].Billed)
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1)
+	line := plan.Reports[0]
+	require.Equal(t, []any{billing.ChargeReport, billing.OwnInvoice, "3"}, []any{line.Kind, line.Target, line.Quantity.String()})
+	require.Equal(t, f.Stored[0].Range, line.Window)
+	require.True(t, plan.More, "then it is made final")
+	require.Empty(t, plan.Complete)
+
+	final := func(state billing.State, number int64) []billing.Sent {
+		return []billing.Sent{{Period: f.Stored[0].Start, Number: number, State: state}}
+	}
+	taken := onOwn(t, f, "3")
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		plans  []billing.Kind
+	}{
+		"its line was taken":     {func(*billing.Facts) {}, []billing.Kind{billing.ActionReport}},
+		"its line is on its way": {func(f *billing.Facts) { f.Reported[0].Outstanding, f.Reported[0].State = true, billing.Sending }, nil},
+		"its line is another":    {func(f *billing.Facts) { f.Reported[0].Taken.Amount, f.After = decimal(t, "2"), 5 }, []billing.Kind{billing.ChargeReport}},
+		"its line was refused just now": {func(f *billing.Facts) {
+			f.Reported[0].State, f.Reported[0].Taken, f.Reported[0].Standing = billing.Rejected, billing.Sums{}, billing.Sums{}
+		}, nil},
+		"it is being made final":         {func(f *billing.Facts) { f.Finalized = final(billing.Sending, 4) }, nil},
+		"it was made final":              {func(f *billing.Facts) { f.Finalized = final(billing.Accepted, 4) }, nil},
+		"that was refused just now":      {func(f *billing.Facts) { f.Finalized = final(billing.Rejected, 4) }, nil},
+		"that was refused before":        {func(f *billing.Facts) { f.Finalized, f.After = final(billing.Rejected, 4), 4 }, []billing.Kind{billing.ActionReport}},
+		"the ledger was restored":        {func(f *billing.Facts) { f.Unread = true }, nil},
+		"its meter is counted anew":      {func(f *billing.Facts) { f.Meters[0].Version.Status = metering.Backfilling }, nil},
+		"its meter is left by operators": {func(f *billing.Facts) { f.Excluded = []metering.MeterID{1} }, []billing.Kind{billing.ActionReport}},
+		"its invoice is final":           {func(f *billing.Facts) { f.Stored[0].Subscription.Invoiced = true }, nil},
+		"the customer has a subscription": {func(f *billing.Facts) {
+			f.Side.Subscription, f.Side.Period = "sub_1", span(t, "2026-02-03T00:00:00Z", "2026-03-03T00:00:00Z")
+		}, []billing.Kind{billing.ActionReport}},
+	} {
+		f := ownJanuary(t)
+		f.Reported = []billing.Reported{taken}
+		c.change(&f)
+		var kinds []billing.Kind
+		for _, r := range f.Plan().Reports {
+			kinds = append(kinds, r.Kind)
+		}
+		require.Equal(t, c.plans, kinds, name)
+	}
+}
+
+func TestNothingIsNoInvoice(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t, func(f *billing.Facts) { f.Usage = nil })
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Len(t, plan.Complete, 1)
+
+	f = ownJanuary(t)
+	elsewhere := onOwn(t, f, "3")
+	elsewhere.Connection = 9
+	f.Reported = []billing.Reported{elsewhere}
+	plan = f.Plan()
+	require.Empty(t, plan.Reports, "it is billed elsewhere")
+	require.Len(t, plan.Complete, 1)
+}
+
+func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
+	t.Parallel()
+	euros := func(f *billing.Facts) {
+		addCharged(t, f, 2)
+		f.Prices[2][0].Currency = "EUR"
+	}
+	f := ownJanuary(t, euros)
+	require.Equal(t, []bool{true, false}, []bool{f.Stored[0].Closed[0].Billed, f.Stored[0].Closed[1].Billed}, "the tenant's is USD")
+	require.Len(t, f.Plan().Reports, 1)
+
+	f = ownJanuary(t, euros, func(f *billing.Facts) { f.Usage = f.Usage[1:] })
+	require.True(t, f.Stored[0].Closed[1].Billed, "nothing is in another one")
+	require.Equal(t, "EUR", f.Plan().Reports[0].Currency)
+
+	f = unsubscribedFacts(t)
+	euros(&f)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedOtherPrice}}, f.Plan().Excluded)
+}
+
+// What comes late for a period goes onto the next invoice of ours, also if nothing
+// else does, and never onto two.
+func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january := f.Stored[0]
+	l := &january.Closed[0]
+	l.Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Units: l.Charge, Billed: l.Charge, State: billing.ReconciliationAgreed}
+	january.Complete, january.Subscription.Invoiced = true, true
+	f.Stored = []billing.Period{january, f.Stored[1]}
+	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.LateMonths = []metering.Range{january.Range}
+	f.Now = instant(t, "2026-02-20T00:00:00Z")
+	require.Empty(t, f.Plan().Reports)
+	statement := billing.StatementOf(f, f.Plan().Periods[1])
+	require.Equal(t, "1", statement.Totals()[0].Amount.String(), "the open period's statement has it")
+
+	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
+	plan := f.Plan()
+	require.True(t, plan.Unreported)
+	require.Empty(t, plan.Complete)
+	f.Stored, f.MayClose = plan.Periods, false
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	late := plan.Reports[0]
+	require.Equal(t, []any{true, billing.OwnInvoice, "1"}, []any{late.Late, late.Target, late.Quantity.String()})
+	require.Equal(t, f.Stored[1].Range, late.Window)
+
+	sums := billing.Sums{Any: true, Amount: decimal(t, "1"), Currency: "USD"}
+	f.Reported = []billing.Reported{{Series: late.Series, MeterID: 1, State: billing.Accepted, Taken: sums, Standing: sums, Number: 7}}
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind)
+	f.Finalized = []billing.Sent{{Period: f.Stored[1].Start, Number: 8, State: billing.Accepted}}
+	f.Usage[0].Total, f.Usage[0].Late, f.Usage[0].Events, f.Usage[0].LateEvents = decimal(t, "11"), decimal(t, "4"), 11, 4
+	require.Empty(t, f.Plan().Reports, "it is final: the rest goes onto the next one")
+	require.Equal(t, "1", billing.Adjustments(f)[0].Amount.String())
+}
+
+func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	f.Reported, f.Finalized = []billing.Reported{onOwn(t, f, "3")}, []billing.Sent{{Period: f.Stored[0].Start, Number: 4, State: billing.Accepted}}
+	f.Reconcile()
+	require.Empty(t, f.Reconciled, "nobody has read it")
+	require.Empty(t, f.Plan().Complete)
+
+	f.Stored[0].Subscription.Invoiced = true
+	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "3"), Set: decimal(t, "3"), Currency: "USD"}
+	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: billing.OwnInvoice, Period: f.Stored[0].Range, Renewal: true}}
+	f.Reconcile()
+	require.Len(t, f.Reconciled, 1)
+	require.Equal(t, billing.ReconciliationAgreed, f.Reconciled[0].State)
+	require.Len(t, f.Plan().Complete, 1)
+
+	f.Stored[0].Closed[0].Reconciled, f.Reconciled = nil, nil
+	f.Reported[0].Line.Void, f.Invoices[0].Void = true, true
+	f.Reconcile()
+	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{f.Reconciled[0].State, f.Reconciled[0].Reason})
+}

@@ -324,3 +324,81 @@ func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
 	require.Equal(t, "draft", s.own()[0].Status)
 }
+
+// What nobody has heard of is listed.
+func TestAnInvoiceOfOursThatNobodyHeardOfIsListed(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	s.ingest("delta", "5")
+	s.read()
+	s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
+	s.closePeriods(nil)
+	s.quiesce(nil)
+	require.Equal(t, "open 0", s.reconciled())
+	s.lists(1)
+	require.Equal(t, "agreed 50000", s.reconciled())
+	s.requireComplete(1)
+}
+
+func TestAnInvoiceOfOursIsSentIfTheTenantSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newUnsubscribed(t)
+	active, err := s.store.Providers.Active(t.Context(), s.tenant)
+	require.NoError(t, err)
+	active.Text.CollectionMethod, active.Text.DaysUntilDue = "send_invoice", 14
+	_, err = s.store.Providers.Save(t.Context(), s.tenant, metering.Operator, active)
+	require.NoError(t, err)
+	s.ingest("delta", "5")
+	s.read()
+	s.closeMonth(0)
+	require.Equal(t, []any{"send_invoice", int64(14)}, []any{s.own()[0].Collection, s.own()[0].DaysUntilDue})
+}
+
+// What was put on an invoice of ours after a backup was made is found again, and
+// neither made nor billed once more.
+func TestARestoredDatabaseKnowsItsInvoicesOfOurs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lines int  // that were set since the backup
+		final bool // it was made final since
+		heard bool // Stripe's list of events has been read since it was restored
+	}{
+		"nothing":                      {0, false, false},
+		"a line":                       {1, false, false},
+		"all lines":                    {2, false, false},
+		"a final invoice":              {2, true, false},
+		"a final invoice that is read": {2, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDrill(t)
+			d.unsubscribe()
+			d.ingest("delta", "5")
+			d.ingest("last", "1")
+			d.sync(time.Minute)
+			backup := d.backUp()
+			d.fake.Advance(d.first.End.Add(73 * time.Hour).Sub(d.fake.Now()))
+			d.closePeriods(nil)
+			for _, report := range d.planned(true)[:c.lines] {
+				require.True(t, d.sent(report))
+			}
+			if c.final {
+				d.quiesce(nil)
+			}
+			d.restore(backup)
+			if c.heard {
+				d.hearOwn()
+			}
+			for range 4 {
+				d.sync(25 * time.Hour)
+				d.closePeriods(nil)
+			}
+			d.quiesce(nil)
+			d.hearOwn()
+			require.Len(t, d.own(), 1)
+			require.Len(t, d.own()[0].Lines, 2)
+			require.Equal(t, []string{"open", "6000000"}, []string{d.own()[0].Status, d.own()[0].Total.String()})
+			d.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
+		})
+	}
+}

@@ -121,7 +121,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, meter metering.Meter
 	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
 	if p.Side != nil && p.Side.Charges != nil {
 		m := p.amountOf(period, meter)
-		l.Billed = m.excluded() == "" && m.over() != ExcludedEarlier
+		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.goesOntoOwn(period))
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() {
 		return

@@ -32,6 +32,10 @@ func (p *Period) own(f Facts) {
 	}
 }
 
+// goesOntoOwn says whether what the invoices of a subscription that has ended lack
+// of a period goes onto one of ours.
+func (f Facts) goesOntoOwn(p Period) bool { return p.Subscription.ID != "" && !f.subscribed() }
+
 // finalization is the last report that makes the period's invoice final; zero:
 // there is none.
 func (f Facts) finalization(p Period) (last Sent) {

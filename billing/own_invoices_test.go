@@ -238,3 +238,27 @@ func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 	f.Reconcile()
 	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{f.Reconciled[0].State, f.Reconciled[0].Reason})
 }
+
+// What the subscription of a period has not been charged with when it ended goes
+// onto the next invoice of ours.
+func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	f := chargedFacts(t)
+	addCharged(t, &f, 2)
+	f.Stored[0].Bills = metering.BillsAmounts
+	f.Side.Subscription, f.Side.Period, f.Side.Currency = "", metering.Range{}, ""
+	f.Reported = []billing.Reported{set(t, f, "2")}
+	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
+	f.Stored, f.MayClose = f.Plan().Periods, false
+	require.Equal(t, "sub_1", f.Stored[0].Subscription.ID)
+	require.Empty(t, f.Plan().Reports, "February is open")
+
+	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
+	f.Reconcile()
+	f.Stored, f.MayClose = f.Plan().Periods, false
+	f.Reconcile()
+	reports := f.Plan().Reports
+	require.Len(t, reports, 2)
+	require.Equal(t, []string{"1", "3"}, []string{reports[0].Quantity.String(), reports[1].Quantity.String()}, "3 less the 2 that are pending, and all of the other")
+	require.Equal(t, f.Stored[1].Range, reports[0].Window)
+}

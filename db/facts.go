@@ -73,8 +73,7 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
-	read(&batch, selectOpen, []any{args}, scanOpen, func(o billing.Open) { f.Open = append(f.Open, o) })
-	read(&batch, selectFinalized, []any{args}, scanFinalized, func(s billing.Sent) { f.Finalized = append(f.Finalized, s) })
+	read(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
 	return r.q.SendBatch(r.ctx, &batch).Close()
 }
 
@@ -387,37 +386,6 @@ func (r *factReader) addSentLine(l sentLine) {
 	}
 	last := &(*all)[len(*all)-1]
 	last.Lines = append(last.Lines, l.Line)
-}
-
-const selectOpen = `
-	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, r.lease_until
-	from billing_reports r
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
-	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
-	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-	where r.tenant_id = @tenant
-	  and r.customer_id = @customer
-	  and r.state in ('planned', 'sending', 'in_doubt')
-	order by r.number`
-
-// selectFinalized reads what makes invoices of our own final; a hold is about no period.
-const selectFinalized = `
-	select r.id, p.starts_at, r.number, r.ledger_epoch, r.state
-	from billing_destinations d
-	cross join lateral (` + seriesAt + ` and s.kind = 'invoice_action' offset 0) s
-	join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and not p.complete
-	where d.tenant_id = @tenant
-	  and d.customer_id = @customer
-	  and d.connection_id = @connection
-	order by r.number`
-
-func scanFinalized(row pgx.CollectableRow) (s billing.Sent, err error) {
-	return s, row.Scan(&s.ID, &s.Period, &s.Number, &s.Epoch, &s.State)
-}
-
-func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
-	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.Epoch, &o.LeaseUntil)
 }
 
 // usageOf reads what the meters have counted in some periods, and how many

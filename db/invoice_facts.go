@@ -223,7 +223,8 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 }
 
 // unreconciled notes which totals wait for invoices: those of the periods that the
-// plan closes, but for what it has compared with them.
+// plan closes, and those that go onto invoices of ours, but for what it has compared
+// with them.
 func (w *planWriter) unreconciled(plan billing.Plan) {
 	var closed []time.Time
 	for _, c := range plan.Closings {
@@ -241,6 +242,11 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 			  and `
 	if len(closed) > 0 {
 		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true)
+	}
+	for _, r := range plan.Reports {
+		if r.Target == billing.OwnInvoice && !r.Late { // of a closed period
+			w.batch.Queue(totals+`t.meter_id = $5`, w.tenant, w.customer, []time.Time{r.Period}, true, r.Lines[0].MeterID)
+		}
 	}
 	for _, n := range plan.Reconciled {
 		w.batch.Queue(totals+`t.meter_id = $5`, w.tenant, w.customer, []time.Time{n.Period}, false, n.MeterID)

@@ -113,25 +113,22 @@ type draft struct {
 	invoice
 	AutoAdvance bool  `json:"auto_advance"`
 	FinalizesAt int64 `json:"automatically_finalizes_at"` // 0: nothing finalizes it by itself
-
-	Metadata map[string]string `json:"metadata"` // of both
 	editable
 }
 
-// editable is what people can change of a draft beside its lines.
+// editable is what people can change of a draft beside its lines and metadata.
 type editable struct {
-	Description         json.RawMessage   `json:"description"`
-	Footer              json.RawMessage   `json:"footer"`
-	Metadata            map[string]string `json:"metadata"`
-	Discounts           json.RawMessage   `json:"discounts"`
-	CustomFields        json.RawMessage   `json:"custom_fields"`
-	CollectionMethod    json.RawMessage   `json:"collection_method"`
-	StatementDescriptor json.RawMessage   `json:"statement_descriptor"`
+	Description         json.RawMessage `json:"description"`
+	Footer              json.RawMessage `json:"footer"`
+	Discounts           json.RawMessage `json:"discounts"`
+	CustomFields        json.RawMessage `json:"custom_fields"`
+	CollectionMethod    json.RawMessage `json:"collection_method"`
+	StatementDescriptor json.RawMessage `json:"statement_descriptor"`
 }
 
 // hash tells two drafts apart without keeping what they say.
-func (e editable) hash() string {
-	text, err := json.Marshal(e)
+func (d draft) hash() string {
+	text, err := json.Marshal([]any{d.editable, d.Metadata})
 	if err != nil {
 		panic(err) // what was read as JSON is written as JSON
 	}
@@ -143,7 +140,6 @@ func (c *Client) draft(ctx context.Context, key, id string) (in draft, err error
 	if err := c.readAs(ctx, key, scheduling, stripego.FormatURLPath("/v1/invoices/%s", id), nil, &in); err != nil {
 		return in, fmt.Errorf("get draft: %w", err)
 	}
-	in.invoice.Metadata, in.editable.Metadata = in.Metadata, in.Metadata
 	if in.Lines.HasMore {
 		in.Lines.Data, err = list[invoiceLine](ctx, c, key, stripego.FormatURLPath("/v1/invoices/%s/lines", id), query())
 		if err != nil {
@@ -169,7 +165,7 @@ func (p Provider) Draft(ctx context.Context, c providers.Credentials, q provider
 	}
 	out := billing.Draft{
 		FinalizedAt: in.FinalizedAt, Automatic: read.AutoAdvance, FinalizesAt: instant(read.FinalizesAt),
-		Settings: read.editable.hash(), Currency: in.Currency,
+		Settings: read.hash(), Currency: in.Currency,
 	}
 	for i, l := range lines {
 		price := read.Lines.Data[i].Price

@@ -1,0 +1,135 @@
+package stripe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
+	"github.com/odometer-metering/odometer/providers/stripe"
+	"github.com/odometer-metering/odometer/providers/stripetest"
+)
+
+// ownLine is a line of February's own invoice, of one meter.
+func ownLine(meter metering.MeterID, amount string, address map[string]string) billing.Message {
+	return billing.Message{
+		Report: billing.Report{
+			Series: billing.Series{
+				Kind: billing.ChargeReport, Connection: 1, Customer: "cus_1", Target: billing.OwnInvoice, Method: stripe.PendingItem, Counting: billing.Replaces,
+				Period: february.Start, Window: february,
+			},
+			Destination: billing.Destination{Address: address}, Lines: []billing.Line{{MeterID: meter}}, Quantity: decimal(amount), Currency: "USD", Of: february,
+		},
+		ID: uuid.New(), TenantID: 1, CustomerID: 2, Meter: metering.Meter{ID: meter, Slug: "calls"}, Timezone: time.UTC, Now: noon,
+	}
+}
+
+// ownEnd makes February's own invoice final.
+func ownEnd() billing.Message {
+	m := ownLine(0, "0", nil)
+	m.Kind, m.Target, m.Method, m.Lines, m.Destination = billing.ActionReport, billing.OwnInvoice+"/2024-02", "", nil, billing.Destination{}
+	return m
+}
+
+func sending(t *testing.T, m billing.Message, object string) providers.Sending {
+	t.Helper()
+	framed, err := stripe.Provider{}.Frame(m)
+	require.NoError(t, err)
+	return providers.Sending{Series: m.Series, ReportID: m.ID, Body: framed.Body, Object: object, FirstSentAt: noon, Now: noon}
+}
+
+func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Products: []stripetest.Product{{ID: "prod_1"}}}))
+	p, at := stripe.NewProvider(b.client), providers.Credentials{Account: "acct_1", Secret: key}
+	address := map[string]string{"product": "prod_1", "collection_method": "send_invoice", "days_until_due": "14"}
+	first, second, end := sending(t, ownLine(1, "2.50", address), ""), sending(t, ownLine(3, "1", address), ""), sending(t, ownEnd(), "")
+
+	early := p.Send(t.Context(), at, end)
+	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(early.Err))
+	require.ErrorContains(t, early.Err, "somebody has deleted the draft")
+	for range 2 { // the same call twice
+		for _, s := range []providers.Sending{first, second} {
+			sent := p.Send(t.Context(), at, s)
+			require.NoError(t, sent.Err)
+			require.Equal(t, billing.Accepted, sent.State)
+			found, err := p.Find(t.Context(), at, s, providers.Place{}, decimal("0"))
+			require.NoError(t, err)
+			require.Equal(t, billing.Accepted, found.State)
+		}
+		b.fake.Advance(25 * time.Hour) // no idempotency key is remembered
+	}
+	found, err := p.Find(t.Context(), at, end, providers.Place{}, decimal("0"))
+	require.NoError(t, err)
+	require.Empty(t, found.State)
+	invoices := b.fake.State().Accounts[0].Invoices
+	require.Len(t, invoices, 1)
+	draft := invoices[0]
+	require.Equal(t, []any{"draft", "manual", "350", "send_invoice", int64(14), false},
+		[]any{draft.Status, draft.Reason, draft.Total.String(), draft.Collection, draft.DaysUntilDue, draft.AutoAdvance})
+	read, err := p.Invoice(t.Context(), at, providers.InvoiceQuestion{ID: draft.ID})
+	require.NoError(t, err)
+	require.False(t, read.Renewal, "it is no draft that is held, or brought up to date")
+
+	for range 2 {
+		sent := p.Send(t.Context(), at, end)
+		require.NoError(t, sent.Err)
+		require.Equal(t, billing.Accepted, sent.State)
+		b.fake.Advance(25 * time.Hour)
+	}
+	found, err = p.Find(t.Context(), at, end, providers.Place{}, decimal("0"))
+	require.NoError(t, err)
+	require.Equal(t, billing.Accepted, found.State)
+	read, err = p.Invoice(t.Context(), at, providers.InvoiceQuestion{ID: draft.ID})
+	require.NoError(t, err)
+	require.Equal(t, []any{billing.OwnInvoice, true, february, "open"}, []any{read.Subscription, read.Renewal, read.Period, read.Status})
+	require.Equal(t, first.ReportID, *read.Lines[0].ReportID)
+	require.True(t, b.fake.State().Accounts[0].Invoices[0].AutoAdvance, "Stripe collects it")
+
+	third := p.Send(t.Context(), at, sending(t, ownLine(4, "1", address), ""))
+	require.NoError(t, third.Err)
+	require.Equal(t, billing.Rejected, third.State, "it takes no lines any more")
+	listed, err := p.ListInvoices(t.Context(), at, providers.InvoiceListQuestion{Customer: "cus_1", Since: february.Start})
+	require.NoError(t, err)
+	require.Contains(t, listed.Invoices, draft.ID)
+	charges, err := p.Charges(t.Context(), at, "cus_1", february.Start)
+	require.NoError(t, err)
+	require.Len(t, charges, 2)
+	require.Equal(t, billing.OwnInvoice, charges[0].Subscription)
+}
+
+// Stripe's own events of the invoice name the period that it bills.
+func TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, at := stripe.NewProvider(b.client), providers.Credentials{Account: "acct_1", Secret: key}
+	b.post(t, "/v1/invoices", "customer=cus_1&metadata[odometer_invoice]=x")
+	made := b.fake.State().Accounts[0].Invoices
+	read, err := p.Invoice(t.Context(), at, providers.InvoiceQuestion{ID: made[len(made)-1].ID})
+	require.NoError(t, err)
+	require.Empty(t, read.Subscription, "it names no period")
+}
+
+func TestHowInvoicesOfOursAreCollectedIsChecked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, c := range []struct {
+		text metering.InvoiceText
+		ok   bool
+	}{
+		{metering.InvoiceText{}, true},
+		{metering.InvoiceText{CollectionMethod: "charge_automatically"}, true},
+		{metering.InvoiceText{CollectionMethod: "send_invoice", DaysUntilDue: 30}, true},
+		{metering.InvoiceText{CollectionMethod: "send_invoice"}, false},
+		{metering.InvoiceText{DaysUntilDue: 30}, false},
+		{metering.InvoiceText{CollectionMethod: "charge_automatically", DaysUntilDue: 30}, false},
+	} {
+		_, err := stripe.NewProvider(b.client).Validate(t.Context(), providers.Settings{Text: c.text}, providers.Secrets{Call: key, Event: "whsec_of-the-endpoint"})
+		require.Equal(t, c.ok, err == nil, "%+v: %v", c.text, err)
+	}
+}

@@ -34,7 +34,7 @@ type syncLine struct {
 	Number       int64             `json:"number" doc:"Of the report, in the order of the customer's; a statement's sequence"`
 	State        billing.State     `json:"state" doc:"Of the report"`
 	Method       string            `json:"method,omitempty" doc:"Of a quantity: the provider's way of reporting it" example:"meter_event"`
-	Target       string            `json:"target,omitempty" doc:"What adds it up at the provider: a subscription item, a meter or a subscription" example:"si_Na6dzxczY5fwHx"`
+	Target       string            `json:"target,omitempty" doc:"What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
 	Quantity     metering.Decimal  `json:"quantity" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
 	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"The number that went out: quantity, or what it adds to the former one; of a charge money"`

@@ -3674,7 +3674,7 @@ type SyncLine struct {
 	// State Of the report
 	State SyncLineState `json:"state"`
 
-	// Target What adds it up at the provider: a subscription item, a meter or a subscription
+	// Target What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string `json:"target,omitempty"`

@@ -3161,7 +3161,7 @@ export interface components {
              */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
-             * @description What adds it up at the provider: a subscription item, a meter or a subscription
+             * @description What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;

@@ -139,3 +139,44 @@ func TestEveryFailureMeetsInvoiceItemsToo(t *testing.T) {
 		require.Len(t, b.State().Accounts[0].Pending, c.pending, name)
 	}
 }
+
+func TestAnInvoiceThatACallMakesFollowsStripesRules(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	invoice := func(more string) reply {
+		return b.call("POST", "/v1/invoices", "customer=cus_1&auto_advance=false"+more, "")
+	}
+	for more, message := range map[string]string{
+		"&collection_method=send_invoice":                          "you must pass days_until_due",
+		"&days_until_due=3":                                        "if collection_method is send_invoice",
+		"&collection_method=charge_automatically&days_until_due=3": "if collection_method is send_invoice",
+		"&collection_method=send_invoice&days_until_due=-1":        "Invalid integer",
+	} {
+		refused := invoice(more)
+		require.Equal(t, 400, refused.status, more)
+		require.Contains(t, refused.message(), message, more)
+	}
+	made := invoice("&currency=usd&collection_method=send_invoice&days_until_due=3")
+	require.Equal(t, 200, made.status, made.message())
+	require.Equal(t, []any{"draft", "usd", "send_invoice", false}, []any{made.body["status"], made.body["currency"], made.body["collection_method"], made.body["auto_advance"]})
+	id := made.body["id"].(string)
+	on := []string{"subscription", "", "invoice", id}
+	require.Equal(t, 200, b.charge("250", "", on...).status)
+	b.Advance(30 * 24 * time.Hour)
+	draft := b.call("GET", "/v1/invoices/"+id, "", "")
+	require.Equal(t, []any{"draft", "250"}, []any{draft.body["status"], fmt.Sprint(draft.body["total"])}, "nothing finalizes it by itself")
+
+	final := b.call("POST", "/v1/invoices/"+id+"/finalize", "auto_advance=true", "")
+	require.Equal(t, []any{"open", true}, []any{final.body["status"], final.body["auto_advance"]})
+	require.Equal(t, 400, b.charge("1", "", on...).status, "it is no draft any more")
+	require.Equal(t, 400, b.call("POST", "/v1/invoices/"+id+"/finalize", "", "").status)
+}
+
+func TestAnInvoiceHasOneCurrency(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.call("POST", "/v1/invoices", "customer=cus_1&currency=eur", "")
+	refused := b.charge("1", "", "subscription", "", "invoice", made.body["id"].(string))
+	require.Equal(t, 400, refused.status)
+	require.Contains(t, refused.message(), "must be that of the invoice, eur")
+}

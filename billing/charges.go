@@ -125,6 +125,16 @@ func (r Reported) billed() Sums {
 	return s
 }
 
+// least is what the far side has at the least.
+func (r Reported) least() Sums {
+	s := r.Standing
+	s.Value, s.Added = smaller(s.Value, r.Taken.Value), smaller(s.Added, r.Taken.Added)
+	if !r.Taken.Any || s.Currency == r.Taken.Currency {
+		s.Amount = smaller(s.Amount, r.Taken.Amount)
+	}
+	return s
+}
+
 // units are what the far side bills of the series: what final invoices do, else
 // what it has at the most.
 func (r Reported) units() metering.Decimal {

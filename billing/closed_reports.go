@@ -24,10 +24,10 @@ func (f Facts) account(p *Period) {
 		return
 	}
 	p.Closed = slices.Clone(p.Closed)
-	billed := f.billedOf(*p)
+	billed, least := f.billedOf(*p), f.atLeast().billedOf(*p)
 	for n := range p.Closed {
 		l := &p.Closed[n]
-		so := l.billedIn(billed)
+		so := l.billedIn(billed).nearest(l.billedIn(least), *l)
 		if l.so = nil; p.pending() && l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
 			l.so = &so
 		}
@@ -58,6 +58,31 @@ func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar 
 		so.amount = so.amount.Add(p.amount)
 	}
 	return so
+}
+
+// nearest is what comes nearest to the closed line of all that may be billed, from
+// the least to the most: as long as nobody knows what came of a report, nothing is
+// charged, or given back, because of it.
+func (so billedSoFar) nearest(least billedSoFar, l ClosedLine) billedSoFar {
+	return billedSoFar{units: between(least.units, l.ownUnits(), so.units), amount: between(least.amount, l.Charge, so.amount)}
+}
+
+// between is d, or the end of the range that it lies beyond.
+func between(least, d, most metering.Decimal) metering.Decimal {
+	return smaller(larger(least, d), most)
+}
+
+// atLeast are the facts were nothing of what may have arrived there, but what
+// takes something back.
+func (f Facts) atLeast() Facts {
+	f.Reported = slices.Clone(f.Reported)
+	for i := range f.Reported {
+		if r := &f.Reported[i]; r.Outstanding {
+			r.Taken = r.least()
+			r.Standing = r.Taken
+		}
+	}
+	return f
 }
 
 // isAll says whether it is what the line came to. What units cost is known; of

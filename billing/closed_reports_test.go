@@ -119,6 +119,40 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 	}
 }
 
+// As long as nobody knows what came of a report to a former receiver, nothing is
+// charged, or given back, because of it.
+func TestWhatIsInDoubtIsNeitherChargedNorGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		taken, sent, closed string
+		carried             string
+	}{
+		"BetweenBoth":          {"3", "5", "4", ""},
+		"BetweenBothTheOther":  {"5", "3", "4", ""},
+		"MoreThanBoth":         {"3", "5", "6", "100"},
+		"LessThanBoth":         {"3", "5", "1", "-200"},
+		"LessThanBothTheOther": {"5", "3", "2", "-100"},
+		"NothingTaken":         {"", "5", "2", ""},
+		"NothingTakenAndMore":  {"", "5", "6", "100"},
+	} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, c.closed, c.closed+"00"), subscribed(february)))
+		f.Stored[0].Complete = false
+		r := stated(second, january, c.sent, c.sent+"00")
+		if r.Outstanding, r.State, r.Taken = true, billing.InDoubt, (billing.Sums{}); c.taken != "" {
+			r.Taken = stated(second, january, c.taken, c.taken+"00").Taken
+		}
+		f.Reported = []billing.Reported{r}
+		f.Reconcile()
+		late := billing.Adjustments(f)
+		if c.carried == "" {
+			require.Empty(t, late, name)
+			continue
+		}
+		require.Len(t, late, 1, name)
+		require.Equal(t, c.carried, late[0].Amount.String(), name)
+	}
+}
+
 func ofMeter(id metering.MeterID, r billing.Reported) billing.Reported {
 	r.MeterID = id
 	return r

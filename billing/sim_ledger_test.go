@@ -330,7 +330,8 @@ func (l *ledger) reported() (all []billing.Reported) {
 // windowOf is where the report's window begins: that of one that went out with a
 // time in a subscription of which nobody knew yet, with that.
 func (l *ledger) windowOf(r *storedReport) time.Time {
-	if part := l.part(r).Start; l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) {
+	here := l.period(r.Period).Subscription.Connection == r.Connection
+	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) {
 		return part
 	}
 	return r.Window.Start

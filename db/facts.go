@@ -278,7 +278,7 @@ func reportedOf(customer string) string {
 // that.
 const windowStart = `
 	select case
-	  when x.kind = 'quantity' and x.counting <> 'replaces' and x.window_start < greatest(p.starts_at, p.subscription_start)
+	  when x.kind = 'quantity' and x.counting <> 'replaces' and x.connection_id = p.subscription_connection and x.window_start < greatest(p.starts_at, p.subscription_start)
 	    and x.provider_time >= greatest(p.starts_at, p.subscription_start)
 	    then greatest(p.starts_at, p.subscription_start)
 	  else x.window_start end`

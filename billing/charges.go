@@ -136,12 +136,16 @@ func (r Reported) least() Sums {
 }
 
 // units are what the far side bills of the series: what final invoices do, else
-// what it has at the most.
+// what it has at the most. Less than nothing of a quantity is billed as nothing.
 func (r Reported) units() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
 	}
-	return r.billed().counted(r.Counting)
+	units := r.billed().counted(r.Counting)
+	if r.Kind == QuantityReport {
+		return notNegative(units)
+	}
+	return units
 }
 
 func larger(a, b metering.Decimal) metering.Decimal {

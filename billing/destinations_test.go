@@ -314,3 +314,16 @@ func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
 		require.Empty(t, f.Plan().Reported, "nobody knows what was taken")
 	}
 }
+
+// A provider bills no less than nothing: what was taken back beyond that at a
+// former one is not charged again here.
+func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
+	t.Parallel()
+	for elsewhere, want := range map[string]string{"-13": "5", "2": "3"} {
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 9), subscribed(february)))
+		former := counted(february, elsewhere)
+		former.Connection = second
+		f.Reported, f.Usage = []billing.Reported{former}, []billing.Usage{{Period: february.Start, MeterID: 1, Total: metering.Whole(5), Events: 1}}
+		require.Equal(t, want, f.Plan().Reports[0].Quantity.String(), elsewhere)
+	}
+}

@@ -442,11 +442,16 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	lacking := l.lacking(p, line)
 	billed := new(big.Rat).Set(lacking)
 	ok := carried.Sign() == 0 || carried.Cmp(lacking) == 0
+	least, most := lower(new(big.Rat), lacking), upper(new(big.Rat), lacking)
 	for _, b := range l.bookingsOf(p, line) {
 		if b.Billed {
 			billed.Add(billed, rational(b.Charge.Sub(b.ChargeBefore)))
 		}
+		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
 		ok = ok || carried.Cmp(billed) == 0 || carried.Cmp(new(big.Rat).Sub(billed, lacking)) == 0
+	}
+	if l.carriedInDoubt(p, line.MeterID) { // a part of it, as far as that was sure
+		ok = ok || carried.Cmp(least) >= 0 && carried.Cmp(most) <= 0
 	}
 	if !here { // what is in doubt there counts as billed as long as nobody looks
 		ok = ok || slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt && r.Period.Equal(p.Start) })
@@ -457,6 +462,33 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		l.failf("%s %s of late usage are billed of meter %d in the period from %s; %s are booked",
 			carried.FloatString(4), line.Currency, line.MeterID, p.Start, billed.FloatString(4))
 	}
+}
+
+func lower(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return a
+	}
+	return b
+}
+
+func upper(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) > 0 {
+		return a
+	}
+	return b
+}
+
+// carriedInDoubt says whether something was carried of a closed period while
+// nobody knew what came of one of its own reports.
+func (l *life) carriedInDoubt(p billing.Period, meter metering.MeterID) bool {
+	of := func(r *storedReport, closed time.Time) bool {
+		return slices.ContainsFunc(r.Lines, func(line billing.Line) bool { return line.MeterID == meter && line.Closed.Equal(closed) })
+	}
+	return slices.ContainsFunc(l.reports, func(carrying *storedReport) bool {
+		return of(carrying, p.Start) && slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+			return r.number < carrying.number && r.Period.Equal(p.Start) && of(r, time.Time{}) && (r.settledAt.IsZero() || !r.settledAt.Before(carrying.firstSent))
+		})
+	})
 }
 
 // checkBooked holds that all that came for a closed period's meter is booked at

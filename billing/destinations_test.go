@@ -323,7 +323,7 @@ func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 9), subscribed(february)))
 		former := counted(february, elsewhere)
 		former.Connection = second
-		f.Reported, f.Usage = []billing.Reported{former}, []billing.Usage{{Period: february.Start, MeterID: 1, Total: metering.Whole(5), Events: 1}}
+		f.Reported, f.Usage = []billing.Reported{former}, []billing.Usage{used(february, "5")}
 		require.Equal(t, want, f.Plan().Reports[0].Quantity.String(), elsewhere)
 	}
 }

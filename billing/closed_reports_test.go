@@ -93,21 +93,23 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 		carried []billing.Reported
 		late    string
 		own     [2]string
+		policy  metering.LatePolicy
 	}{
-		"Nothing":              {nil, "0", [2]string{"3", "300"}},
-		"All":                  {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "0", [2]string{"0", "0"}},
-		"APart":                {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "0", [2]string{"1", "100"}},
-		"TheBasePriceAlone":    {[]billing.Reported{adjusted(first, january, february, "0", "50")}, "0", [2]string{"3", "250"}},
-		"InTwoPeriods":         {[]billing.Reported{adjusted(first, january, february, "2", "200"), adjusted(first, january, march, "-1", "-100")}, "0", [2]string{"2", "200"}},
-		"WhatCameLate":         {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "2", [2]string{"3", "300"}},
-		"MoreThanWhatCameLate": {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "2", [2]string{"2", "200"}},
-		"WhatWasTakenBack":     {[]billing.Reported{adjusted(first, january, february, "-1", "-100")}, "-1", [2]string{"3", "300"}},
-		"NothingOfATakingBack": {nil, "-1", [2]string{"3", "300"}},
-		"Here":                 {[]billing.Reported{adjusted(second, january, february, "1", "100")}, "0", [2]string{"3", "300"}},
-		"OfAnotherMeter":       {[]billing.Reported{ofMeter(2, adjusted(first, january, february, "1", "100"))}, "0", [2]string{"3", "300"}},
+		"Nothing":              {nil, "0", [2]string{"3", "300"}, metering.AdjustLate},
+		"All":                  {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "0", [2]string{"0", "0"}, metering.AdjustLate},
+		"APart":                {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "0", [2]string{"1", "100"}, metering.AdjustLate},
+		"TheBasePriceAlone":    {[]billing.Reported{adjusted(first, january, february, "0", "50")}, "0", [2]string{"3", "250"}, metering.AdjustLate},
+		"InTwoPeriods":         {[]billing.Reported{adjusted(first, january, february, "2", "200"), adjusted(first, january, march, "-1", "-100")}, "0", [2]string{"2", "200"}, metering.AdjustLate},
+		"WhatCameLate":         {[]billing.Reported{adjusted(first, january, february, "2", "200")}, "2", [2]string{"3", "300"}, metering.AdjustLate},
+		"MoreThanWhatCameLate": {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "2", [2]string{"2", "200"}, metering.AdjustLate},
+		"WhatWasTakenBack":     {[]billing.Reported{adjusted(first, january, february, "-1", "-100")}, "-1", [2]string{"3", "300"}, metering.AdjustLate},
+		"NothingOfATakingBack": {nil, "-1", [2]string{"3", "300"}, metering.AdjustLate},
+		"Here":                 {[]billing.Reported{adjusted(second, january, february, "1", "100")}, "0", [2]string{"3", "300"}, metering.AdjustLate},
+		"OfAnotherMeter":       {[]billing.Reported{ofMeter(2, adjusted(first, january, february, "1", "100"))}, "0", [2]string{"3", "300"}, metering.AdjustLate},
+		"WhatIsOnlyReported":   {[]billing.Reported{adjusted(first, january, february, "3", "300")}, "2", [2]string{"0", "0"}, metering.ReportLate},
 	} {
 		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
-		f.Stored[0].Complete, f.Reported = false, c.carried
+		f.Stored[0].Complete, f.Reported, f.Settings.LatePolicy = false, c.carried, c.policy
 		f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
 		if late := metering.MustDecimal(c.late); !late.IsZero() {
 			f = withLate(f, january, late.Add(metering.Whole(3)).String(), c.late)

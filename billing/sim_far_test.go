@@ -188,18 +188,24 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 		if c.Kind != billing.QuantityReport || !counts(c) || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
 			continue
 		}
-		if c.Counting == billing.Adds {
-			units = units.Add(c.Quantity)
-			continue
-		}
 		start := c.Window.Start
 		if c.Counting == billing.Latest {
 			start = c.invoice.Start // an invoice bills the last one, whichever window it was of
 		}
-		last[window{c.Target + string(c.Method), start.UnixMicro()}] = c.Lines[0].Quantity
+		at := window{c.Target + string(c.Method), start.UnixMicro()}
+		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
+			last[at] = c.Lines[0].Quantity
+		}
 	}
-	for _, value := range last {
-		units = units.Add(value)
+	return sumOf(last)
+}
+
+// sumOf adds up what places have: less than nothing is billed as nothing.
+func sumOf[K comparable](places map[K]metering.Decimal) (units metering.Decimal) {
+	for _, value := range places {
+		if !value.IsNegative() {
+			units = units.Add(value)
+		}
 	}
 	return units
 }
@@ -240,16 +246,12 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 		if c.Kind != billing.QuantityReport || c.invoice != in || !c.known() || c.Lines[0].MeterID != meter || c.id == (uuid.UUID{}) {
 			continue
 		}
-		if c.Counting == billing.Adds {
-			units = units.Add(c.Quantity)
-			continue
+		at := fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())
+		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
+			last[at] = c.Lines[0].Quantity
 		}
-		last[fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())] = c.Lines[0].Quantity
 	}
-	for _, value := range last {
-		units = units.Add(value)
-	}
-	return units
+	return sumOf(last)
 }
 
 // has says whether it was reported any quantity of the meter's period.

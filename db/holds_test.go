@@ -11,6 +11,8 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -18,7 +20,13 @@ import (
 // period that ended an hour ago.
 func heldBiller(t *testing.T) (b *biller, in metering.Invoice) {
 	t.Helper()
-	b = newBiller(t)
+	return holdingBiller(newBiller(t))
+}
+
+// holdingBiller has the customer's draft invoices held.
+func holdingBiller(b *biller) (_ *biller, in metering.Invoice) {
+	t := b.TB
+	t.Helper()
 	b.connectTo(metering.Provider{Kind: metering.Stripe, Invoices: true, Account: "acct_1"})
 	on := true
 	_, _, err := b.store.Tenants.Update(t.Context(), b.tenant, metering.Operator, db.TenantChange{InvoiceHold: &on})
@@ -130,6 +138,23 @@ func TestWhatIsNotHeld(t *testing.T) {
 	require.Len(t, holds, 1, "it is shown that its deadline was over")
 	require.NotNil(t, holds[0].EndedAt)
 	require.Empty(t, holds[0].Hold.State, "nothing was sent")
+}
+
+func TestDraftsThatAreHeldAreCounted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	counted := func() map[billing.HoldState]int64 {
+		state, err := store.Maintenance.State(t.Context(), clock.Now())
+		require.NoError(t, err)
+		return state.Holds
+	}
+	require.Equal(t, map[billing.HoldState]int64{"planned": 0, "held": 0, "disagrees": 0, "releasing": 0}, counted())
+	b, in := holdingBiller(newBillerAt(t, store, address))
+	id := b.beginHold(in, draftOf(in))
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees})
+	require.Equal(t, map[billing.HoldState]int64{"planned": 0, "held": 0, "disagrees": 1, "releasing": 0}, counted())
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldExpired})
+	require.Zero(t, counted()[billing.HoldDisagrees])
 }
 
 func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,6 +82,7 @@ type State struct {
 	OpenSyncs          int64
 	OutstandingReports int64
 	Reconciliations    map[billing.ReconciliationState]int64 // that found a discrepancy
+	Holds              map[billing.HoldState]int64           // of draft invoices that are not final
 	DuePeriods         int64
 	PendingMessages    int64      // to tenants' webhooks
 	KeptFrom           *time.Time // from when on events are kept; nil: all are
@@ -94,10 +96,16 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  (select count(*) from billing_reports where state in ('planned', 'sending', 'in_doubt')),
 		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),
+		  (select jsonb_object_agg(x.state, (select count(*) from billing_holds h where h.ended_at is null and h.state = x.state)) from unnest($3::text[]) x (state)),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
 		  (select count(*) from webhook_deliveries where status = 'pending'),
-		  (select kept_from from event_retention)`, now, discrepant()).Scan(
-		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.Reconciliations, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+		  (select kept_from from event_retention)`, now, discrepant(), openHolds()).Scan(
+		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
 	return s, coded(err)
+}
+
+// openHolds are the states of a hold under which the invoice is a draft.
+func openHolds() []billing.HoldState {
+	return slices.DeleteFunc(billing.HoldState("").Values(), billing.HoldState.Ended)
 }

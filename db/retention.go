@@ -1,7 +1,9 @@
 package db
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -128,7 +130,8 @@ func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 // settleLateUsage keeps what came late for the closed periods that begin
 // before the edge, because their ragged ends can no longer be counted soon,
 // nor can a new way of counting look that far back. What comes for them from
-// now on is shown and not billed.
+// now on is shown and not billed. Everybody's is settled but whose cannot be
+// counted: theirs has to be mended before any event goes.
 func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
@@ -148,12 +151,13 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 	if err != nil {
 		return coded(err)
 	}
+	var failed error
 	for _, p := range payees {
-		if err := m.settleLate(ctx, p.Tenant, p.Customer, edge); err != nil {
-			return err
+		if err := m.settleLate(ctx, p.Tenant, p.Customer, edge); err != nil && ctx.Err() == nil {
+			failed = errors.Join(failed, fmt.Errorf("of tenant %s, customer %s: %w", p.Tenant, p.Customer, err))
 		}
 	}
-	return nil
+	return cmp.Or(ctx.Err(), failed)
 }
 
 func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {

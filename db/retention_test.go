@@ -420,3 +420,53 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Empty(t, b.plan(anew).Send)
 	retain()
 }
+
+// What came late for one customer cannot be counted: theirs alone waits, and no
+// event goes before it is.
+func TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	now := clock.Now()
+	start := metering.Instant(now.AddDate(0, 0, -200).Truncate(24 * time.Hour))
+	var all []*biller
+	for range 3 {
+		b := newBillerAt(t, store, address)
+		b.created(start)
+		b.price("10", "100", "0.005")
+		for n := range 2 {
+			from := start.AddDate(0, 0, 60*n)
+			b.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at) values ($1, $2, $3, $4)`, b.tenant, b.customer.ID, from, from.AddDate(0, 0, 60+80*n))
+		}
+		b.useAt("200", start.Add(time.Minute))
+		b.now = start.AddDate(0, 0, 63)
+		b.acceptAll()
+		require.Equal(t, 1, b.closePeriods().Closed)
+		b.digests()
+		all = append(all, b)
+	}
+	unsettled := func() (tenants []metering.TenantID) {
+		for _, b := range all {
+			var n int
+			require.NoError(t, b.connect().QueryRow(t.Context(), `select count(*) from billing_period_totals where tenant_id = $1 and late_count is null`, b.tenant).Scan(&n))
+			if n > 0 {
+				tenants = append(tenants, b.tenant)
+			}
+		}
+		return tenants
+	}
+	fails := all[1]
+	fails.exec(`create function refuse() returns trigger language plpgsql as 'begin raise exception ''refused''; end'`)
+	fails.exec(fmt.Sprintf(`create trigger refused before update on billing_period_totals for each row when (new.tenant_id = %d) execute function refuse()`, int64(fails.tenant)))
+
+	dropped, err := store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40), now)
+	require.ErrorContains(t, err, fails.tenant.String())
+	require.ErrorContains(t, err, fails.customer.ID.String())
+	require.Zero(t, dropped)
+	require.Equal(t, []metering.TenantID{fails.tenant}, unsettled())
+
+	fails.exec(`drop trigger refused on billing_period_totals`)
+	dropped, err = store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40), now)
+	require.NoError(t, err)
+	require.Positive(t, dropped)
+	require.Empty(t, unsettled())
+}

@@ -28,13 +28,15 @@ var (
 		"Reports to providers whose outcome is not known yet.", nil, nil)
 	reconciliations = prometheus.NewDesc("odometer_billing_reconciliations",
 		"Closed periods and meters by how their reconciliation with the provider's final invoices stands, where it found a discrepancy.", []string{"state"}, nil)
+	holds = prometheus.NewDesc("odometer_billing_holds",
+		"Draft invoices that are kept from becoming final, by how their hold stands.", []string{"state"}, nil)
 	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
 	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
 	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, reconciliations, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, reconciliations, holds, duePeriods, pending, keptFrom} {
 		all <- d
 	}
 }
@@ -56,6 +58,9 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	gauge(outstanding, found.OutstandingReports)
 	for state, n := range found.Reconciliations {
 		gauge(reconciliations, n, string(state))
+	}
+	for state, n := range found.Holds {
+		gauge(holds, n, string(state))
 	}
 	gauge(duePeriods, found.DuePeriods)
 	gauge(pending, found.PendingMessages)

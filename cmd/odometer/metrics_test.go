@@ -158,7 +158,7 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	require.Equal(t, "1", calls("refused"))
 	require.Equal(t, "1", w.metric(`odometer_billing_reports_total{kind="statement",state="rejected"}`))
 	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="failed"}`))
-	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", `odometer_billing_reconciliations{state="disputed"}`, "odometer_billing_periods_due"} {
+	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", `odometer_billing_reconciliations{state="disputed"}`, `odometer_billing_holds{state="disagrees"}`, "odometer_billing_periods_due"} {
 		require.Equal(t, "0", w.metric(series), series)
 	}
 	require.Empty(t, w.metric("odometer_events_kept_from_timestamp_seconds"), "all are kept")

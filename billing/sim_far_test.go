@@ -235,6 +235,9 @@ func (f *farSide) onInvoice(in *invoice, meter metering.MeterID) (units metering
 	if latest != nil {
 		units = units.Add(latest.Quantity)
 	}
+	if units.IsNegative() {
+		return metering.Decimal{} // less than nothing is billed as nothing
+	}
 	return units
 }
 

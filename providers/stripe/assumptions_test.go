@@ -1,14 +1,18 @@
 package stripe_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
@@ -26,6 +30,8 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 		"a trial's usage is never billed":                      (*contract).tryTrial,
 		"a window that a period's start cuts is billed in it":  (*contract).tryCutWindow,
 		"of two equal times the later to come is the last":     (*contract).tryEqualTimes,
+		"a held draft waits, and leaves when it is told":       (*contract).tryHold,
+		"a held draft leaves at its deadline":                  (*contract).tryDeadline,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -206,4 +212,84 @@ func (c *contract) tryEqualTimes() {
 	c.use(2, 4, at, "4")
 	c.advance(c.period.End.Add(2 * time.Hour))
 	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
+}
+
+// heldDraft is the draft of the customer's renewal, kept until the deadline.
+type heldDraft struct {
+	*contract
+	stripe.Provider
+	id       string
+	deadline time.Time
+}
+
+// hold has usage and a charge on a renewal's draft, and holds it for so long.
+func (c *contract) hold(long time.Duration) heldDraft {
+	c.begin(c.calls())
+	c.use(1, 4, c.start.Add(3*time.Minute), "4")
+	_, err := c.send(c.late(1, 250))
+	require.NoError(c, err)
+	c.advance(c.period.End.Add(20 * time.Minute))
+	d := heldDraft{c, stripe.NewProvider(c.client), c.renewal(true).ID, c.period.End.Add(long)}
+	require.True(c, d.draft().Automatic)
+	d.act(d.FrameHold(d.id, d.deadline))
+	d.act(d.FrameHold(d.id, d.deadline))
+	return d
+}
+
+func (d heldDraft) draft() billing.Draft {
+	d.Helper()
+	draft, err := d.Draft(d.Context(), providers.Credentials{Secret: d.key}, providers.InvoiceQuestion{ID: d.id})
+	require.NoError(d, err)
+	return draft
+}
+
+// act holds or releases the draft, until Stripe has decided.
+func (d heldDraft) act(framed billing.Framed, err error) {
+	d.Helper()
+	require.NoError(d, err)
+	s := providers.Sending{Series: billing.Series{Kind: billing.ActionReport}, ReportID: uuid.New(), Body: framed.Body, Now: time.Now()}
+	d.eventually(func() error { return d.Provider.Send(d.Context(), providers.Credentials{Secret: d.key}, s).Err })
+}
+
+// tryHold changes a held draft's item, and its metadata, and releases it.
+func (c *contract) tryHold() {
+	d := c.hold(5 * 24 * time.Hour)
+	c.advance(c.period.End.Add(3 * time.Hour))
+	held := d.draft()
+	require.Zero(c, held.FinalizedAt, "it waits")
+	require.Equal(c, d.deadline, held.FinalizesAt)
+
+	item, err := c.call(http.MethodGet, "/v1/invoiceitems?customer="+c.customer)
+	require.NoError(c, err)
+	_, err = c.call(http.MethodPost, "/v1/invoiceitems/"+item["data"].([]any)[0].(map[string]any)["id"].(string), "amount", "240")
+	require.NoError(c, err)
+	set := d.draft()
+	require.Equal(c, held.Settings, set.Settings)
+	ids := func(d billing.Draft) (ids []string) {
+		for _, l := range d.Lines {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	require.Equal(c, ids(held), ids(set), "a line keeps its id when its item is set")
+	_, err = c.call(http.MethodPost, "/v1/invoices/"+d.id, "metadata[changed_by]", "somebody")
+	require.NoError(c, err)
+	require.NotEqual(c, held.Settings, d.draft().Settings, "what people change shows")
+
+	d.act(d.FrameRelease(d.id))
+	require.NotZero(c, d.draft().FinalizedAt)
+	requireDecimal(c, "2.52", c.renewal(false).Total, "4 × 3 + 240 cents")
+}
+
+func (c *contract) tryDeadline() {
+	d := c.hold(3 * time.Hour)
+	c.advance(c.period.End.Add(2 * time.Hour))
+	require.Zero(c, d.draft().FinalizedAt)
+	c.advance(c.period.End.Add(4 * time.Hour))
+	c.eventually(func() error {
+		if d.draft().FinalizedAt.IsZero() {
+			return errors.New("the draft is held beyond its deadline")
+		}
+		return nil
+	})
 }

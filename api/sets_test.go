@@ -30,7 +30,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
-		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, // Stripe's
+		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
 		{"ok"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated"}, {"json", "csv"}, // the API's own
 	}
 	v31, v30, err := api.Documents(known)

@@ -51,6 +51,7 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	require.Empty(t, plan.Reports)
 	require.Empty(t, plan.Excluded)
 	require.NotEmpty(t, plan.Reported[0].Configuration, "nobody has to look again before its end")
+	f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}
 	shown := billing.Preview(f)[0]
 	require.Equal(t, "3", shown.Amount.String())
 	require.Empty(t, shown.Excluded)

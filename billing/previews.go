@@ -28,7 +28,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 	period := f.running()
 	shown := f.shown(period)
 	for _, m := range f.Meters {
-		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
+		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m, period)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
 			l.Usage, l.UnitPrice, l.Currency, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.theirs, c.steps()
@@ -74,14 +74,18 @@ func (f Facts) running() Period {
 
 // excluded says why the meter is not reported, as far as that is known without
 // planning.
-func (f Facts) excluded(m metering.Meter) string {
+func (f Facts) excluded(m metering.Meter, period Period) string {
 	if m.Version.Status == metering.Backfilling {
 		return ExcludedBackfilling
 	}
 	if f.Side == nil {
 		return ""
 	}
-	for _, d := range f.Side.Destinations {
+	destinations := f.Side.Destinations
+	if period.Bills == metering.BillsAmounts {
+		destinations = f.Side.Charges
+	}
+	for _, d := range destinations {
 		if d.MeterID == m.ID {
 			return d.Excluded
 		}

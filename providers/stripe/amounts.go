@@ -27,8 +27,8 @@ const (
 // charges says where the charge of each meter goes: to the next invoice of the
 // subscription whose periods are the customer's. Where no meter's price has shown
 // which that is, it is the only one; without any, each period gets one of ours.
-func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, q providers.Question) ([]billing.Destination, error) {
-	reason := subscribe(side, items, q)
+func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) ([]billing.Destination, error) {
+	reason := subscribe(side, items, stopped, q)
 	if reason == "" {
 		credits, err := p.client.Credits(ctx, c.Secret, q.Customer)
 		if err != nil {
@@ -70,13 +70,15 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 
 // subscribe notes the customer's subscription, where no meter's price has shown
 // it, and says why there is none.
-func subscribe(side *billing.Side, items []Item, q providers.Question) string {
+func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "" || q.Shared:
 		_, reason := place(nil, metering.Meter{}, q)
 		return reason
 	case side.Subscription != "":
 		return ""
+	case len(items) == 0 && stopped:
+		return "the customer's subscription at Stripe is unpaid, paused or incomplete: its charges wait until it runs, or has ended"
 	case len(items) == 0:
 		return "" // its periods get invoices of ours
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):

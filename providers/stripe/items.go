@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,29 +78,36 @@ func (i Item) Method() (billing.Method, string) {
 // trialing and past due subscriptions; where there are none, of those that have
 // ended and whose last invoice is a draft.
 func (c *Client) Items(ctx context.Context, key, customerID string) ([]Item, error) {
-	subscriptions, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
+	items, _, err := c.items(ctx, key, customerID)
+	return items, err
+}
+
+// items are Items. stopped says that a subscription of the customer's neither runs
+// nor has ended: it is unpaid, paused or incomplete.
+func (c *Client) items(ctx context.Context, key, customerID string) (items []Item, stopped bool, err error) {
+	all, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
 	if err != nil {
-		return nil, fmt.Errorf("list subscriptions: %w", err)
+		return nil, false, fmt.Errorf("list subscriptions: %w", err)
 	}
-	if subscriptions, err = c.billed(ctx, key, subscriptions); err != nil {
-		return nil, err
+	subscriptions, err := c.billed(ctx, key, all)
+	if err != nil {
+		return nil, false, err
 	}
-	var items []Item
 	for _, s := range subscriptions {
 		if s.Items.HasMore {
 			s.Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
 			if err != nil {
-				return nil, fmt.Errorf("list subscription items: %w", err)
+				return nil, false, fmt.Errorf("list subscription items: %w", err)
 			}
 		}
 		items = append(items, s.items()...)
 	}
 	for i := range items {
 		if err := c.addMeter(ctx, key, &items[i]); err != nil {
-			return nil, fmt.Errorf("get meter: %w", err)
+			return nil, false, fmt.Errorf("get meter: %w", err)
 		}
 	}
-	return items, nil
+	return items, slices.ContainsFunc(all, subscription.stopped), nil
 }
 
 type subscription struct {

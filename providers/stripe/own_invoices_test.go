@@ -133,3 +133,32 @@ func TestHowInvoicesOfOursAreCollectedIsChecked(t *testing.T) {
 		require.Equal(t, c.ok, err == nil, "%+v: %v", c.text, err)
 	}
 }
+
+// Only who has no subscription at all gets invoices of ours: one that is unpaid,
+// paused or incomplete may run again.
+func TestWhoseInvoicesAreOurs(t *testing.T) {
+	t.Parallel()
+	const stopped = "the customer's subscription at Stripe is unpaid, paused or incomplete"
+	for status, reason := range map[string]string{
+		"": "", "canceled": "", "incomplete_expired": "", "unpaid": stopped, "paused": stopped, "incomplete": stopped,
+	} {
+		fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }}) // stripe-mock does not know the filter of billing credits
+		require.NoError(t, fake.Seed(seed("acct_1", key, "cus_1")))
+		s := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Customers: []stripetest.Customer{{ID: "cus_own"}}}
+		if status != "" {
+			s.Subscriptions = []stripetest.Subscription{{
+				ID: "sub_own", Customer: "cus_own", Status: status, Start: march.Unix(), End: april.Unix(), Items: []stripetest.Item{{ID: "si_own", Price: "price_delta"}},
+			}}
+		}
+		require.NoError(t, fake.Seed(s))
+		text := metering.InvoiceText{Product: "prod_1", CollectionMethod: "send_invoice", DaysUntilDue: 14}
+		side, err := stripe.NewProvider(servedBy(t, fake)).Read(t.Context(), credentials, providers.Question{Customer: "cus_own", Meters: fourMeters, Amounts: true, Text: text})
+		require.NoError(t, err)
+		require.Empty(t, side.Subscription, status)
+		require.Contains(t, side.Charges[0].Excluded, reason, status)
+		if reason == "" {
+			require.Empty(t, side.Charges[0].Excluded, status)
+			require.Equal(t, map[string]string{"product": "prod_1", "collection_method": "send_invoice", "days_until_due": "14"}, side.Charges[0].Address)
+		}
+	}
+}

@@ -34,9 +34,10 @@ func (Provider) Describe() providers.Description {
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	side := billing.Side{Customer: q.Customer}
 	var items []Item
+	stopped := false
 	if q.Customer != "" {
 		var err error
-		if items, err = p.client.Items(ctx, c.Secret, q.Customer); err != nil {
+		if items, stopped, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
 			return side, advised(unnamed(err))
 		}
 	}
@@ -59,7 +60,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		return side, nil
 	}
 	var err error
-	side.Charges, err = p.charges(ctx, c, &side, items, q)
+	side.Charges, err = p.charges(ctx, c, &side, items, stopped, q)
 	return side, err
 }
 

@@ -5,11 +5,20 @@ import "context"
 // longestDraft is for how many seconds after its end a subscription is looked at.
 const longestDraft = 35 * 24 * 60 * 60
 
+func (s subscription) runs() bool {
+	return s.Status == "active" || s.Status == "trialing" || s.Status == "past_due"
+}
+
+// stopped says that it neither runs nor has ended: https://docs.stripe.com/api/subscriptions/object#subscription_object-status
+func (s subscription) stopped() bool {
+	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
+}
+
 // billed are the subscriptions that run. Where none does, it is those that have
 // ended and whose last invoice is still a draft, which is counted once more.
 func (c *Client) billed(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
 	for _, s := range all {
-		if s.Status == "active" || s.Status == "trialing" || s.Status == "past_due" {
+		if s.runs() {
 			billed = append(billed, s)
 		}
 	}

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -89,10 +90,26 @@ func TestAMonthOfWhoHasNoSubscriptionIsOneInvoiceOfOurs(t *testing.T) {
 	require.Len(t, in.Lines, 2)
 	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed")
 	s.requireReconciled("record")
+	s.requireReported(billing.ActionReport, billing.ChargeReport, billing.ChargeReport)
 	s.closeMonth(1)
 	require.Len(t, s.own(), 1, "nothing was used")
 	require.Empty(t, s.pending())
 	s.requireComplete(2)
+}
+
+// requireReported says by which reports the first period is billed, the newest first.
+func (s *subscriber) requireReported(want ...billing.Kind) {
+	s.Helper()
+	var period metering.PeriodID
+	require.NoError(s, s.conn.QueryRow(s.Context(), `select id from billing_periods where tenant_id = $1 and starts_at = $2`, s.tenant, s.first.Start).Scan(&period))
+	statement, err := s.store.Ledger.Statement(s.Context(), s.tenant, period, db.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
+	require.NoError(s, err)
+	var kinds []billing.Kind
+	for _, r := range statement.Reports {
+		require.Equal(s, billing.Accepted, r.State)
+		kinds = append(kinds, r.Kind)
+	}
+	require.Equal(s, want, kinds)
 }
 
 // requireComplete says that the first periods are.

@@ -212,6 +212,7 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	plan = f.Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind)
+	require.Equal(t, "1", billing.StatementOf(f, f.Stored[1]).Totals()[0].Amount.String(), "the closed period's statement has it still")
 	f.Finalized = []billing.Sent{{Period: f.Stored[1].Start, Number: 8, State: billing.Accepted}}
 	f.Usage[0].Total, f.Usage[0].Late, f.Usage[0].Events, f.Usage[0].LateEvents = decimal(t, "11"), decimal(t, "4"), 11, 4
 	require.Empty(t, f.Plan().Reports, "it is final: the rest goes onto the next one")

@@ -12,14 +12,15 @@ import (
 )
 
 // PeriodReport is a report by which a period is billed: a statement or a
-// quantity of it, or a charge for late usage of another that goes with it.
+// quantity of it, a charge for late usage of another that goes with it, or what
+// makes its own invoice final.
 type PeriodReport struct {
 	billing.Series
 	ID       uuid.UUID
 	Number   int64 // in the order of the customer's reports; a statement's sequence
 	Provider metering.ProviderKind
 	State    billing.State
-	Quantity *metering.Decimal // that goes out; of a charge money; nil: of a statement
+	Quantity *metering.Decimal // that goes out; of a charge money; nil: of a statement and of an invoice action
 	Attempts int
 	Response string // what came of the last attempt
 	Lines    []PeriodReportLine
@@ -63,11 +64,11 @@ const selectPeriodReports = `
 	  union all
 	  select s.*
 	  from billing_destinations d
-	  cross join lateral (` + seriesAt + ` and (s.kind = 'statement' or s.late) offset 0) s
+	  cross join lateral (` + seriesAt + ` and (s.kind in ('statement', 'invoice_action') or s.late) offset 0) s
 	  join billing_periods t on t.tenant_id = d.tenant_id and t.id = @period
 	  where d.tenant_id = @tenant
 	    and d.customer_id = @customer
-	    and (s.kind = 'statement' or s.window_start = t.starts_at))
+	    and (s.kind in ('statement', 'invoice_action') or s.window_start = t.starts_at))
 	select r.id, r.number, c.kind, r.state, r.quantity, r.attempts, r.response, r.recorded_at, r.first_sent_at, r.provider_time, r.decided_at,
 	  s.kind, d.connection_id, d.provider_customer, s.target, s.method, s.counting, p.starts_at,
 	  coalesce(s.window_start, p.starts_at), coalesce(s.window_end, p.ends_at), s.late

@@ -188,7 +188,11 @@ func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
 // isComplete says whether nothing of a closed period is to be reported any
 // more, on its way, or to be seen on an invoice.
 func (f Facts) isComplete(p Period) bool {
-	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p) && !(p.Own() && !f.isToInvoice(p))) {
+	own := p.Own() && f.Connection != nil && f.Side != nil && f.awaitsInvoice(p)
+	if own && f.isToInvoice(p) {
+		return false
+	}
+	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p) && !own) {
 		return !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return l.Billed && l.Reconciled == nil })
 	}
 	billed := f.billedOf(p)

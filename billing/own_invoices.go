@@ -113,7 +113,12 @@ func (f Facts) ownCurrency(p Period) string {
 		}
 	}
 	if len(charged) == 0 {
-		return ""
+		at := Series{Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: OwnInvoice, Window: p.Range}
+		for _, l := range f.adjustments(Periods(f), at, nil) {
+			if !l.Amount.IsZero() {
+				charged = append(charged, l.Currency)
+			}
+		}
 	}
 	slices.Sort(charged)
 	return f.inCommon(charged)

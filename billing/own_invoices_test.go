@@ -264,3 +264,44 @@ func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, []string{"1", "3"}, []string{reports[0].Quantity.String(), reports[1].Quantity.String()}, "3 less the 2 that are pending, and all of the other")
 	require.Equal(t, f.Stored[1].Range, reports[0].Window)
 }
+
+// So has one of nothing but what comes late.
+func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tenant string
+		late   []metering.MeterID // 1 is in USD, 2 in EUR
+		want   []string
+	}{
+		"one currency":                   {"USD", []metering.MeterID{2}, []string{"EUR"}},
+		"two, of which one is ours":      {"USD", []metering.MeterID{1, 2}, []string{"USD"}},
+		"two, of which the other one is": {"EUR", []metering.MeterID{1, 2}, []string{"EUR"}},
+	} {
+		f := unsubscribedFacts(t)
+		f.Settings.Currency = c.tenant
+		f.Usage = f.Usage[:0]
+		closed := func(id metering.MeterID, currency string) billing.ClosedLine {
+			return billing.ClosedLine{
+				MeterID: id, Currency: currency, Billed: true, Bills: metering.BillsAmounts, Aggregation: metering.Sum,
+				Terms: billing.Terms{OverageRate: decimal(t, "0.50"), Currency: currency},
+			}
+		}
+		f.Stored[0].Subscription = billing.Subscription{ID: billing.OwnInvoice, Range: f.Stored[0].Range, Invoiced: true}
+		f.Stored[0].ClosedAt, f.Stored[0].Complete, f.Stored[0].Closed = &f.Now, true, []billing.ClosedLine{closed(1, "USD"), closed(2, "EUR")}
+		february := span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
+		f.Stored = append(f.Stored, billing.Period{
+			ID: 2, Range: february, ClosedAt: &f.Now, Bills: metering.BillsAmounts, Subscription: billing.Subscription{ID: billing.OwnInvoice, Range: february},
+		})
+		f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "meter2", Version: metering.MeterVersion{Status: metering.Complete}})
+		f.Side.Charges = append(f.Side.Charges, billing.Destination{MeterID: 2, Method: "item", Counting: billing.Replaces})
+		for _, id := range c.late {
+			f.Usage = append(f.Usage, billing.Usage{Period: f.Stored[0].Start, MeterID: id, Total: decimal(t, "2"), Events: 2, Late: decimal(t, "2"), LateEvents: 2})
+		}
+		f.LateMonths, f.Now = []metering.Range{f.Stored[0].Range}, instant(t, "2026-03-05T00:00:00Z")
+		var currencies []string
+		for _, r := range f.Plan().Reports {
+			currencies = append(currencies, r.Currency)
+		}
+		require.Equal(t, c.want, currencies, name)
+	}
+}

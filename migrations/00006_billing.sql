@@ -72,7 +72,7 @@ create table billing_periods (
   ends_at            timestamptz not null check (starts_at < ends_at),
   -- The subscription's period that it lies in: what is sent of it has to be
   -- sent with a time in both.
-  subscription       text not null default '',
+  subscription       text not null default '', -- 'own_invoice': none, its invoice is made here
   subscription_start timestamptz,
   subscription_end   timestamptz,
   subscription_connection bigint, -- where it is
@@ -180,7 +180,7 @@ create table billing_series (
   id             bigint generated always as identity,
   destination_id bigint not null,
   kind           text not null check (kind in ('statement', 'quantity', 'charge', 'invoice_action')),
-  target         text not null default '', -- what adds it up there; of an invoice action, the invoice
+  target         text not null default '', -- what adds it up there; of an invoice action, the invoice; own_invoice: the period's, which is made here
   method         text not null default '', -- the provider's word for how a quantity is reported
   counting       text not null check (counting in ('replaces', 'adds', 'latest')),
   meter_id       bigint, -- null: a statement has all of them, an invoice action none
@@ -207,7 +207,7 @@ create table billing_reports (
   customer_id    bigint not null,
   number         bigint not null check (number > 0), -- in the order in which the customer's were made; a statement's sequence
   series_id      bigint not null,
-  period_id      bigint, -- that it is about; null: an invoice action is about an invoice
+  period_id      bigint, -- that it is about; null: what holds or releases an invoice is about that
   quantity       numeric, -- that goes out; of a charge money; null: of a statement and of an invoice action
   body           bytea not null, -- JSON: what is sent, byte for byte
   provider_time  timestamptz, -- that the provider is told with it
@@ -371,7 +371,7 @@ create table billing_invoices (
   invoice_id       text not null,
   customer_id      bigint not null,
   provider_customer text not null, -- that it is to
-  subscription     text not null, -- '': none made it
+  subscription     text not null, -- '': none made it; own_invoice: we have, for a period
   period_start     timestamptz not null, -- that ended with it
   period_end       timestamptz not null,
   renewal          boolean not null, -- the period's end made it: it is the last one of the period

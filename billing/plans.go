@@ -134,7 +134,7 @@ func (p *planner) leaveFormer() {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
 		case o.Kind == QuantityReport && o.State == InDoubt && p.isOver(o.Period): // it is for people to find out
-		case p.Unread && o.Epoch < p.Epoch: // it may be in what is to be read first
+		case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:

@@ -31,6 +31,14 @@ func (f Facts) stands(s Sent, p Period) bool {
 	return s.Epoch == f.Epoch || p.ClosedAt != nil && p.ClosedAt.Before(f.restoredAt())
 }
 
+// isReadFirst says whether what was on its way may be in what is to be read: it
+// does not overwrite what arrived of it.
+func (p *planner) isReadFirst(o Open) bool {
+	return !slices.ContainsFunc(p.Facts.Reported, func(r Reported) bool {
+		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds
+	})
+}
+
 // waitForReading leaves a meter out until what the far side has added up is read.
 func (p *planner) waitForReading(m metering.Meter) {
 	p.open = true
@@ -68,6 +76,23 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 			}})
 		}
 	}
+}
+
+// Forgotten are the reports of a former epoch that were on their way to the places
+// of AddedUp: what arrived of them is in what is read there.
+func (f Facts) Forgotten() (reports []uuid.UUID) {
+	if !f.Unread || f.Side == nil {
+		return nil
+	}
+	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+		for _, s := range m.own {
+			former := func(o Open) bool { return o.ID == s.Last && o.Epoch < f.Epoch }
+			if s.Outstanding && slices.ContainsFunc(f.Open, former) {
+				reports = append(reports, s.Last)
+			}
+		}
+	})
+	return reports
 }
 
 // Found is what the far side has added up in a place.

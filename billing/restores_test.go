@@ -148,6 +148,10 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	of := []uuid.UUID{{7}}
 	f.Open = []billing.Open{{ID: of[0], Kind: billing.QuantityReport, Connection: first, State: billing.Planned, Epoch: f.Epoch - 1}}
 	require.Empty(t, f.Plan().Resume)
+	f.Reported[0].Last, f.Reported[0].Counting = of[0], billing.Replaces
+	require.Equal(t, of, f.Plan().Resume, "what overwrites may be sent again")
+	f.Reported[0].Counting = billing.Adds
+	require.Empty(t, f.Plan().Resume)
 	f.Open[0].Epoch = f.Epoch
 	require.Equal(t, of, f.Plan().Resume)
 	f.Open[0].Epoch, f.Unread = f.Epoch-1, false
@@ -169,4 +173,24 @@ func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
 		f.Reported = []billing.Reported{r}
 		require.Len(t, f.Plan().Reports, c.want, "%s %d", c.counting, c.epoch)
 	}
+}
+
+// What is in what was read is done with; what was on its way to another place is not.
+func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
+	t.Parallel()
+	f := restored()
+	there, former := uuid.UUID{1}, uuid.UUID{2}
+	onItsWay := func(of billing.Reported, id uuid.UUID) billing.Reported {
+		of.Last, of.State, of.Outstanding, of.Taken = id, billing.InDoubt, true, billing.Sums{}
+		f.Open = append(f.Open, billing.Open{ID: id, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt})
+		return of
+	}
+	elsewhere := onItsWay(counted(january, "5"), former)
+	elsewhere.Target = "mtr_2"
+	f.Reported = []billing.Reported{elsewhere, onItsWay(counted(january, "4"), there)}
+	require.Equal(t, []uuid.UUID{there}, f.Forgotten())
+	f.Open[1].Epoch = f.Epoch
+	require.Empty(t, f.Forgotten(), "it was made since")
+	f.Open[1].Epoch, f.Unread = 0, false
+	require.Empty(t, f.Forgotten())
 }

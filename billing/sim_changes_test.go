@@ -117,6 +117,9 @@ func (l *life) newScale() bool {
 }
 
 func (l *life) replaces(receiver bool) bool {
+	if l.recovering {
+		return false
+	}
 	l.connect(receiver, false)
 	l.noteConnection()
 	return true
@@ -125,7 +128,7 @@ func (l *life) replaces(receiver bool) bool {
 // moves has the receiver move to another URL: its connection stays, and what is
 // being sent to the former one reaches nobody.
 func (l *life) moves() bool {
-	if l.connection == nil || !l.farSide.receiver {
+	if l.recovering || l.connection == nil || !l.farSide.receiver {
 		return false
 	}
 	l.farSide.moves++
@@ -135,7 +138,7 @@ func (l *life) moves() bool {
 // changesMode saves a key of the other mode: back and forth, each has what it
 // was reported.
 func (l *life) changesMode() bool {
-	if l.connection == nil || l.farSide.receiver {
+	if l.recovering || l.connection == nil || l.farSide.receiver {
 		return false
 	}
 	f := l.farSide
@@ -152,9 +155,10 @@ func (l *life) changesMode() bool {
 }
 
 func (l *life) disconnects() bool {
-	if l.connection == nil {
+	if l.recovering || l.connection == nil {
 		return false
 	}
+	l.backup = nil
 	l.connection = nil
 	l.markInvoiced()
 	return true
@@ -162,9 +166,10 @@ func (l *life) disconnects() bool {
 
 // links links the customer, who has a subscription then.
 func (l *life) links() bool {
-	if l.connection == nil || l.connection.Statements || l.present() != nil {
+	if l.recovering || l.connection == nil || l.connection.Statements || l.present() != nil {
 		return false
 	}
+	l.backup = nil
 	if l.providerID = "cus_1"; l.farSide.contract("cus_1") == nil {
 		l.farSide.subscribe("cus_1", l)
 	}
@@ -174,9 +179,10 @@ func (l *life) links() bool {
 }
 
 func (l *life) unlinks() bool {
-	if l.connection == nil || l.connection.Statements || l.providerID == "" {
+	if l.recovering || l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return false
 	}
+	l.backup = nil
 	l.providerID = ""
 	l.note(lives.Action{Do: lives.Unlink})
 	return true
@@ -203,13 +209,14 @@ func (l *life) cancelsAtTheEnd(c *contract) {
 // it did not end with its period.
 func (l *life) movesSubscription() bool {
 	c := l.present()
-	if c == nil {
+	if c == nil || l.recovering {
 		return false
 	}
 	last := c.last()
 	if !last.Start.Before(l.now.Add(-time.Hour)) {
 		return false
 	}
+	l.backup = nil
 	if l.tape == nil && l.rng.IntN(4) == 0 {
 		l.cancelsAtTheEnd(c)
 		return true
@@ -231,13 +238,14 @@ func (l *life) movesSubscription() bool {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil {
+	if l.present() == nil || l.recovering {
 		return false
 	}
 	id := l.someMeter()
 	if _, known := l.farSide.places[id]; !known {
 		return false
 	}
+	l.backup = nil
 	delete(l.farSide.places, id)
 	l.farSide.priceNo[id]++ // who adds it again may take another price
 	return true
@@ -282,13 +290,16 @@ func (l *life) invoiceIsFinal() bool {
 	return false
 }
 
+// idIn is the invoice's id, of a contract.
+func (in *invoice) idIn(c *contract) string { return fmt.Sprint(c.id, in.Start) }
+
 // hearsOf reads an invoice that is final.
 func (l *life) hearsOf(c *contract, in *invoice) {
 	in.heard = true
 	end := in.End.UTC()
 	l.note(lives.Action{Do: lives.Invoice, Connection: int(l.connection.ID), Time: &end})
 	i := storedInvoice{
-		billing.Invoice{ID: fmt.Sprint(c.id, in.Start), Connection: l.connection.ID, Customer: "cus_1", Subscription: c.id, Period: in.Range, Renewal: !in.cut},
+		billing.Invoice{ID: in.idIn(c), Connection: l.connection.ID, Customer: "cus_1", Subscription: c.id, Period: in.Range, Renewal: !in.cut},
 		make(map[metering.MeterID]int32),
 	}
 	if in.cut {

@@ -99,9 +99,10 @@ func (l *life) check() {
 // checkSynced holds that a pass that met no trouble has reported all that was
 // used before it began, unless something is on its way. Where the last quantity
 // counts, what it reported of one period may change what is due of another; so
-// may what came of a report of another series that it sent first.
+// may what came of a report of another series that it sent first. What is found
+// once the ledger was restored is a report of its own.
 func (l *life) checkSynced(p *pass) {
-	if l.connection == nil || len(l.open()) > 0 {
+	if l.connection == nil || len(l.open()) > 0 || p.found {
 		return
 	}
 	for _, r := range l.facts(l.now, l.number).Plan().Reports {
@@ -246,7 +247,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
 
 // checkClosing holds a closing to the oracle.
 func (l *life) checkClosing(c billing.Closing) {
-	if l.now.Before(c.Period.End.Add(l.settings.Grace)) {
+	if l.now.Before(c.Period.End.Add(l.settings.Grace)) || l.inGraceOfRestore() {
 		l.failf("the period from %s closes at %s, before its grace is over", c.Period.Start, l.now)
 	}
 	for _, line := range c.Lines {
@@ -274,7 +275,7 @@ func (l *life) checkClosing(c billing.Closing) {
 func (l *life) checkDue() {
 	backfilling := slices.ContainsFunc(l.meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 	for _, p := range l.periods {
-		if p.ClosedAt == nil && !l.now.Before(p.End.Add(l.settings.Grace)) && !backfilling {
+		if p.ClosedAt == nil && !l.now.Before(p.End.Add(l.settings.Grace)) && !backfilling && !l.inGraceOfRestore() {
 			l.failf("the period from %s is due and does not close", p.Start)
 		}
 	}
@@ -288,7 +289,7 @@ func (p *pass) checkStatedOnce(r billing.Report) {
 		return
 	}
 	for _, o := range p.ledger.reports {
-		all := o.Connection == r.Connection && o.Kind == r.Kind && o.Period.Equal(r.Period) && o.state.Taken()
+		all := p.ledger.stands(o) && o.Connection == r.Connection && o.Kind == r.Kind && o.Period.Equal(r.Period) && o.state.Taken()
 		for _, line := range p.ledger.periods[i].Closed {
 			all = all && slices.ContainsFunc(o.Lines, func(of billing.Line) bool {
 				return of.Closed.IsZero() && of.MeterID == line.MeterID && of.Usage.Equal(line.Usage) && of.Events == line.Events && of.Charge.Equal(line.Charge)
@@ -435,20 +436,27 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 			l.failf("%s %s of late usage are billed; the closed period's currency is %s", amount, currency, line.Currency)
 		}
 	}
-	carried, here := rational(late[line.Currency]), l.connection != nil && l.inTest() == line.Test
+	carried, found, here := rational(late[line.Currency]), new(big.Rat), l.connection != nil && l.inTest() == line.Test
 	if here {
 		l.checkBooked(p, line)
 	}
 	lacking := l.lacking(p, line)
 	billed := new(big.Rat).Set(lacking)
-	ok := carried.Sign() == 0 || carried.Cmp(lacking) == 0
-	least, most := lower(new(big.Rat), lacking), upper(new(big.Rat), lacking)
+	if !here || !l.reachable(line.Currency) { // nobody can give back what was found, and is not due any more
+		found = l.foundOf(p, line)
+	}
+	ok := false
+	came := func(amount *big.Rat) {
+		ok = ok || carried.Cmp(amount) == 0 || carried.Cmp(new(big.Rat).Add(amount, found)) == 0
+	}
+	came(new(big.Rat))
+	came(lacking)
 	for _, b := range l.bookingsOf(p, line) {
 		if b.Billed {
 			billed.Add(billed, rational(b.Charge.Sub(b.ChargeBefore)))
 		}
-		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
-		ok = ok || carried.Cmp(billed) == 0 || carried.Cmp(new(big.Rat).Sub(billed, lacking)) == 0
+		came(billed)
+		came(new(big.Rat).Sub(billed, lacking))
 	}
 	if l.carriedInDoubt(p, line.MeterID) { // a part of it, as far as that was sure
 		ok = ok || carried.Cmp(least) >= 0 && carried.Cmp(most) <= 0

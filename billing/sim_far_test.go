@@ -67,6 +67,7 @@ type call struct {
 	onNone  bool // it came once its invoice was final
 	lost    bool // it is on none any more: its price was swapped since, or its subscription ended without one
 	dropped bool
+	found   bool // it was read once the ledger was restored
 }
 
 // bySomebodyElse is a call that another program makes at the same destination.
@@ -84,7 +85,9 @@ func (c *call) given() bool { return !c.onNone }
 
 // known says whether it is billed as far as anybody can know: what was accepted
 // is, where nobody hears of the invoice.
-func (c *call) known() bool { return c.bills() || !c.invoice.heard && c.state != billing.Rejected }
+func (c *call) known() bool {
+	return c.bills() || !c.invoice.heard && (c.state != billing.Rejected || c.found)
+}
 
 type savedAnswer struct {
 	at     time.Time

@@ -17,23 +17,26 @@ import (
 // so that others may be left out.
 type life struct {
 	*ledger
-	rng       *rand.Rand // of the present step
-	now       time.Time
-	born      time.Time
-	until     time.Time // when the last step was over
-	lazy      bool      // it leaves syncs out
-	neighbour *ledger   // of the same tenant; every call for it fails
-	farSides  []*farSide
-	passes    [2]*pass
-	happened  []bool   // by kind
-	ends      []string // how closed periods were when they closed
-	most      map[usedKey]mostUsed
-	plans     int // made so far
-	startedIn billing.Settings
-	monthly   bool                             // contracts run in months
-	tape      *tape                            // nil: nobody notes what is done
-	counting  map[usedKey]metering.Aggregation // of closed periods
-	failure   string
+	rng        *rand.Rand // of the present step
+	now        time.Time
+	born       time.Time
+	until      time.Time // when the last step was over
+	lazy       bool      // it leaves syncs out
+	neighbour  *ledger   // of the same tenant; every call for it fails
+	farSides   []*farSide
+	passes     [2]*pass
+	backup     *backup
+	restoredAt time.Time
+	recovering bool     // what was lost with the restore is not known again
+	happened   []bool   // by kind
+	ends       []string // how closed periods were when they closed
+	most       map[usedKey]mostUsed
+	plans      int // made so far
+	startedIn  billing.Settings
+	monthly    bool                             // contracts run in months
+	tape       *tape                            // nil: nobody notes what is done
+	counting   map[usedKey]metering.Aggregation // of closed periods
+	failure    string
 }
 
 // usedKey is a meter's usage of one period.
@@ -56,9 +59,25 @@ func script(seed uint64) []step {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	steps := make([]step, 40)
 	for i := range steps {
-		steps[i] = step{anyKind(rng), rng.Uint64()}
+		steps[i] = step{anyOf(usual, rng), rng.Uint64()}
+	}
+	if seed%4 == 2 {
+		return among(steps, seed, restoring, len(usual))
 	}
 	return steps
+}
+
+// among are the steps, and after some of them others, of kinds whose first one
+// has this place among all.
+func among(steps []step, seed uint64, others []kind, place int) (all []step) {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	for _, s := range steps {
+		all = append(all, s)
+		for rng.IntN(4) == 0 {
+			all = append(all, step{place + anyOf(others, rng), rng.Uint64()})
+		}
+	}
+	return all
 }
 
 var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
@@ -167,6 +186,7 @@ func (l *life) connect(receiver, test bool) {
 
 // connectTo has the tenant billed at f.
 func (l *life) connectTo(f *farSide) {
+	l.backup = nil
 	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver, Invoices: !f.receiver}
 	l.markInvoiced()
 }
@@ -302,6 +322,7 @@ func (l *life) sync() {
 	p := l.newPass(l.ledger)
 	for range 4000 {
 		if !p.work() {
+			l.recovered()
 			l.checkSynced(p)
 			return
 		}

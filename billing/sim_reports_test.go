@@ -23,7 +23,7 @@ func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Li
 		s.Timestamp = &r.timestamp
 	}
 	if r.state.Taken() {
-		s.Taken = next(s.Taken, r, line)
+		s.Taken, s.Epoch = next(s.Taken, r, line), r.epoch
 	}
 	if r.state != billing.Rejected && (r.state != billing.Planned || l.reaches(r)) {
 		s.Standing = next(s.Standing, r, line)
@@ -66,10 +66,10 @@ func (l *ledger) statements() (sent []billing.Sent) {
 			}
 		}
 		if taken != nil && taken != last {
-			sent = append(sent, billing.Sent{ID: taken.id, Period: p.Start, Number: taken.number, State: taken.state, Lines: taken.Lines})
+			sent = append(sent, billing.Sent{ID: taken.id, Period: p.Start, Number: taken.number, Epoch: taken.epoch, State: taken.state, Lines: taken.Lines})
 		}
 		if last != nil {
-			sent = append(sent, billing.Sent{ID: last.id, Period: p.Start, Number: last.number, State: last.state, Lines: last.Lines})
+			sent = append(sent, billing.Sent{ID: last.id, Period: p.Start, Number: last.number, Epoch: last.epoch, State: last.state, Lines: last.Lines})
 		}
 	}
 	return sent
@@ -78,7 +78,7 @@ func (l *ledger) statements() (sent []billing.Sent) {
 func (l *ledger) open() (open []billing.Open) {
 	for _, r := range l.reports {
 		if r.state.Outstanding() {
-			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: r.state}
+			o := billing.Open{ID: r.id, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: r.state, Epoch: r.epoch}
 			if !r.lease.IsZero() {
 				o.LeaseUntil = &r.lease
 			}
@@ -99,12 +99,12 @@ func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid
 }
 
 func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
-	stored := &storedReport{Report: r, state: billing.Planned}
-	l.number++
+	stored := &storedReport{Report: r, state: billing.Planned, epoch: l.epoch, made: now}
+	l.number = max(l.number, l.epoch*numbersOfEpoch) + 1
 	if stored.number = l.number; r.Kind != billing.StatementReport {
 		stored.timestamp = timestampOf(r, now)
 	}
-	binary.BigEndian.PutUint64(stored.id[8:], uint64(len(l.reports)+1))
+	binary.BigEndian.PutUint64(stored.id[8:], uint64(l.number))
 	for _, former := range l.reports { // a series' window is as it was when it began
 		if s := former.Series; s.Window.Start.Equal(r.Window.Start) {
 			if s.Window.End = r.Window.End; s == r.Series {

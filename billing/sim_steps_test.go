@@ -18,7 +18,10 @@ type kind struct {
 	happen func(*life) bool
 }
 
-var kinds = []kind{
+// kinds are all of them. Those beside the usual ones happen in lives of their own.
+var kinds = slices.Concat(usual, restoring)
+
+var usual = []kind{
 	{"usage", 10, (*life).usesNow},
 	{"a correction", 3, (*life).corrects},
 	{"usage at a border", 4, (*life).usesAtBorder},
@@ -68,7 +71,13 @@ var kinds = []kind{
 	{"retention", 8, (*life).retains},
 }
 
-func anyKind(rng *rand.Rand) int {
+var restoring = []kind{
+	{"a backup", 3, (*life).backsUp},
+	{"a restore", 2, (*life).restores},
+}
+
+// anyOf is the place of one of the kinds, by their weights.
+func anyOf(kinds []kind, rng *rand.Rand) int {
 	total := 0
 	for _, k := range kinds {
 		total += k.weight
@@ -240,8 +249,10 @@ func (l *life) countsLag() bool {
 	if l.connection == nil || l.farSide.receiver {
 		return false
 	}
-	l.farSide.lag = time.Duration(l.rng.IntN(200)) * time.Hour
-	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Kind == billing.QuantityReport && l.farSide.calls[n].Counting == billing.Adds && l.rng.IntN(4) == 0 {
+	if l.farSide.lag = time.Duration(l.rng.IntN(200)) * time.Hour; l.unread() {
+		l.farSide.lag = min(l.farSide.lag, certain)
+	}
+	if n := len(l.farSide.calls) - 1; n >= 0 && l.farSide.calls[n].Kind == billing.QuantityReport && l.farSide.calls[n].Counting == billing.Adds && l.rng.IntN(4) == 0 && l.epoch == 0 {
 		l.farSide.calls = append(l.farSide.calls, l.farSide.calls[n].bySomebodyElse(l.now))
 	}
 	return true

@@ -50,6 +50,7 @@ type pass struct {
 	overdue bool    // the invoice of its period is final
 	armed   trouble // for the next call
 	met     bool    // it was met
+	found   bool    // it found what was reported before the ledger was restored
 }
 
 func (l *life) newPass(of *ledger) *pass {
@@ -111,6 +112,7 @@ func (p *pass) read() {
 		l.look()
 	}
 	l.side, l.sideOf = side, l.link()
+	p.readAddedUp(l)
 	p.confirm(l)
 }
 

@@ -57,7 +57,7 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 		}
 		if err := tx.QueryRow(ctx, `
 			insert into ledger_epochs (epoch, raised_at, known_at)
-			values (greatest($1, (`+ledgerEpoch+`) + 1), $2, (select coalesce(max(recorded_at), $2) from billing_reports))
+			values (greatest($1, (`+ledgerEpoch+`) + 1), $2, (select coalesce(max(recorded_at), timestamptz '2000-01-01') from billing_reports))
 			returning epoch`, now.Unix(), metering.Instant(now)).Scan(&r.Epoch); err != nil {
 			return err
 		}
@@ -82,7 +82,8 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 
 const (
 	// withdrawForgotten are reports to who is billed now, of series of which the
-	// next report says all.
+	// next report says all. Whether a quantity's next one goes to the same place is
+	// not known here: it is in doubt, and sent again.
 	withdrawForgotten = `
 		update billing_reports r
 		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report takes its place', lease_until = null, decided_at = $1
@@ -91,6 +92,7 @@ const (
 		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
 		where s.tenant_id = r.tenant_id
 		  and s.id = r.series_id
+		  and s.kind <> 'quantity'
 		  and s.counting <> 'adds'
 		  and k.retired_at is null
 		  and r.state in ('planned', 'sending', 'in_doubt')`
@@ -107,6 +109,7 @@ const (
 		    join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
 		    where s.tenant_id = r.tenant_id
 		      and s.id = r.series_id
+		      and s.kind <> 'quantity'
 		      and s.counting <> 'adds'
 		      and k.retired_at is null)`
 	forgetWatermarks = `
@@ -188,7 +191,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		}
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
-		w.batch.Queue(settleForgotten, tenant, customer, at.Connection, at.Customer, w.facts.Epoch, w.facts.Now)
+		w.batch.Queue(settleForgotten, tenant, w.facts.Forgotten(), w.facts.Now)
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {
 			return err
@@ -256,19 +259,8 @@ const keepFound = `
 // settleForgotten ends the reports of a former epoch whose quantity, if it
 // arrived, is in what was read.
 const settleForgotten = `
-	update billing_reports r
-	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and what it may have brought was read', lease_until = null, decided_at = $6
-	from billing_series s
-	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-	join billing_periods p on p.tenant_id = s.tenant_id and p.id = s.period_id
-	where r.tenant_id = $1
-	  and r.customer_id = $2
-	  and s.tenant_id = r.tenant_id
-	  and s.id = r.series_id
-	  and s.kind = 'quantity'
-	  and s.counting = 'adds'
-	  and not p.complete
-	  and d.connection_id = $3
-	  and d.provider_customer = $4
-	  and r.ledger_epoch < $5
-	  and r.state in ('planned', 'sending', 'in_doubt')`
+	update billing_reports
+	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and what it may have brought was read', lease_until = null, decided_at = $3
+	where tenant_id = $1
+	  and id = any($2)
+	  and state in ('planned', 'sending', 'in_doubt')`

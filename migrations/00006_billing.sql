@@ -11,7 +11,7 @@ create sequence ledger_sequence;
 create table ledger_epochs (
   epoch     bigint primary key, -- in seconds since 1970 when it was raised, so that two restores of one backup differ
   raised_at timestamptz not null,
-  known_at  timestamptz not null -- of the last report that the backup had: what was reported later is not known
+  known_at  timestamptz not null -- of the last report that the backup had, long ago where it had none: what was reported later is not known
 );
 comment on table ledger_epochs is 'When the database was restored from a backup. The highest epoch holds; without any it is 0.';
 

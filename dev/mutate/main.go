@@ -23,9 +23,20 @@ func main() {
 	folder := flag.String("folder", "billing", "whose rules are mutated")
 	only := flag.String("only", "", "a regular expression: the faults to make, as they are printed")
 	lives := flag.Int("lives", 2000, "how many lives are lived with a fault that the quick tests do not notice; 0: none, recorded ones neither")
+	known := flag.String("faults", "", "a regular expression: the known faults to put back instead, by their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *known != "" {
+		chosen, err := regexp.Compile(*known)
+		if err == nil {
+			err = tryFaults(ctx, *folder, chosen, *lives)
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if err := run(ctx, *folder, *only, *lives); err != nil {
 		log.Fatal(err)
 	}

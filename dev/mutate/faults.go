@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// faults are known ones that the rules once had, or their model of a provider
+// and of the database: each is put back by an edit, and has to be found by lives.
+//
+//go:embed faults.json
+var faults []byte
+
+// knownFault is one of them.
+type knownFault struct {
+	Name  string `json:"name"`
+	Edits []edit `json:"edits"`
+}
+
+// edit puts something in the place of what stands once in a file.
+type edit struct {
+	File    string `json:"file"`
+	Was     string `json:"was"`
+	Becomes string `json:"becomes"`
+}
+
+// readFaults are those whose name the expression matches.
+func readFaults(chosen *regexp.Regexp) (all []knownFault, err error) {
+	var known []knownFault
+	if err := json.Unmarshal(faults, &known); err != nil {
+		return nil, err
+	}
+	for _, f := range known {
+		if chosen.MatchString(f.Name) {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// files are the folder's with the fault in them.
+func (f knownFault) files(folder string) (map[string]string, error) {
+	files := make(map[string]string)
+	for _, e := range f.Edits {
+		path := filepath.Join(folder, e.File)
+		source, edited := files[path]
+		if !edited {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			source = string(text)
+		}
+		if n := strings.Count(source, e.Was); n != 1 {
+			return nil, fmt.Errorf("%s: %q stands %d times in %s", f.Name, e.Was, n, path)
+		}
+		files[path] = strings.Replace(source, e.Was, e.Becomes, 1)
+	}
+	return files, nil
+}
+
+// tryFaults puts the faults back, one at a time, and lives lives until one fails.
+func tryFaults(ctx context.Context, folder string, chosen *regexp.Regexp, lives int) error {
+	all, err := readFaults(chosen)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("| fault | lives | seed |\n|---|---|---|\n")
+	var survived []string
+	for _, f := range all {
+		seed, err := f.found(ctx, folder, lives)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		if seed == "" {
+			survived = append(survived, f.Name)
+			seed = "NONE"
+		}
+		fmt.Printf("| %s | %s of %d | %s |\n", f.Name, seed, lives, seed)
+	}
+	if len(survived) > 0 {
+		return fmt.Errorf("%d faults were found by no life: %s", len(survived), strings.Join(survived, "; "))
+	}
+	return nil
+}
+
+var seeds = regexp.MustCompile(`SEED=(\d+)`)
+
+// found is the seed of a life that fails with the fault; "": none does. Lives are
+// lived from the seed 1 on.
+func (f knownFault) found(ctx context.Context, folder string, lives int) (seed string, err error) {
+	files, err := f.files(folder)
+	if err != nil {
+		return "", err
+	}
+	tests, err := build(ctx, folder, files, lives)
+	defer os.RemoveAll(tests.dir)
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, tests.program(), "-test.short", "-test.run", "^TestLives$")
+	command.Dir = folder
+	command.Env = append(os.Environ(), fmt.Sprintf("LIVES=%d", lives), "SEED=1")
+	output, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return "", err
+	}
+	if found := seeds.FindSubmatch(output); found != nil {
+		return string(found[1]), nil
+	}
+	return "", ctx.Err()
+}

@@ -117,7 +117,7 @@ func (l *life) newScale() bool {
 }
 
 func (l *life) replaces(receiver bool) bool {
-	if l.recovering {
+	if l.charging || l.recovering {
 		return false
 	}
 	l.connect(receiver, false)
@@ -138,7 +138,7 @@ func (l *life) moves() bool {
 // changesMode saves a key of the other mode: back and forth, each has what it
 // was reported.
 func (l *life) changesMode() bool {
-	if l.recovering || l.connection == nil || l.farSide.receiver {
+	if l.charging || l.recovering || l.connection == nil || l.farSide.receiver {
 		return false
 	}
 	f := l.farSide

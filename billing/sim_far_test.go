@@ -39,6 +39,8 @@ type farSide struct {
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
 	lag        time.Duration          // of what it shows as counted
+	charging   bool                   // it is asked where charges go
+	items      []*item
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
@@ -115,7 +117,7 @@ func (f *farSide) take(customer string, r *storedReport, what trouble, now time.
 	if what == serverError {
 		return reply{failed: true}
 	}
-	if what == refusal || r.Kind == billing.ChargeReport && !f.byID(r.Target).charges(r.Currency) {
+	if what == refusal || r.Kind == billing.ChargeReport && r.Counting == billing.Adds && !f.byID(r.Target).charges(r.Currency) {
 		return reply{refused: true}
 	}
 	if f.receiver {
@@ -149,6 +151,9 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 			return reply{refused: true}
 		}
 		c.onNone = c.invoice.final
+	}
+	if r.Kind == billing.ChargeReport && r.Counting == billing.Replaces && !f.setsItem(r, now) {
+		return reply{refused: true}
 	}
 	f.answers[key] = savedAnswer{now, what == savedError} // a refusal is not saved
 	r.arrived = true
@@ -282,8 +287,13 @@ func (f *farSide) amounts(customer string, meter metering.MeterID, period time.T
 		}
 	}
 	for _, c := range f.calls {
-		if c.Kind == billing.ChargeReport && c.Lines[0].MeterID == meter && c.Period.Equal(period) {
+		if c.Kind == billing.ChargeReport && c.Counting == billing.Adds && c.Lines[0].MeterID == meter && c.Period.Equal(period) {
 			late[c.Currency] = late[c.Currency].Add(c.Quantity)
+		}
+	}
+	for _, it := range f.items {
+		if it.line.late && it.line.meter == meter && it.line.period == period.UnixMicro() {
+			late[it.currency] = late[it.currency].Add(it.set)
 		}
 	}
 }
@@ -373,6 +383,9 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 		c = all[len(all)-1]
 	}
 	s := &billing.Side{Customer: customer}
+	if f.charging {
+		s.Charges = f.charges(c, meters)
+	}
 	takes := c != nil && !c.ended
 	for _, m := range meters {
 		d := f.destination(c, m.ID)

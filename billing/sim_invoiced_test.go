@@ -101,7 +101,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 	var counts, billed, disputed metering.Decimal
 	for _, p := range periods {
 		line, known := p.Line(meter)
-		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test {
+		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test || line.Bills == metering.BillsAmounts {
 			return
 		}
 		if counts = counts.Add(l.billedUnits(p, line)); line.Reconciled != nil {
@@ -141,7 +141,7 @@ func (l *life) checkLast(c *contract) {
 	for _, p := range l.periods {
 		for _, m := range l.meters {
 			d := l.farSide.destination(c, m.ID)
-			last := p.ClosedAt == nil && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
+			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
 			if !last || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}

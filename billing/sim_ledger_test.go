@@ -330,6 +330,7 @@ func (l *ledger) reported() (all []billing.Reported) {
 			l.aggregate(&all[i], r, line)
 		}
 	}
+	l.noteLines(all)
 	return all
 }
 

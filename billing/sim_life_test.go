@@ -28,7 +28,9 @@ type life struct {
 	backup     *backup
 	restoredAt time.Time
 	recovering bool     // what was lost with the restore is not known again
+	charging   bool     // in amounts, as a tenant has chosen who stays with its counter
 	happened   []bool   // by kind
+	followed   coverage // which kinds happened at once after which
 	ends       []string // how closed periods were when they closed
 	most       map[usedKey]mostUsed
 	plans      int // made so far
@@ -64,6 +66,9 @@ func script(seed uint64) []step {
 	if seed%4 == 2 {
 		return among(steps, seed, restoring, len(usual))
 	}
+	if seed%4 == 3 {
+		return among(steps, seed, charging, len(usual)+len(restoring))
+	}
 	return steps
 }
 
@@ -85,7 +90,7 @@ var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "
 // begin makes the customer of a seed.
 func begin(seed uint64) *life {
 	l := &life{
-		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)),
+		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
 		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
 	}
 	timezone, _ := time.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
@@ -244,6 +249,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed)
 	l.lazy, l.tape, l.startedIn, l.monthly = in.lazy, in.tape, l.settings, in.monthly
 	l.noteBeginning()
+	if seed%4 == 3 && in.tape == nil && !l.farSide.receiver {
+		l.charging, l.farSide.charging, l.connection.Bills = true, true, metering.BillsAmounts
+	}
 	for _, c := range l.farSide.contracts["cus_1"] {
 		c.monthly = in.monthly
 	}
@@ -254,12 +262,11 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	if in.known {
 		l.sync()
 	}
+	former := never
 	for _, s := range steps {
 		l.rng = rand.New(rand.NewPCG(s.seed, 3))
 		l.passTime(l.now.Add(time.Duration(l.rng.IntN(240)) * time.Minute))
-		if kinds[s.kind].happen(l) {
-			l.happened[s.kind] = true
-		}
+		former = l.step(s, former)
 		if in.eager {
 			l.sync()
 		}
@@ -276,6 +283,21 @@ func live(seed uint64, steps []step, in circumstances) *life {
 		l.failure = "at the end: " + l.failure
 	}
 	return l
+}
+
+// never is the kind of no step.
+const never = -1
+
+// step has a step happen, if it can, after one of another kind. It returns its own.
+func (l *life) step(s step, former int) int {
+	if !kinds[s.kind].happen(l) {
+		return never
+	}
+	l.happened[s.kind] = true
+	if former != never {
+		l.followed[[2]int{former, s.kind}] = 1
+	}
+	return s.kind
 }
 
 func (l *life) failf(format string, args ...any) {

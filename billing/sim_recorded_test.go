@@ -32,7 +32,7 @@ type recordingKind struct {
 
 var receivers = recordingKind{
 	name: "statements", pairs: true,
-	leftOut: []string{"a backup", "a restore", "no connection", "retention", "a new counter", "the receiver moves", "another mode"},
+	leftOut: []string{"a backup", "a restore", "a line is edited", "another way of billing", "no connection", "retention", "a new counter", "the receiver moves", "another mode"},
 	cannot: []string{
 		"a saved error", "a silent drop", "counts lag", "a link", "an unlink", "another subscription", "an item is removed", "an item is added", "a final invoice",
 		"a missed invoice is read",
@@ -42,7 +42,7 @@ var receivers = recordingKind{
 var counters = recordingKind{
 	name: "quantities",
 	leftOut: []string{
-		"a backup", "a restore", "no connection", "retention", "counts lag", "an item is removed", "an item is added", "an old report comes again",
+		"a backup", "a restore", "a line is edited", "another way of billing", "no connection", "retention", "counts lag", "an item is removed", "an item is added", "an old report comes again",
 		"a worker goes on", "another worker goes on", "the receiver moves", "another mode", "a missed invoice is read",
 	},
 }

@@ -19,7 +19,7 @@ type kind struct {
 }
 
 // kinds are all of them. Those beside the usual ones happen in lives of their own.
-var kinds = slices.Concat(usual, restoring)
+var kinds = slices.Concat(usual, restoring, charging)
 
 var usual = []kind{
 	{"usage", 10, (*life).usesNow},
@@ -74,6 +74,11 @@ var usual = []kind{
 var restoring = []kind{
 	{"a backup", 3, (*life).backsUp},
 	{"a restore", 2, (*life).restores},
+}
+
+var charging = []kind{
+	{"a line is edited", 2, (*life).edits},
+	{"another way of billing", 1, (*life).billsOtherwise},
 }
 
 // anyOf is the place of one of the kinds, by their weights.

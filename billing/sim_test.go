@@ -29,13 +29,14 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 
 // TestLives lives LIVES lives from SEED on. Every kind of step, and every two
 // of them in one life, has to have happened in one life of 400, or of 1000
-// where there are few.
+// where there are few; and each at once after each other that it can follow, in
+// one life of 20,000, where there are as many.
 func TestLives(t *testing.T) {
 	t.Parallel()
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // nothing is kept
 	lives, first := number(t, "LIVES", 2000), number(t, "SEED", 1)
 	workers := runtime.GOMAXPROCS(0)
-	found := make([]coverage, workers)
+	found := make([]covered, workers)
 	var living sync.WaitGroup
 	for w := range found {
 		living.Go(func() {
@@ -50,17 +51,28 @@ func TestLives(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	var pairs coverage
+	var all covered
 	for _, c := range found {
-		pairs.add(c)
+		all.pairs.add(c.pairs)
+		all.followed.add(c.followed)
 	}
+	all.require(t, lives)
+	all.requireOrders(t, lives)
+}
+
+// covered is what happened in lives.
+type covered struct{ pairs, followed coverage }
+
+// require holds that every two kinds happened in enough of so many lives.
+func (c covered) require(t *testing.T, lives uint64) {
+	t.Helper()
 	least := lives / 400
 	if lives < 20_000 {
 		least = lives / 1000
 	}
 	for a := range kinds {
 		for b := range a + 1 {
-			if n := pairs[[2]int{a, b}]; n < int(least) {
+			if n := c.pairs[[2]int{a, b}]; n < int(least) && inOneLife(kinds[a].name, kinds[b].name) {
 				t.Errorf("%q and %q happened in %d of %d lives", kinds[a].name, kinds[b].name, n, lives)
 			}
 		}
@@ -94,12 +106,13 @@ func (l *life) pairs() coverage {
 
 // liveOne lives a life, and some of them with other circumstances as well. It
 // says what went wrong.
-func (c *coverage) liveOne(seed uint64) (failure string) {
+func (c *covered) liveOne(seed uint64) (failure string) {
 	l := live(seed, script(seed), circumstances{})
 	if l.failure != "" {
 		return report(seed, circumstances{})
 	}
-	c.add(l.pairs())
+	c.pairs.add(l.pairs())
+	c.followed.add(l.followed)
 	if seed%16 != 0 {
 		return ""
 	}

@@ -105,7 +105,8 @@ func (p *pass) read() {
 	}
 	for _, m := range l.meters {
 		if l.providerID == "" {
-			side.Destinations = append(side.Destinations, billing.Destination{MeterID: m.ID, Excluded: "the customer is linked to none"})
+			none := billing.Destination{MeterID: m.ID, Excluded: "the customer is linked to none"}
+			side.Destinations, side.Charges = append(side.Destinations, none), append(side.Charges, none)
 		}
 	}
 	if l.sideOf != l.link() || !reflect.DeepEqual(l.side, side) {
@@ -143,7 +144,7 @@ func (p *pass) plan() bool {
 func (p *pass) checkReports(plan billing.Plan) {
 	for _, r := range plan.Reports {
 		billedUntil := r.Of.End
-		if r.Kind == billing.ChargeReport {
+		if r.Kind == billing.ChargeReport && r.Late {
 			billedUntil = r.Window.End
 		}
 		if want := billedUntil.Add(p.settings.Grace); !r.Deadline.Equal(want) {

@@ -327,3 +327,33 @@ func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 		require.Equal(t, want, f.Plan().Reports[0].Quantity.String(), elsewhere)
 	}
 }
+
+// A report that went out with a time in a subscription of which nobody knew yet
+// counts there once the period is known to lie in it: somebody looks again.
+func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
+	t.Parallel()
+	swapped := february.Start.AddDate(0, 0, 5)
+	for name, c := range map[string]struct {
+		change func(*billing.Reported)
+		again  bool
+	}{
+		"AfterIt":            {func(*billing.Reported) {}, true},
+		"AtIt":               {func(r *billing.Reported) { r.Timestamp = &swapped }, true},
+		"BeforeIt":           {func(r *billing.Reported) { before := swapped.Add(-time.Second); r.Timestamp = &before }, false},
+		"WithoutATime":       {func(r *billing.Reported) { r.Timestamp = nil }, false},
+		"WhatReplaces":       {func(r *billing.Reported) { r.Counting = billing.Replaces }, false},
+		"ACharge":            {func(r *billing.Reported) { r.Kind = billing.ChargeReport }, false},
+		"OfTheNextAlready":   {func(r *billing.Reported) { r.Window.Start = swapped }, false},
+		"OfAnotherPeriod":    {func(r *billing.Reported) { r.Period = january.Start }, false},
+		"AtAFormerReceivers": {func(r *billing.Reported) { r.Connection = second }, false},
+	} {
+		now := february.Start.AddDate(0, 0, 9)
+		f := atMeters(metering.Range{Start: swapped, End: february.End}, knownOf(now, subscribed(february)))
+		f.Side.Subscription = "sub_2"
+		r, at := counted(february, "5"), swapped.Add(time.Hour)
+		r.Timestamp = &at
+		c.change(&r)
+		f.Reported = []billing.Reported{r}
+		require.Equal(t, c.again, f.Plan().LookAgain.Equal(now), name)
+	}
+}

@@ -70,7 +70,23 @@ func (p *planner) lookAtBorders() {
 		if p.looksForCounted(r) {
 			p.lookFrom(r.TakenAt.Add(uncountedAfter))
 		}
+		if p.isInNext(r) {
+			p.lookFrom(p.Now)
+		}
 	}
+}
+
+// isInNext says whether a report of the series went out with a time in a
+// subscription that has taken the place of the former one: once the period is
+// known to lie in it, the report counts there.
+func (p *planner) isInNext(r Reported) bool {
+	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil {
+		return false
+	}
+	return slices.ContainsFunc(p.periods, func(period Period) bool {
+		part := period.Within(period.Subscription.Range).Start
+		return r.about(period) && p.connectedTo(period.Subscription.Connection) && r.Window.Start.Before(part) && !r.Timestamp.Before(part)
+	})
 }
 
 // looksForCounted says whether what was taken is to be seen counted: it is of a

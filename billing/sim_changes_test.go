@@ -34,7 +34,7 @@ func (l *life) from(meter metering.MeterID) time.Time {
 func (l *life) newPriceOfOwn() bool {
 	meter := l.someMeter()
 	l.newPrice(meter, 0, l.from(meter))
-	if c := l.present(); c != nil && l.tape == nil && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
+	if c := l.present(); c != nil && l.tape == nil && !l.steady && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
 		l.farSide.priceNo[meter]++
 		for _, taken := range l.farSide.calls {
 			taken.lost = taken.lost || taken.invoice == c.last()
@@ -232,6 +232,11 @@ func (l *life) movesSubscription() bool {
 		}
 	}
 	l.farSide.subscribe(l.providerID, l)
+	for _, taken := range l.farSide.calls {
+		if taken.invoice == last && taken.Counting != billing.Replaces && !taken.timestamp.Before(last.End) {
+			taken.invoice, taken.lost = l.farSide.contract(l.providerID).last(), false
+		}
+	}
 	l.noteSubscription()
 	l.sync() // the provider says so
 	return true

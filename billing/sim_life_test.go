@@ -36,6 +36,7 @@ type life struct {
 	plans      int // made so far
 	startedIn  billing.Settings
 	monthly    bool                             // contracts run in months
+	steady     bool                             // providers' prices stay: when they are read says which hold
 	tape       *tape                            // nil: nobody notes what is done
 	counting   map[usedKey]metering.Aggregation // of closed periods
 	failure    string
@@ -247,7 +248,7 @@ type circumstances struct {
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed)
-	l.lazy, l.tape, l.startedIn, l.monthly = in.lazy, in.tape, l.settings, in.monthly
+	l.lazy, l.tape, l.startedIn, l.monthly, l.steady = in.lazy, in.tape, l.settings, in.monthly, in.known
 	l.noteBeginning()
 	if seed%4 == 3 && in.tape == nil && !l.farSide.receiver {
 		l.charging, l.farSide.charging, l.connection.Bills = true, true, metering.BillsAmounts

@@ -103,10 +103,10 @@ func TestSettingsCanBeTakenAndKept(t *testing.T) {
 		for _, s := range p.Describe().Settings {
 			require.Regexp(t, `^[a-z]+(_[a-z]+)*$`, s.Name)
 			require.NotEmpty(t, s.Doc)
-			require.NotEqual(t, s.MaxLength > 0, len(s.Values) > 0, "a length, or the values that it can have")
+			require.NotEqual(t, s.MaxLength > 0 || s.Max > 0, len(s.Values) > 0, "a length, the highest number, or the values that it can have")
 			require.Contains(t, []providers.Use{
 				providers.Address, providers.CallSecret, providers.EventSecret, providers.Mapping,
-				providers.Bills, providers.Product, providers.Products, providers.TaxBehavior, providers.TaxCode,
+				providers.Bills, providers.Product, providers.Products, providers.TaxBehavior, providers.TaxCode, providers.CollectionMethod, providers.DaysUntilDue,
 			}, s.Use)
 			require.False(t, uses[s.Use], "%s is another of its use", s.Name)
 			uses[s.Use] = true

@@ -444,7 +444,7 @@ func TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses(t *testing.T) {
 		b.digests()
 		all = append(all, b)
 	}
-	unsettled := func() (tenants []metering.TenantID) {
+	waiting := func() (tenants []metering.TenantID) {
 		for _, b := range all {
 			var n int
 			require.NoError(t, b.connect().QueryRow(t.Context(), `select count(*) from billing_period_totals where tenant_id = $1 and late_count is null`, b.tenant).Scan(&n))
@@ -462,11 +462,11 @@ func TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses(t *testing.T) {
 	require.ErrorContains(t, err, fails.tenant.String())
 	require.ErrorContains(t, err, fails.customer.ID.String())
 	require.Zero(t, dropped)
-	require.Equal(t, []metering.TenantID{fails.tenant}, unsettled())
+	require.Equal(t, []metering.TenantID{fails.tenant}, waiting())
 
 	fails.exec(`drop trigger refused on billing_period_totals`)
 	dropped, err = store.Maintenance.Retain(t.Context(), now.AddDate(0, 0, -40), now)
 	require.NoError(t, err)
 	require.Positive(t, dropped)
-	require.Empty(t, unsettled())
+	require.Empty(t, waiting())
 }

@@ -52,7 +52,7 @@ const (
 	StepOtherUnits    = "elsewhere_units"         // less: the units that were billed elsewhere, each there
 	StepOther         = "billed_elsewhere"        // less: the amounts for them
 	StepQuantity      = "quantity"                // the units less these, not below zero where the provider takes nothing below
-	StepAmount        = "amount"                  // the charge less these
+	StepAmount        = "amount"                  // the charge less these, not below zero where amounts are billed: what is left stays booked
 	StepAdjustment    = "adjustment"              // plus: the amount that late usage adds to a closed period
 	StepAll           = "amount_with_adjustments" // the amount + the adjustments
 	StepPart          = "part"                    // what one series was reported

@@ -228,6 +228,9 @@ func (w workings) recount(l *life, steps []billing.Step) {
 			}
 		case billing.StepAmount:
 			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed, billing.StepUnbilled), known(billing.StepOther)))
+			if want.Sign() < 0 && s.Amount.IsZero() && l.connection != nil && !l.connection.Statements {
+				want = new(big.Rat) // what cannot be charged below zero
+			}
 		case billing.StepAdjustment:
 			w.recount(l, s.Of)
 			want = rational(amountOf(s.Of))

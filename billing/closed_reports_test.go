@@ -116,7 +116,8 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 		}
 		f.Reconcile()
 		l := reportsOf(f.Plan(), january)[0].Lines[0]
-		require.Equal(t, c.own, [2]string{l.Quantity.String(), l.Amount.String()}, name)
+		stated := [2]string{l.Quantity.String(), l.Amount.String()}
+		require.Equal(t, c.own, stated, name)
 		require.Equal(t, "300", l.Charge.String(), name)
 	}
 }

@@ -97,15 +97,18 @@ func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput,
 	if err != nil {
 		return nil, naming("query.meter", err)
 	}
-	statement, err := s.Store.Ledger.StatementOf(ctx, principalOf(ctx).Tenant.ID, c.ID, asked.is, s.Now())
+	statement, err := s.Store.Ledger.StatementOf(ctx, principalOf(ctx).Tenant.ID, c.ID, m.ID, asked.is, s.Now())
 	if err != nil {
 		return nil, naming(asked.parameter, err)
 	}
 	line, known := statement.Line(m.ID)
-	if !known && statement.ClosedAt == nil {
+	switch {
+	case known:
+	case m.Version.Status == metering.Backfilling && statement.ClosedAt == nil:
 		return nil, naming("query.meter", errBackfilling)
-	}
-	if !known {
+	case statement.ClosedAt == nil:
+		return nil, naming("query.meter", errOtherStream)
+	default:
 		return nil, naming("query.meter", errMadeLater)
 	}
 	digests, err := s.Store.Ledger.Digests(ctx, principalOf(ctx).Tenant.ID, statement.ID)
@@ -118,7 +121,10 @@ func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput,
 	return out, nil
 }
 
-var errMadeLater = metering.Errorf(metering.CodeNotFound, "the period was closed before the meter was made")
+var (
+	errMadeLater   = metering.Errorf(metering.CodeNotFound, "the period was closed before the meter was made, or the meter is billed in other periods of the customer's")
+	errOtherStream = metering.Errorf(metering.CodeNotFound, "the meter is billed in other periods of the customer's")
+)
 
 // askedPeriod is the period that a request is about, and where the request says it.
 type askedPeriod struct {

@@ -23,6 +23,7 @@ type PeriodHead struct {
 	ID       *string             `json:"id" example:"per_42" doc:"null: it is not stored yet, because the customer was not synced in it"`
 	Start    time.Time           `json:"start"`
 	End      time.Time           `json:"end"`
+	Stream   int                 `json:"stream,omitempty" doc:"Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first"`
 	State    billing.PeriodState `json:"state" doc:"in_grace: it is over, and takes usage until it is closed"`
 	DueAt    time.Time           `json:"due_at" doc:"When it is to be closed: its end and the grace"`
 	Bills    metering.Bills      `json:"bills,omitempty" doc:"In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none"`
@@ -30,7 +31,7 @@ type PeriodHead struct {
 }
 
 func showPeriodHead(s billing.Statement) PeriodHead {
-	head := PeriodHead{Start: s.Start.UTC(), End: s.End.UTC(), State: s.State, DueAt: s.ClosesAt.UTC(), Bills: s.Bills, ClosedAt: s.ClosedAt}
+	head := PeriodHead{Start: s.Start.UTC(), End: s.End.UTC(), Stream: s.Stream, State: s.State, DueAt: s.ClosesAt.UTC(), Bills: s.Bills, ClosedAt: s.ClosedAt}
 	if s.ID != 0 {
 		id := s.ID.String()
 		head.ID = &id
@@ -56,9 +57,10 @@ type listPeriodsOutput struct{ Body List[billingPeriod] }
 
 type periodCursor struct {
 	Before time.Time `json:"before"`
+	Stream int       `json:"stream,omitempty"` // of those that begin then
 }
 
-// listPeriods shows a customer's chain of billing periods, newest first.
+// listPeriods shows the billing periods of a customer's streams, newest first.
 func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPeriodsOutput, error) {
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {
@@ -69,12 +71,12 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		return nil, err
 	}
 	size := min(in.PageSize, maxPeriods)
-	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, cursor.Before, size+1, s.Now())
+	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, billing.PeriodPlace{Start: cursor.Before, Stream: cursor.Stream}, size+1, s.Now())
 	if err != nil {
 		return nil, err
 	}
 	return &listPeriodsOutput{listOf(ctx, s, periods, size, showPeriod,
-		func(p billing.Statement) periodCursor { return periodCursor{p.Start} })}, nil
+		func(p billing.Statement) periodCursor { return periodCursor{p.Start, p.Stream} })}, nil
 }
 
 // maxPeriods on a page: each costs a few reads.

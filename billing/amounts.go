@@ -77,7 +77,7 @@ type amountPlanner struct {
 // amountsOf plans the lines of one period.
 func (p *planner) amountsOf(period Period) {
 	p.lines = p.pendingLines(period)
-	for _, meter := range p.Meters {
+	for _, meter := range p.metersIn(period) {
 		m := p.amountOf(period, meter)
 		excluded, over := m.excluded(), m.over()
 		switch {

@@ -230,7 +230,7 @@ func (f Facts) bills(l ClosedLine) bool { return l.Billed && l.Test == f.inTest(
 
 // currencies are those of the meters' prices in the period.
 func (f Facts) currencies(period Period) (all []string) {
-	for _, m := range f.Meters {
+	for _, m := range f.metersIn(period) {
 		if price, priced := f.price(m.ID, period); priced && m.Version.Status != metering.Backfilling {
 			all = append(all, price.Currency)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Facts is everything that is known about one customer's billing at one instant.
+// Facts is everything that is known about the billing of one of a customer's
+// streams at one instant.
 type Facts struct {
 	Now      time.Time          // UTC, in whole microseconds
 	After    int64              // the number of the customer's last report before the caller's own pass
@@ -23,9 +24,13 @@ type Facts struct {
 	Prices     map[metering.MeterID][]Price
 	Connection *Connection             // nil: the tenant has no billing provider
 	InTest     []metering.ConnectionID // of the tenant's connections, those in test mode
-	Side       *Side                   // what the customer is there; nil: it has to be read first
+	Side       *Side                   // what the customer is there, to this stream; nil: it has to be read first
 
-	Stored     []Period         // the customer's periods as they are stored, oldest first
+	Stream   int        // most customers have stream 0 alone
+	Feeds    []Feed     // of all streams, each meter's in their order; a meter without any feeds stream 0
+	Followed []Followed // subscriptions at the connection that have streams of their own
+
+	Stored     []Period         // the stream's periods as they are stored, oldest first
 	Invoices   []Invoice        // final ones of periods that are not complete, and of others that are not reconciled with all of theirs
 	LateMonths []metering.Range // in which anything came for a closed period
 	Resolved   []Resolved       // reports whose outcome final invoices show; Reconcile finds them
@@ -89,6 +94,7 @@ type Side struct {
 	Currency     string         // ISO 4217; that the subscription is billed in; "": not known
 	Destinations []Destination
 	Charges      []Destination // the same where amounts are billed; nil: nobody has asked
+	Others       []Side        // its subscriptions with other periods, with the destinations of the meters that these bill
 }
 
 // Counting is what a destination does with the quantities that it is reported.

@@ -275,7 +275,7 @@ func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 		if p.Within(invoice).Empty() {
 			continue
 		}
-		for _, m := range f.Meters {
+		for _, m := range f.metersIn(p) {
 			if price, priced := f.price(m.ID, p); priced {
 				all[m.ID] = &price.Terms
 			}

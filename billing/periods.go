@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 type Period struct {
 	ID metering.PeriodID // 0: it is not stored yet
 	metering.Range
+	Stream       int
 	ClosedAt     *time.Time // nil while usage still changes it
 	Complete     bool       // closed, and nothing of it is to be reported, on its way, or to be seen on an invoice
 	Closed       []ClosedLine
@@ -47,6 +49,23 @@ type ClosedLine struct {
 	LateEvents *int64
 }
 
+// PeriodPlace is where a period stands among all of a customer's.
+type PeriodPlace struct {
+	Start  time.Time
+	Stream int
+}
+
+// Place is the period's.
+func (p Period) Place() PeriodPlace { return PeriodPlace{p.Start, p.Stream} }
+
+// Compare orders places by time, and those of one instant by stream.
+func (p PeriodPlace) Compare(o PeriodPlace) int {
+	return cmp.Or(p.Start.Compare(o.Start), cmp.Compare(p.Stream, o.Stream))
+}
+
+// Before says whether the place comes first.
+func (p PeriodPlace) Before(o PeriodPlace) bool { return p.Compare(o) < 0 }
+
 // Deadline is the instant until which the period's usage may still be sent:
 // its end and the tenant's grace.
 func (p Period) Deadline(grace time.Duration) time.Time { return p.End.Add(grace) }
@@ -70,6 +89,7 @@ func Periods(f Facts) []Period {
 	}
 	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
 	for i := range periods {
+		periods[i].Stream = f.Stream
 		periods[i].subscribe(f)
 		periods[i].bill(f.Connection)
 		periods[i].own(f)
@@ -82,7 +102,7 @@ func Periods(f Facts) []Period {
 func ExpectedPeriods(f Facts) []Period {
 	periods := Periods(f)
 	if f.subscribed() && !f.Side.Period.End.After(f.Now) {
-		periods = append(periods, Period{Range: AfterSubscription(f.Side.Period.End, f.Now)})
+		periods = append(periods, Period{Range: AfterSubscription(f.Side.Period.End, f.Now), Stream: f.Stream})
 	}
 	return periods
 }

@@ -330,7 +330,7 @@ func (p *planner) quantitiesOf(period Period) {
 		return
 	}
 	taken := make(map[string]bool)
-	for _, meter := range p.Meters {
+	for _, meter := range p.metersIn(period) {
 		m := p.quantityOf(period, meter)
 		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
 		switch {

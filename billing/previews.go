@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -22,13 +23,28 @@ type PreviewLine struct {
 	Working   []Step           // the amount's, and on to what the provider is reported
 }
 
+// PreviewAll is the Preview of all of a customer's streams: meter by meter, and
+// then what late usage adds.
+func PreviewAll(streams []Facts) (lines []PreviewLine) {
+	for _, f := range streams {
+		lines = append(lines, Preview(f)...)
+	}
+	if len(streams) > 1 {
+		now := slices.DeleteFunc(slices.Clone(lines), func(l PreviewLine) bool { return l.LateFor != nil })
+		slices.SortStableFunc(now, func(a, b PreviewLine) int { return cmp.Compare(a.MeterID, b.MeterID) })
+		late := slices.DeleteFunc(lines, func(l PreviewLine) bool { return l.LateFor == nil })
+		return append(now, late...)
+	}
+	return lines
+}
+
 // Preview is the bill of CurrentPeriod as if that ended now, meter by meter,
 // and then what late usage adds to closed periods.
 func Preview(f Facts) (lines []PreviewLine) {
 	period := f.running()
 	shown := f.shown(period)
-	for _, m := range f.Meters {
-		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m, period)}
+	for _, m := range f.metersIn(period) {
+		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
 			l.Usage, l.UnitPrice, l.Currency, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.theirs, c.steps()

@@ -83,9 +83,10 @@ func (m *quantityPlanner) isReported() bool {
 	return m.period.ClosedAt == nil || m.closed != nil && m.stated(*m.closed)
 }
 
-// leaveOut says why the meter is left out, of open periods alone.
+// leaveOut says why the meter is left out, of open periods alone, and of one
+// that feeds another stream by now only if that leaves out usage.
 func (m *quantityPlanner) leaveOut(reason string) {
-	if m.period.ClosedAt == nil {
+	if m.period.ClosedAt == nil && (m.feeds(m.meter.ID) || !m.usage.Total.IsZero()) {
 		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
 	}
 }

@@ -65,7 +65,7 @@ func (f Facts) AddedUp() (all []AddedUp) {
 func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 	p := planner{Facts: f, periods: Periods(f)}
 	for _, period := range p.periods {
-		for _, meter := range f.Meters {
+		for _, meter := range f.metersIn(period) {
 			m := p.quantityOf(period, meter)
 			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || m.part.Empty() {
 				continue
@@ -171,7 +171,7 @@ func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
 func (f Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 	periods := Periods(f)
 	closed, found := periodAt(periods, c.Closed)
-	if !found || !slices.ContainsFunc(f.Meters, func(m metering.Meter) bool { return m.ID == c.MeterID }) {
+	if !found || !slices.ContainsFunc(f.metersIn(closed), func(m metering.Meter) bool { return m.ID == c.MeterID }) {
 		return r, false
 	}
 	target, found := periodAt(periods, c.Target)

@@ -131,7 +131,7 @@ func (b *bill) compare() {
 	numbers, err := b.store.Ledger.LastNumbers(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID})
 	require.NoError(b, err)
 	b.plan(anew)
-	list, err := b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, b.now.Add(time.Hour), 3, b.now)
+	list, err := b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.Add(time.Hour)}, 3, b.now)
 	require.NoError(b, err)
 	preview, err := b.store.Ledger.Preview(b.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(b, err)
@@ -154,7 +154,7 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, listed.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
 	require.NoError(b, err)
 	require.Equal(b, listed, stated.Statement)
-	explained, err := b.store.Ledger.StatementOf(b.Context(), b.tenant, b.customer.ID, func(p billing.Period) bool { return p.Contains(listed.Start) }, b.now)
+	explained, err := b.store.Ledger.StatementOf(b.Context(), b.tenant, b.customer.ID, 0, func(p billing.Period) bool { return p.Contains(listed.Start) }, b.now)
 	require.NoError(b, err)
 	require.Equal(b, listed, explained)
 	for _, l := range listed.Lines {

@@ -186,19 +186,22 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 	return sums.write(ctx, tx, tenant)
 }
 
-// isLate says of an event e whether its billing period was already closed at
-// its ingestion.
-const isLate = `exists (select from billing_periods p
+// isLate says of an event e whether its billing period, of the stream that the
+// meter feeds, was already closed at its ingestion, as SQL.
+func isLate(meter string) string {
+	return `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
-	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.closed_epoch <= e.epoch)`
+	  and p.starts_at <= e.ts and e.ts < p.ends_at and p.closed_epoch <= e.epoch
+	  and p.stream = ` + streamAt("e.tenant_id", "e.customer_id", meter, "e.ts") + `)`
+}
 
 // eachPastEvent reads the events of the range that are the backfill's to count.
 func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range, fn func(*metering.Event, bool) error) error {
 	rows, err := tx.Query(ctx, `
-		select e.customer_id, e.ts, e.value, e.properties, `+isLate+`
+		select e.customer_id, e.ts, e.value, e.properties, `+isLate("$6")+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
-		tenant, r.Start, r.End, g.EventType, g.Epoch)
+		tenant, r.Start, r.End, g.EventType, g.Epoch, g.MeterID)
 	if err != nil {
 		return err
 	}

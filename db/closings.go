@@ -30,20 +30,23 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 			return err
 		}
 		for _, customer := range customers {
-			w, plan, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+			streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
 			if err != nil {
 				return err
 			}
-			for _, closing := range plan.Closings {
-				if err := w.close(closing, epoch); err != nil {
+			waiting := false
+			for _, p := range streams {
+				for _, closing := range p.Closings {
+					if err := p.close(closing, epoch); err != nil {
+						return err
+					}
+				}
+				if err := p.reconcile(p.Plan); err != nil {
 					return err
 				}
+				f.Closed, waiting = f.Closed+len(p.Closings), waiting || p.Waiting
 			}
-			if err := w.reconcile(plan); err != nil {
-				return err
-			}
-			f.Closed += len(plan.Closings)
-			if plan.Waiting {
+			if waiting {
 				f.Open = append(f.Open, customer)
 			}
 		}
@@ -76,7 +79,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 
 func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	period := pgx.NamedArgs{
-		"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
+		"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
 	}
 	for _, l := range c.Lines {
 		working, err := json.Marshal(l.Working())
@@ -90,8 +93,9 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
+			  and p.stream = @stream
 			  and p.starts_at = @start`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
 			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
 			"scale": l.Scale, "trial": l.Trial, "provider_terms": termsHash(l.Price),
 		})
@@ -101,12 +105,14 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		set closed_at = @now, closed_epoch = @epoch, closed_sequence = nextval('ledger_sequence')
 		where tenant_id = @tenant
 		  and customer_id = @customer
+		  and stream = @stream
 		  and starts_at = @start`, period)
 	w.batch.Queue(`
 		update customers
 		set closed_from = least(closed_from, @start), closed_until = greatest(closed_until, @end)
 		where tenant_id = @tenant
-		  and id = @customer`, period)
+		  and id = @customer
+		  and @stream = 0`, period)
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -122,8 +128,8 @@ func (w *planWriter) complete(all []billing.Period) {
 		starts = append(starts, p.Start)
 	}
 	if len(starts) > 0 {
-		w.batch.Queue(`update billing_periods set complete = true where tenant_id = $1 and customer_id = $2 and starts_at = any($3)`,
-			w.tenant, w.customer, starts)
+		w.batch.Queue(`update billing_periods set complete = true where tenant_id = $1 and customer_id = $2 and stream = $4 and starts_at = any($3)`,
+			w.tenant, w.customer, starts, w.facts.Stream)
 	}
 }
 
@@ -166,18 +172,24 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 // extend stores the customer's billing periods as they are now.
 func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
-			return err
-		}
-		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
+		streams, err := l.regrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
 		}
-		plan := read.facts.Plan()
-		w := &planWriter{factReader: read, tx: tx}
-		w.periods(plan.Periods)
-		w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
-		return w.flush()
+		var lookAgain time.Time
+		for _, read := range slices.Backward(streams) {
+			plan := read.facts.Plan()
+			lookAgain = sooner(lookAgain, plan.LookAgain)
+			w := &planWriter{factReader: read, tx: tx}
+			w.periods(plan.Periods)
+			if read.facts.Stream == 0 {
+				w.lookAgain(lookAgain, plan.HeadOpenUntil)
+			}
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -201,6 +213,11 @@ const (
 		  and p.ends_at <= @now::timestamptz - t.grace)`
 	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
 		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.ends_at > @now::timestamptz - t.grace) or c.streams > 1 and c.streams > (
+		select count(distinct p.stream)
 		from billing_periods p
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id

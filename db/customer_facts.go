@@ -17,7 +17,9 @@ type customerFacts struct {
 	kind       metering.ProviderKind
 	lastNumber int64               // of the customer's reports
 	paused     bool                // by an operator: nothing is reported
+	streams    int                 // how many the customer has
 	stored     []storedDestination // the side's
+	others     []storedSide        // the side's too
 	terms      keptTerms           // of their prices
 }
 
@@ -34,8 +36,12 @@ func (r *factReader) customerAndSide() error {
 		return err
 	}
 	one.Now = r.facts.Now
-	r.facts, r.kind, r.lastNumber, r.paused = one.Facts, one.kind, one.lastNumber, one.paused
-	return one.price(r.prices, r.readPrice)
+	if err := one.price(r.prices, r.readPrice); err != nil {
+		return err
+	}
+	r.facts, r.kind, r.lastNumber, r.paused, r.streams = one.Facts, one.kind, one.lastNumber, one.paused, one.streams
+	r.base = r.facts
+	return nil
 }
 
 // selectCustomerFacts reads customers c. Early events are looked for only until
@@ -45,11 +51,11 @@ var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
 	  coalesce(k.bills, ''), coalesce(k.bills_before, ''), coalesce(k.bills_since, timestamptz '0001-01-01'), k.invoice_text, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
-	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, l.charges, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
+	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, l.charges, l.others, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
-	  (` + ledgerEpoch + `), ` + isUnread + `
+	  (` + ledgerEpoch + `), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -76,7 +82,10 @@ var selectCustomerFacts = `
 // price gives what the customer is at the provider its prices.
 func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error) {
 	if f.Side != nil {
-		f.Side.Destinations, err = prices.destinations(f.stored, f.terms, read)
+		if f.Side.Destinations, err = prices.destinations(f.stored, f.terms, read); err != nil {
+			return err
+		}
+		f.Side.Others, err = prices.sides(f.others, f.Side.Customer, f.terms, read)
 	}
 	return err
 }
@@ -98,12 +107,15 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		unread     *bool // nil: nobody bills the tenant's usage
 
 		earlyAt, earlyIngested []time.Time
+
+		feeds    []storedFeed
+		followed []storedFollowed
 	)
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
-		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.terms, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread)
+		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &products, &since,
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread, &f.streams, &feeds, &followed)
 	if err != nil {
 		return f, err
 	}
@@ -111,6 +123,10 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 	f.Settings.Timezone = metering.Location(zone)
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	}
+	f.Feeds = feedsOf(feeds)
+	for _, one := range followed {
+		f.Followed = append(f.Followed, billing.Followed(one))
 	}
 	for i := range earlyAt {
 		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// readFacts reads everything that is known about the customer's billing, in as
+// readFacts reads everything that is known about the billing of the customer's stream 0, in as
 // many statements whatever the number of meters, periods and windows. In a
 // transaction that sees one state of the database it is what was known at one
 // instant. CodeNotFound where there is no such customer.
@@ -21,11 +21,16 @@ func readFacts(ctx context.Context, q batcher, read ReadPrice, tenant metering.T
 	if err := r.customerAndSide(); err != nil {
 		return nil, err
 	}
+	return r, r.ledger()
+}
+
+// ledger reads what is known of the stream beside the customer's own facts.
+func (r *factReader) ledger() error {
 	if err := r.catalogAndLedger(); err != nil {
-		return nil, err
+		return err
 	}
 	r.facts.Reconcile()
-	return r, r.usageOf(billing.UsageRanges(r.facts))
+	return r.usageOf(billing.UsageRanges(r.facts))
 }
 
 // batcher reads several statements in one round trip.
@@ -40,7 +45,9 @@ type factReader struct {
 	readPrice ReadPrice
 	tenant    metering.TenantID
 	customer  metering.CustomerID
-	facts     billing.Facts
+	base      billing.Facts // those that are the customer's
+	facts     billing.Facts // those of the stream
+	streams   int           // how many the customer has
 	kind      metering.ProviderKind
 	prices    providerPrices
 
@@ -53,7 +60,7 @@ type factReader struct {
 // providers were reported of them, in one round trip.
 func (r *factReader) catalogAndLedger() error {
 	f := &r.facts
-	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0}
+	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": f.Stream}
 	if f.Connection != nil {
 		args["connection"] = f.Connection.ID
 	}
@@ -63,7 +70,7 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
-	readEach(&batch, selectBillingPeriods+`and p.customer_id = @customer order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) error {
+	readEach(&batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) error {
 		period, err := r.prices.period(p, r.readPrice)
 		f.Stored = append(f.Stored, period)
 		return err
@@ -148,7 +155,8 @@ const selectClosedLines = `
 	    and n.customer_id = @customer
 	  order by n.period_id, n.meter_id, n.id desc) n on n.period_id = t.period_id and n.meter_id = t.meter_id
 	where p.tenant_id = @tenant
-	  and p.customer_id = @customer`
+	  and p.customer_id = @customer
+	  and p.stream = @stream`
 
 type closedLine struct {
 	period metering.PeriodID
@@ -218,7 +226,7 @@ func reportedOf(customer string) string {
 	    l.price_version = 0 and l.terms is not null as theirs
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind <> 'statement' offset 0) s
-	  join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.id = s.period_id
+	  join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.id = s.period_id and p.stream = @stream
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id
 	  where d.tenant_id = @tenant
@@ -235,7 +243,7 @@ func reportedOf(customer string) string {
 	    l.price_version = 0 and l.terms is not null
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
-	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and (
+	  join billing_periods t on t.tenant_id = d.tenant_id and t.customer_id = d.customer_id and t.stream = @stream and (
 	    not t.complete and d.connection_id <> @connection or t.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  join billing_reports r on r.tenant_id = d.tenant_id and r.customer_id = d.customer_id and r.series_id = s.id and r.period_id = t.id
 	  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.component = 'usage'
@@ -259,6 +267,7 @@ func reportedOf(customer string) string {
 	  join billing_periods t on t.tenant_id = r.tenant_id and t.id = r.period_id
 	  where c.tenant_id = @tenant
 	    and c.customer_id = ` + customer + `
+	    and c.stream = @stream
 	    and c.closed_at is not null)
 	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, max(x.window_end), x.late, x.meter_id,
 	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
@@ -337,7 +346,7 @@ var selectSentLines = `
 	  l.usage, l.event_count, l.quantity, l.price_version, l.unit_price, l.charge, l.amount, l.currency
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
-	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and not p.complete
+	join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and not p.complete
 	cross join lateral (
 	  (select r.id, r.number, r.ledger_epoch, r.state
 	   from billing_reports r
@@ -388,6 +397,21 @@ func (r *factReader) addSentLine(l sentLine) {
 	last.Lines = append(last.Lines, l.Line)
 }
 
+const selectOpen = `
+	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, r.lease_until
+	from billing_reports r
+	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.stream = @stream
+	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	where r.tenant_id = @tenant
+	  and r.customer_id = @customer
+	  and r.state in ('planned', 'sending', 'in_doubt')
+	order by r.number`
+
+func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
+	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.Epoch, &o.LeaseUntil)
+}
+
 // usageOf reads what the meters have counted in some periods, and how many
 // events the customer has in the open ones.
 func (r *factReader) usageOf(ranges []metering.Range) error {
@@ -397,7 +421,7 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 	f := &r.facts
 	windowed := billing.WindowedMeters(*f)
 	meters := slices.DeleteFunc(slices.Clone(f.Meters), func(m metering.Meter) bool { return !slices.Contains(windowed, m.ID) })
-	hours, err := usageByHour(r.ctx, r.q, r.tenant, r.customer, meters, ranges)
+	hours, err := r.usedIn(usageByHour, meters, ranges)
 	if err != nil {
 		return err
 	}
@@ -408,7 +432,7 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 }
 
 func (r *factReader) totalsOf(ranges []metering.Range) error {
-	totals, err := usageOver(r.ctx, r.q, r.tenant, r.customer, r.facts.Meters, ranges)
+	totals, err := r.usedIn(usageOver, r.facts.Meters, ranges)
 	for _, t := range totals {
 		u := billing.Usage{
 			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.tally.all().count, Late: t.late, LateEvents: t.tally.lateCount,
@@ -420,6 +444,40 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 	}
 	return err
 }
+
+// usedIn reads usage of the meters while they feed the stream, by the ranges, of
+// which none has an instant of another: in one statement where the customer has one stream.
+func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []rangeUsage, err error) {
+	if len(r.facts.Feeds) == 0 {
+		return read(r.ctx, r.q, r.tenant, r.customer, meters, ranges)
+	}
+	for len(meters) > 0 {
+		parts := r.facts.FedIn(meters[0].ID, ranges)
+		var alike, others []metering.Meter
+		for _, m := range meters {
+			if slices.Equal(r.facts.FedIn(m.ID, ranges), parts) {
+				alike = append(alike, m)
+			} else {
+				others = append(others, m)
+			}
+		}
+		if meters = others; len(parts) == 0 {
+			continue
+		}
+		used, err := read(r.ctx, r.q, r.tenant, r.customer, alike, parts)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range used {
+			u.within = ranges[slices.IndexFunc(ranges, func(of metering.Range) bool { return of.Contains(u.within.Start) })]
+			all = append(all, u)
+		}
+	}
+	return all, nil
+}
+
+// readUsage is usageOver or usageByHour.
+type readUsage func(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error)
 
 // closedAggregation is how the meter was counted in the period when that closed;
 // "" of an open one.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -214,11 +215,14 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 	if err = s.readLines(ctx, l, billed, of); err != nil {
 		return fmt.Errorf("read lines: %w", coded(err))
 	}
-	read, err := Ledger(s).facts(ctx, tenant, l.CustomerID, l.Facts.Now)
+	streams, err := Ledger(s).streams(ctx, tenant, l.CustomerID, l.Facts.Now)
 	if err != nil {
 		return fmt.Errorf("read prices: %w", err)
 	}
-	l.terms = read.facts.TermsIn(l.Period)
+	l.terms = make(map[metering.MeterID]*billing.Terms)
+	for _, read := range streams {
+		maps.Copy(l.terms, read.facts.TermsIn(l.Period))
+	}
 	return nil
 }
 

@@ -118,12 +118,12 @@ type attempt struct {
 
 	backend    backend
 	meters     meterVersions
-	closed     map[metering.CustomerID]metering.Range // usage within is late
-	fresh      []*metering.Event                      // what is stored: new keys and keyless events
-	types      []string                               // seen for the first time
-	unanswered bool                                   // COMMIT was sent and not answered
-	witness    *metering.Event                        // its presence tells that an unanswered COMMIT took place
-	groups     map[groupName]bool                     // registered by this attempt
+	closed     map[metering.CustomerID]closedStreams // usage within is late
+	fresh      []*metering.Event                     // what is stored: new keys and keyless events
+	types      []string                              // seen for the first time
+	unanswered bool                                  // COMMIT was sent and not answered
+	witness    *metering.Event                       // its presence tells that an unanswered COMMIT took place
+	groups     map[groupName]bool                    // registered by this attempt
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -225,17 +225,20 @@ func (a *attempt) queueClosed(batch *pgx.Batch) {
 			customers = append(customers, int64(id))
 		}
 	}
-	a.closed = make(map[metering.CustomerID]metering.Range)
+	a.closed = make(map[metering.CustomerID]closedStreams)
 	batch.Queue(`
-		select id, closed_from, closed_until from customers
-		where tenant_id = $1 and id = any($2) and closed_until is not null`, a.tenant, customers).Query(func(rows pgx.Rows) error {
-		var id metering.CustomerID
-		var closed metering.Range
-		_, err := pgx.ForEachRow(rows, []any{&id, &closed.Start, &closed.End}, func() error {
+		select c.id, coalesce(c.closed_from, timestamptz '0001-01-01'), coalesce(c.closed_until, timestamptz '0001-01-01'), `+feedsOfCustomer+`, `+closedOfCustomer+`
+		from customers c
+		where c.tenant_id = $1 and c.id = any($2) and (c.closed_until is not null or c.streams > 1)`, a.tenant, customers).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id metering.CustomerID
+			closed, err := scanClosedStreams(rows, &id)
+			if err != nil {
+				return err
+			}
 			a.closed[id] = closed
-			return nil
-		})
-		return err
+		}
+		return rows.Err()
 	})
 }
 
@@ -333,7 +336,7 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 	sums := newRollups()
 	for _, e := range a.fresh {
 		for _, g := range a.meters.byType[e.EventType] {
-			if err := sums.add(g, e, a.closed[e.CustomerID].Contains(e.At)); err != nil {
+			if err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At)); err != nil {
 				return nil, err
 			}
 		}

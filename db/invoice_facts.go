@@ -54,7 +54,8 @@ func aboutPeriod(p string) string {
 	      and l.invoice_id = i.invoice_id
 	      and l.version = i.version
 	      and l.meter_id is not null
-	      and not l.proration))`
+	      and not l.proration
+	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "greatest(i.period_start, "+p+".starts_at)") + ` = ` + p + `.stream))`
 }
 
 // endedInPeriod says that a subscription i that has ended, none of whose invoices
@@ -85,7 +86,7 @@ func invoicesWithPeriods(customer string) string {
 	return `
 	with recursive final as (
 	  select i.tenant_id, i.connection_id, i.invoice_id, i.version, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
-	    i.finalized_at, i.sequence, false as ended
+	    i.finalized_at, i.sequence, false as ended, i.customer_id
 	  from (
 	    select *
 	    from billing_invoices i
@@ -97,7 +98,7 @@ func invoicesWithPeriods(customer string) string {
 	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
 	  union all
 	  select i.tenant_id, i.connection_id, i.subscription, 0, i.provider_customer, i.subscription, i.period_start, i.period_end, true, false, '',
-	    i.read_at, i.sequence, true
+	    i.read_at, i.sequence, true, i.customer_id
 	  from billing_ended_subscriptions i
 	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
 	  where i.tenant_id = @tenant
@@ -106,7 +107,7 @@ func invoicesWithPeriods(customer string) string {
 	  select i.connection_id, i.invoice_id, i.ended, p.id as period_id,
 	    not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
 	  from final i
-	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and (
+	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.stream = @stream and (
 	    not i.ended and ` + aboutPeriod("p") + ` or i.ended and ` + endedInPeriod + `)),
 	reached as (
 	  select period_id
@@ -195,8 +196,9 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
+			  and p.stream = @stream
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "period": n.Period, "meter": n.MeterID, "units": n.Units, "reported": n.Reported,
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "period": n.Period, "meter": n.MeterID, "units": n.Units, "reported": n.Reported,
 			"invoiced": n.Invoiced, "unexplained": n.Unexplained, "elsewhere": n.Elsewhere, "billed": n.Billed, "state": n.State, "reason": n.Reason, "now": w.facts.Now,
 		})
 	}
@@ -208,8 +210,9 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 			set reconciled_through = $4
 			where tenant_id = $1
 			  and customer_id = $2
+			  and stream = $5
 			  and starts_at = any($3)
-			  and reconciled_through < $4`, w.tenant, w.customer, done, w.lastInvoiced)
+			  and reconciled_through < $4`, w.tenant, w.customer, done, w.lastInvoiced, w.facts.Stream)
 	}
 	if err := w.flush(); err != nil {
 		return err
@@ -236,12 +239,13 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 			from billing_periods p
 			where p.tenant_id = $1
 			  and p.customer_id = $2
+			  and p.stream = $5
 			  and p.starts_at = any($3)
 			  and t.tenant_id = p.tenant_id
 			  and t.period_id = p.id
 			  and `
 	if len(closed) > 0 {
-		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true)
+		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true, w.facts.Stream)
 	}
 	for _, r := range plan.Reports {
 		if r.Target == billing.OwnInvoice && !r.Late { // of a closed period
@@ -249,7 +253,7 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 		}
 	}
 	for _, n := range plan.Reconciled {
-		w.batch.Queue(totals+`t.meter_id = $5`, w.tenant, w.customer, []time.Time{n.Period}, false, n.MeterID)
+		w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{n.Period}, false, w.facts.Stream, n.MeterID)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,9 +24,11 @@ type Links struct {
 // Wanted is what has to be looked up to link a customer.
 type Wanted struct {
 	Provider metering.Provider
-	Customer string // at the provider; "": the customer names none
-	Shared   bool   // another customer names it too, and was there first
-	Amounts  bool   // periods are, or will be, billed in amounts
+	Customer string   // at the provider; "": the customer names none
+	Shared   bool     // another customer names it too, and was there first
+	Amounts  bool     // periods are, or will be, billed in amounts
+	Followed string   // the subscription that the customer's periods follow there, as it was last read; "": none
+	Streams  []string // those that have streams of their own
 	Meters   []metering.Meter
 }
 
@@ -47,10 +50,16 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		  where p.tenant_id = c.tenant_id
 		    and p.customer_id = c.id
 		    and not p.complete
-		    and p.bills = 'amounts')
+		    and p.bills = 'amounts'), coalesce(l.subscription, ''), array(
+		  select s.subscription
+		  from billing_streams s
+		  where s.tenant_id = c.tenant_id
+		    and s.customer_id = c.id
+		    and s.connection_id = $3)
 		from customers c
+		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id and l.connection_id = $3
 		where c.tenant_id = $1
-		  and c.id = $2`, tenant, customer).Scan(&named, &w.Shared, &w.Amounts)
+		  and c.id = $2`, tenant, customer, w.Provider.ID).Scan(&named, &w.Shared, &w.Amounts, &w.Followed, &w.Streams)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Wanted{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
@@ -71,7 +80,11 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 // readAt, unless something later is kept. Where it has changed, the customer is
 // out of sync: whoever has read it may die before planning with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
-	hashes, terms := distinctTerms(side.Destinations)
+	known := slices.Clone(side.Destinations)
+	for _, other := range side.Others {
+		known = append(known, other.Destinations...)
+	}
+	hashes, terms := distinctTerms(known)
 	_, err := l.pool.Exec(ctx, `
 		with terms as (
 		  insert into price_terms (tenant_id, hash, schema, terms)
@@ -79,8 +92,8 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  from unnest(@hashes::bytea[], @terms::text[]) x (hash, terms)
 		  on conflict (tenant_id, hash) do nothing),
 		known as (
-		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations, l.charges)
-		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb, @charges::jsonb) as same
+		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations, l.charges, l.others)
+		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb, @charges::jsonb, @others::jsonb) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -93,17 +106,17 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		    and p.watermark_configuration <> ''
 		    and not coalesce((select same from known), false))
 		insert into billing_links as l
-		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, ended, currency, destinations, charges, read_at)
-		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @ended, @currency, @destinations, @charges, @read_at)
+		  (tenant_id, customer_id, connection_id, provider_customer, subscription, period_start, period_end, trial, ended, currency, destinations, charges, others, read_at)
+		values (@tenant, @customer, @connection, @at_provider, @subscription, @start, @end, @trial, @ended, @currency, @destinations, @charges, @others, @read_at)
 		on conflict (tenant_id, customer_id) do update
 		set connection_id = excluded.connection_id, provider_customer = excluded.provider_customer,
 		  subscription = excluded.subscription, period_start = excluded.period_start, period_end = excluded.period_end,
 		  trial = excluded.trial, ended = excluded.ended, currency = excluded.currency, destinations = excluded.destinations,
-		  charges = excluded.charges, read_at = excluded.read_at
+		  charges = excluded.charges, others = excluded.others, read_at = excluded.read_at
 		where l.read_at <= excluded.read_at`, pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
 		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
-		"destinations": storedDestinations(side.Destinations), "charges": side.Charges, "read_at": readAt,
+		"destinations": storedDestinations(side.Destinations), "charges": side.Charges, "others": storedSides(side.Others), "read_at": readAt,
 		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms,
 	})
 	if err != nil {
@@ -116,14 +129,20 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 // last read there, and then where they were reported to, the newest first.
 func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID) ([]billing.Destination, error) {
 	var destinations []billing.Destination
+	var others []storedSide
 	err := l.pool.QueryRow(ctx, `
-		select destinations
+		select destinations, others
 		from billing_links
 		where tenant_id = $1
 		  and customer_id = $2
-		  and connection_id = $3`, tenant, customer, connection).Scan(&destinations)
+		  and connection_id = $3`, tenant, customer, connection).Scan(&destinations, &others)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read link: %w", coded(err))
+	}
+	for _, other := range others {
+		for _, d := range other.Destinations {
+			destinations = append(destinations, d.Destination)
+		}
 	}
 	rows, err := l.pool.Query(ctx, `
 		select s.meter_id, s.target, s.method

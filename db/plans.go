@@ -13,26 +13,75 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// planIn takes the customer's turn and plans its billing.
-func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (*planWriter, billing.Plan, error) {
-	if err := takeTurn(ctx, tx, tenant, customer); err != nil {
-		return nil, billing.Plan{}, err
-	}
-	read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
+// streamPlan is the plan of one of a customer's streams, and who writes it down.
+type streamPlan struct {
+	*planWriter
+	billing.Plan
+}
+
+// planIn takes the customer's turn and plans its billing, stream by stream.
+func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
+	streams, err := l.regrouped(ctx, tx, tenant, customer, now)
 	if err != nil {
-		return nil, billing.Plan{}, err
+		return nil, err
 	}
-	ask(&read.facts)
-	plan := read.facts.Plan()
-	w := &planWriter{factReader: read, tx: tx}
-	w.periods(plan.Periods)
-	w.bookings(plan.Bookings)
-	w.watermarks(plan.Reported)
-	w.leaveFormer(plan)
-	w.resolve(plan.Resolved)
-	w.complete(plan.Complete)
-	w.lookAgain(plan.LookAgain, plan.HeadOpenUntil)
-	return w, plan, nil
+	var lookAgain time.Time
+	busy := false
+	for _, read := range streams {
+		ask(&read.facts)
+		p := streamPlan{&planWriter{factReader: read, tx: tx}, read.facts.Plan()}
+		if sends := len(p.Reports)+len(p.Resume) > 0; sends && read.facts.Connection.Statements && busy { // its receiver gets one at a time
+			p.Reports, p.Resume, p.Reported, p.More = nil, nil, nil, true
+		} else {
+			busy = busy || sends
+		}
+		lookAgain = sooner(lookAgain, p.LookAgain)
+		all = append(all, p)
+	}
+	for i, p := range all {
+		p.periods(p.Periods)
+		p.bookings(p.Bookings)
+		p.watermarks(p.Reported)
+		p.leaveFormer(p.Plan)
+		p.resolve(p.Resolved)
+		p.complete(p.Complete)
+		if i == 0 {
+			p.lookAgain(lookAgain, p.HeadOpenUntil)
+		}
+	}
+	return all, nil
+}
+
+// sooner is the earlier of two instants, of which a zero one is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// regrouped takes the customer's turn, decides which streams it has, and reads
+// the facts of each.
+func (l Ledger) regrouped(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+	if err := takeTurn(ctx, tx, tenant, customer); err != nil {
+		return nil, err
+	}
+	streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+	if err != nil {
+		return nil, err
+	}
+	facts := make([]billing.Facts, len(streams))
+	for i, read := range streams {
+		facts[i] = read.facts
+	}
+	change := billing.Regroup(facts)
+	if change.Empty() {
+		return streams, nil
+	}
+	if err := streams[0].regroup(tx, change); err != nil {
+		return nil, err
+	}
+	return readStreams(ctx, tx, l.read, tenant, customer, now)
 }
 
 // flush sends what was written down so far.
@@ -79,8 +128,8 @@ func (w *planWriter) periods(periods []billing.Period) {
 	for _, p := range periods {
 		i := slices.IndexFunc(w.facts.Stored, func(s billing.Period) bool { return s.Start.Equal(p.Start) })
 		if i < 0 {
-			w.batch.Queue(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, bills) values ($1, $2, $3, $4, $5)`,
-				w.tenant, w.facts.Customer.ID, p.Start, p.End, p.Bills)
+			w.batch.Queue(`insert into billing_periods (tenant_id, customer_id, stream, starts_at, ends_at, bills) values ($1, $2, $3, $4, $5, $6)`,
+				w.tenant, w.facts.Customer.ID, w.facts.Stream, p.Start, p.End, p.Bills)
 		}
 		if i >= 0 && w.facts.Stored[i].Bills != p.Bills {
 			w.batch.Queue(`update billing_periods set bills = $3 where tenant_id = $1 and id = $2`, w.tenant, p.ID, p.Bills)
@@ -100,7 +149,8 @@ func (w *planWriter) periods(periods []billing.Period) {
 			set subscription = $4, subscription_start = $5, subscription_end = $6, trial = $7, prices = $8, subscription_connection = nullif($9::bigint, 0)
 			where tenant_id = $1
 			  and customer_id = $2
-			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End, s.Trial, hashesOf(s.Prices), s.Connection)
+			  and stream = $10
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, s.ID, s.Start, s.End, s.Trial, hashesOf(s.Prices), s.Connection, w.facts.Stream)
 	}
 }
 
@@ -114,8 +164,9 @@ func (w *planWriter) bookings(all []billing.Booking) {
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
+			  and p.stream = @stream
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "period": b.Period, "meter": b.MeterID, "events": b.Events, "units_before": b.UnitsBefore,
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "period": b.Period, "meter": b.MeterID, "events": b.Events, "units_before": b.UnitsBefore,
 			"units": b.Units, "charge_before": b.ChargeBefore, "charge": b.Charge, "currency": b.Currency, "billed": b.Billed, "now": w.facts.Now,
 		})
 	}
@@ -153,7 +204,8 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 			set watermark_events = $4, watermark_configuration = $5
 			where tenant_id = $1
 			  and customer_id = $2
-			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, p.Events, p.Configuration)
+			  and stream = $6
+			  and starts_at = $3`, w.tenant, w.facts.Customer.ID, p.Start, p.Events, p.Configuration, w.facts.Stream)
 	}
 }
 
@@ -251,7 +303,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, ledger_epoch, recorded_at)
 		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @epoch, @now
 		from billing_destinations d
-		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
+		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and p.starts_at = @period
 		cross join lateral (`+seriesAt+` and `+seriesOf(r.Kind)+` offset 0) s
 		where `+destinationOf, args)
 	w.lines(id, r)
@@ -289,7 +341,7 @@ func seriesOf(k billing.Kind) string {
 
 func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"tenant": w.tenant, "customer": w.customer, "connection": s.Connection, "at_provider": s.Customer, "kind": s.Kind, "target": s.Target,
+		"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "connection": s.Connection, "at_provider": s.Customer, "kind": s.Kind, "target": s.Target,
 		"method": s.Method, "counting": s.Counting, "meter": meter, "period": s.Period, "window_start": s.Window.Start, "window_end": s.Window.End, "late": s.Late,
 	}
 }
@@ -312,7 +364,7 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 		insert into billing_series (tenant_id, destination_id, kind, target, method, counting, late, period_id, window_start, window_end, meter_id)
 		select @tenant, d.id, @kind, @target, @method, @counting, @late, `+of+`
 		from billing_destinations d
-		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.starts_at = @period
+		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and p.starts_at = @period
 		where `+destinationOf+`
 		on conflict (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start) do nothing`, args)
 }
@@ -331,8 +383,9 @@ func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
+			  and p.stream = @stream
 			  and p.starts_at = @period`, pgx.NamedArgs{
-			"tenant": w.tenant, "customer": w.customer, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "id": id, "line": i + 1, "meter": l.MeterID, "period": period, "component": l.Component(),
 			"usage": l.Usage, "events": l.Events, "quantity": l.Quantity, "price_version": l.PriceVersion, "provider_terms": termsHash(l.Price),
 			"unit_price": l.UnitPrice, "charge": l.Charge, "amount": l.Amount, "currency": l.Currency,
 		})

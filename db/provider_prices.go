@@ -94,8 +94,14 @@ func namedTerms(tenant, hashes string) string {
 
 // hashesInDestinations and hashesInPeriod are hashes that name prices, as SQL.
 const (
-	hashesInDestinations = `select decode(d->>'terms', 'hex') from jsonb_array_elements(l.destinations) d`
-	hashesInPeriod       = `select decode(e.hash, 'hex') from jsonb_each_text(p.prices) e (meter, hash)`
+	hashesInDestinations = `
+	    select decode(d->>'terms', 'hex')
+	    from jsonb_array_elements(l.destinations) d
+	    union all
+	    select decode(d->>'terms', 'hex')
+	    from jsonb_array_elements(l.others) o
+	    cross join lateral jsonb_array_elements(o->'destinations') d`
+	hashesInPeriod = `select decode(e.hash, 'hex') from jsonb_each_text(p.prices) e (meter, hash)`
 )
 
 // keptTerms are terms by their hash.

@@ -219,7 +219,7 @@ const (
 func reconciledOf(keys, last string, where ...string) string {
 	return `
 	with t as (
-	  select k.period_id, k.meter_id, p.customer_id, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
+	  select k.period_id, k.meter_id, p.customer_id, p.stream, p.starts_at, p.ends_at, p.subscription, t.usage, t.charge, t.currency, t.test, coalesce(nullif(p.bills, ''), 'quantities') as bills,
 	    coalesce(r.units, 0) as units, coalesce(r.reported, 0) as reported, r.invoiced,
 	    coalesce(r.unexplained, 0) as unexplained, coalesce(r.elsewhere, 0) as elsewhere, coalesce(r.billed, 0) as billed,
 	    coalesce(r.state, 'open') as state, coalesce(r.reason, '') as reason,
@@ -269,7 +269,8 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 		join meters m on m.tenant_id = p.tenant_id and m.id = $4
 		where p.tenant_id = $1
 		  and p.customer_id = $2
-		  and p.starts_at = $3`, w.tenant, w.customer, r.Period, r.MeterID).Scan(&period, &of.Start, &of.End, &meter)
+		  and p.stream = $5
+		  and p.starts_at = $3`, w.tenant, w.customer, r.Period, r.MeterID, w.facts.Stream).Scan(&period, &of.Start, &of.End, &meter)
 	if err != nil {
 		return err
 	}

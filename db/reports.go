@@ -61,14 +61,14 @@ type Pass struct {
 // an operator keeps the customer from being reported.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		w, plan, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
+		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
 		if err != nil {
 			return err
 		}
-		if w.paused {
+		if streams[0].paused {
 			return errPaused
 		}
-		if planned, err = w.write(plan, frame); err != nil || pass.Lease == 0 || len(planned.Send) == 0 {
+		if planned, err = writeAll(streams, frame); err != nil || pass.Lease == 0 || len(planned.Send) == 0 {
 			return err
 		}
 		leased, err := lease(ctx, tx, tenant, planned.Send[0].ID, now, pass.Lease)

@@ -159,18 +159,23 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		return Reading{}, false, coded(err)
 	}
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, s.read, tenant, customer, now)
+		streams, err := Ledger(s).regrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
 		}
-		unread = read.facts.Unread && read.facts.Side != nil
+		first := streams[0].facts
+		unread = first.Unread && first.Side != nil
 		if !unread {
 			return nil
 		}
-		r.Places, r.Customer = read.facts.AddedUp(), read.facts.Side.Customer
-		err = tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, read.facts.Epoch).Scan(&r.RaisedAt, &r.KnownAt)
-		r.Since = read.facts.ChargedSince(r.KnownAt)
-		return err
+		r = Reading{Customer: first.Side.Customer}
+		if err := tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, first.Epoch).Scan(&r.RaisedAt, &r.KnownAt); err != nil {
+			return err
+		}
+		for _, read := range streams {
+			r.Places, r.Since = append(r.Places, read.facts.AddedUp()...), sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
+		}
+		return nil
 	})
 	if err != nil {
 		return Reading{}, false, fmt.Errorf("read what was added up: %w", err)
@@ -182,10 +187,11 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 // is not known of it was reported after the backup was made, and is written down.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		w, _, err := Ledger(s).planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		streams, err := Ledger(s).planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
 		if err != nil {
 			return err
 		}
+		w := streams[0]
 		if !w.facts.Unread || w.facts.Side == nil {
 			return nil // somebody else has read it
 		}
@@ -196,16 +202,16 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		if err != nil {
 			return err
 		}
-		for _, report := range append(w.facts.Lost(seen.Added), w.facts.LostCharges(charges)...) {
-			written, err := w.report(report, frame)
-			if err != nil {
+		for i, of := range streams {
+			if i > 0 {
+				of.lastNumber = streams[i-1].lastNumber
+			}
+			if err := of.lost(append(of.facts.Lost(seen.Added), of.facts.LostCharges(charges)...), frame); err != nil {
 				return err
 			}
-			w.batch.Queue(`
-				update billing_reports
-				set state = 'counted', response = 'found in what the provider has counted, once the ledger was restored', decided_at = $3
-				where tenant_id = $1
-				  and id = $2`, tenant, written.ID, w.facts.Now)
+			if err := of.flush(); err != nil {
+				return err
+			}
 		}
 		for _, c := range seen.Charges {
 			w.batch.Queue(keepFound, tenant, c.ReportID, c.Object, w.facts.Now)
@@ -221,6 +227,22 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 	})
 	if err != nil {
 		return fmt.Errorf("keep what was added up: %w", err)
+	}
+	return nil
+}
+
+// lost writes down what the far side has of the stream and the ledger lacks.
+func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
+	for _, report := range reports {
+		written, err := w.report(report, frame)
+		if err != nil {
+			return err
+		}
+		w.batch.Queue(`
+			update billing_reports
+			set state = 'counted', response = 'found in what the provider has counted, once the ledger was restored', decided_at = $3
+			where tenant_id = $1
+			  and id = $2`, w.tenant, written.ID, w.facts.Now)
 	}
 	return nil
 }

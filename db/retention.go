@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,6 +50,9 @@ const neededFrom = `
 	select min(least(
 	  (select min(p.starts_at) from billing_period_totals k join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id
 	    where k.tenant_id = c.tenant_id and k.digest is null and p.customer_id = c.id),
+	  case when c.streams > 1 then (
+	    select min(ends_at)
+	    from (select max(p.ends_at) as ends_at from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id group by p.stream) last) end,
 	  coalesce(
 	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
@@ -165,17 +169,7 @@ func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, c
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `
-			select starts_at, ends_at
-			from billing_periods
-			where tenant_id = $1
-			  and customer_id = $2
-			  and closed_at is not null
-			  and starts_at < $3`, tenant, customer, edge)
-		if err != nil {
-			return err
-		}
-		closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
+		streams, feeds, err := feedsOfOne(ctx, tx, tenant, customer)
 		if err != nil {
 			return err
 		}
@@ -183,38 +177,60 @@ func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, c
 		if err != nil {
 			return err
 		}
-		counted, err := usageOver(ctx, tx, tenant, customer, meters, closed)
-		if err != nil {
-			return err
+		for stream := range streams {
+			r := &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer, facts: billing.Facts{Stream: stream, Feeds: feeds, Meters: meters}}
+			if err := r.keepLate(tx, edge); err != nil {
+				return err
+			}
 		}
-		return keepLate(ctx, tx, tenant, customer, edge, meters, counted)
+		return nil
 	})
 }
 
-// keepLate stores what came late for the closed periods that begin before the
+// keepLate stores what came late for the stream's closed periods that begin before the
 // edge, nothing where nothing was counted, but where it is stored already.
-func keepLate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, edge time.Time, meters []metering.Meter, counted []rangeUsage) error {
+func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
+	rows, err := tx.Query(r.ctx, `
+		select starts_at, ends_at
+		from billing_periods
+		where tenant_id = $1
+		  and customer_id = $2
+		  and stream = $4
+		  and closed_at is not null
+		  and starts_at < $3`, r.tenant, r.customer, edge, r.facts.Stream)
+	if err != nil {
+		return err
+	}
+	closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
+	if err != nil {
+		return err
+	}
+	counted, err := r.usedIn(usageOver, r.facts.Meters, closed)
+	if err != nil {
+		return err
+	}
 	const update = `
 		update billing_period_totals t
 		set late_usage = $5, late_count = $6
 		from billing_periods p
 		where p.tenant_id = $1
 		  and p.customer_id = $2
+		  and p.stream = $7
 		  and p.closed_at is not null
 		  and t.tenant_id = p.tenant_id
 		  and t.period_id = p.id
 		  and t.meter_id = any($4)
 		  and t.late_count is null`
 	var batch pgx.Batch
-	all := make([]metering.MeterID, len(meters))
-	for i, m := range meters {
+	all := make([]metering.MeterID, len(r.facts.Meters))
+	for i, m := range r.facts.Meters {
 		all[i] = m.ID
 	}
 	for _, c := range counted {
-		batch.Queue(update+` and p.starts_at = $3`, tenant, customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount)
+		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount, r.facts.Stream)
 	}
-	batch.Queue(update+` and p.starts_at < $3`, tenant, customer, edge, all, metering.Decimal{}, 0)
-	return tx.SendBatch(ctx, &batch).Close()
+	batch.Queue(update+` and p.starts_at < $3`, r.tenant, r.customer, edge, all, metering.Decimal{}, 0, r.facts.Stream)
+	return tx.SendBatch(r.ctx, &batch).Close()
 }
 
 // drop forgets a chunk's keys, day by day, and then drops it.

@@ -391,7 +391,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Equal(t, "140", carried[0].Usage.String())
 	require.Equal(t, "0.7", carried[0].Amount.String())
 	statement := func() billing.StatementLine {
-		list, err := store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, now, 10, now)
+		list, err := store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: now}, 10, now)
 		require.NoError(t, err)
 		return list[len(list)-1].Lines[0]
 	}

@@ -38,6 +38,9 @@ type openBatch struct {
 	ids   []int64 // of the customers, ascending
 	facts map[int64]*billing.Facts
 	open  map[int64][]billing.Period
+
+	several []metering.CustomerID // who have more than one stream: each is read by itself
+	streams []*factReader         // theirs
 }
 
 func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
@@ -56,6 +59,9 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 			return nil, err
 		}
 		f := &all[i].Facts
+		if all[i].streams > 1 {
+			b.several = append(b.several, f.Customer.ID)
+		}
 		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
 		b.ids = append(b.ids, int64(f.Customer.ID))
 		b.facts[int64(f.Customer.ID)] = f
@@ -64,7 +70,7 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 }
 
 func (b *openBatch) add() error {
-	for _, read := range []func() error{b.periods, b.usage} {
+	for _, read := range []func() error{b.periods, b.usage, b.severalStreams} {
 		if err := read(); err != nil {
 			return err
 		}
@@ -74,9 +80,44 @@ func (b *openBatch) add() error {
 		return err
 	}
 	for _, id := range b.ids {
-		b.addCustomer(id, counted)
+		if !b.isSeveral(id) {
+			b.addPeriods(b.facts[id], b.open[id], counted)
+		}
+	}
+	for _, s := range b.streams {
+		b.addPeriods(&s.facts, b.shown(s.facts), counted)
 	}
 	return nil
+}
+
+func (b *openBatch) isSeveral(id int64) bool {
+	return slices.Contains(b.several, metering.CustomerID(id))
+}
+
+// severalStreams reads all streams of those who have more than one.
+func (b *openBatch) severalStreams() error {
+	for _, customer := range b.several {
+		streams, err := readStreams(b.ctx, b.tx, b.read, b.tenant, customer, b.now)
+		if err != nil {
+			return err
+		}
+		for _, s := range streams {
+			var ranges []metering.Range
+			for _, p := range b.shown(s.facts) {
+				ranges, b.open[int64(customer)] = append(ranges, p.Range), append(b.open[int64(customer)], p)
+			}
+			if err := s.alsoTotalsOf(ranges...); err != nil {
+				return err
+			}
+		}
+		b.streams = append(b.streams, streams...)
+	}
+	return nil
+}
+
+// shown are the stream's open periods of the months that are asked for.
+func (b *openBatch) shown(f billing.Facts) []billing.Period {
+	return slices.DeleteFunc(billing.OpenPeriods(f), func(p billing.Period) bool { return len(b.months) == 0 || !p.End.After(b.months[0]) })
 }
 
 // periods reads which periods are open. They close in their order, so that the
@@ -103,16 +144,16 @@ func (b *openBatch) periods() error {
 		return err
 	}
 	for _, id := range b.ids {
-		b.open[id] = slices.DeleteFunc(billing.OpenPeriods(*b.facts[id]), func(p billing.Period) bool {
-			return len(b.months) == 0 || !p.End.After(b.months[0])
-		})
+		if !b.isSeveral(id) {
+			b.open[id] = b.shown(*b.facts[id])
+		}
 	}
 	return nil
 }
 
 // stored reads those of the batch's stored periods of which a condition holds.
 func (b *openBatch) stored(condition string, customers ...int64) error {
-	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` order by p.customer_id, p.starts_at`, pgx.NamedArgs{
+	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` and p.stream = 0 order by p.customer_id, p.starts_at`, pgx.NamedArgs{
 		"tenant": b.tenant, "first": b.ids[0], "last": b.ids[len(b.ids)-1], "customers": customers,
 	})
 	if err != nil {
@@ -136,7 +177,7 @@ func (b *openBatch) stored(condition string, customers ...int64) error {
 // reported reads what was reported of the customers whose periods depend on it.
 func (b *openBatch) reported() error {
 	var customers []int64
-	args := pgx.NamedArgs{"tenant": b.tenant, "connection": 0}
+	args := pgx.NamedArgs{"tenant": b.tenant, "connection": 0, "stream": 0}
 	for _, id := range b.ids {
 		if f := b.facts[id]; billing.EndsByReports(*f) {
 			customers = append(customers, id)
@@ -241,10 +282,11 @@ func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 	return counted, err
 }
 
-func (b *openBatch) addCustomer(id int64, counted map[customerRevenue]bool) {
-	for _, p := range b.open[id] {
+func (b *openBatch) addPeriods(f *billing.Facts, periods []billing.Period, counted map[customerRevenue]bool) {
+	id := int64(f.Customer.ID)
+	for _, p := range periods {
 		month := billing.RevenueMonth(p.Range, b.timezone).UTC()
-		for _, c := range billing.OpenCharges(*b.facts[id], p) {
+		for _, c := range billing.OpenCharges(*f, p) {
 			of := customerRevenue{id, revenueKey{month, c.Currency}}
 			in := b.inMonth(of.revenueKey)
 			in.Estimated = in.Estimated.Add(c.Charge)

@@ -13,38 +13,48 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// facts reads what is known about the customer's billing at one instant.
-func (l Ledger) facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (read *factReader, err error) {
+// streams reads what is known about the billing of the customer's streams at one instant.
+func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []*factReader, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err = readFacts(ctx, tx, l.read, tenant, customer, now)
+		streams, err = readStreams(ctx, tx, l.read, tenant, customer, now)
 		return err
 	})
-	return read, err
+	return streams, err
 }
 
 // Statements returns the customer's billing periods, as they are or would be
-// now, with what each comes to, newest first: up to limit of those that begin
-// before `before`.
-func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before time.Time, limit int, now time.Time) (list []billing.Statement, err error) {
+// now, with what each comes to, newest first, and of those that begin at one
+// instant the last stream's first: up to limit of those that come after a place in that order.
+func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list []billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}
 		var page []billing.Period
-		var shown []metering.Range
-		for _, p := range slices.Backward(billing.ExpectedPeriods(read.facts)) {
-			if len(page) == limit || !p.Start.Before(before) {
-				continue
+		for _, read := range streams {
+			for _, p := range billing.ExpectedPeriods(read.facts) {
+				if p.Place().Before(before) && read.facts.Shows(p) {
+					page = append(page, p)
+				}
 			}
-			page, shown = append(page, p), append(shown, p.Range)
 		}
-		if err := read.alsoTotalsOf(shown...); err != nil {
-			return err
+		slices.SortFunc(page, func(a, b billing.Period) int { return b.Place().Compare(a.Place()) })
+		page = page[:min(limit, len(page))]
+		for _, read := range streams {
+			var shown []metering.Range
+			for _, p := range page {
+				if p.Stream == read.facts.Stream {
+					shown = append(shown, p.Range)
+				}
+			}
+			if err := read.alsoTotalsOf(shown...); err != nil {
+				return err
+			}
 		}
 		list = nil
 		for _, p := range page {
-			list = append(list, billing.StatementOf(read.facts, p))
+			list = append(list, billing.StatementOf(streams[p.Stream].facts, p))
 		}
 		return nil
 	})
@@ -55,16 +65,12 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 }
 
 // StatementOf returns what the first of the customer's billing periods comes to
-// that a condition holds of, oldest first: those of Statements, and the calendar's
-// period that now lies in where the first has not begun. CodeNotFound where it
-// holds of none.
-func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
+// that a condition holds of, oldest first, those first of the streams that the meter
+// feeds then: those of Statements, and the calendar's period that now lies in
+// where the first has not begun. CodeNotFound where it holds of none.
+func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
-		if err != nil {
-			return err
-		}
-		s, err = read.statementOf(is)
+		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
 		return err
 	})
 	if err != nil {
@@ -73,16 +79,38 @@ func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, custo
 	return s, nil
 }
 
-func (r *factReader) statementOf(is func(billing.Period) bool) (billing.Statement, error) {
-	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts)})
+// statementOf is StatementOf with the facts of the stream.
+func statementOf(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
+	streams, err := readStreams(ctx, q, read, tenant, customer, now)
+	if err != nil {
+		return s, nil, err
+	}
+	var period billing.Period
+	for _, fed := range []bool{true, false} {
+		for _, stream := range streams {
+			p, found := stream.periodOf(is)
+			if of == nil && found && (!fed || len(stream.facts.FedIn(meter, []metering.Range{p.Range})) > 0) {
+				period, of = p, stream
+			}
+		}
+	}
+	if of == nil {
+		return s, nil, errNoPeriod
+	}
+	if err := of.alsoTotalsOf(period.Range); err != nil {
+		return s, nil, err
+	}
+	return billing.StatementOf(of.facts, period), of, nil
+}
+
+// periodOf is the first of the stream's periods that a condition holds of.
+func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, found bool) {
+	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts), Stream: r.facts.Stream})
 	i := slices.IndexFunc(periods, is)
 	if i < 0 {
-		return billing.Statement{}, errNoPeriod
+		return p, false
 	}
-	if err := r.alsoTotalsOf(periods[i].Range); err != nil {
-		return billing.Statement{}, err
-	}
-	return billing.StatementOf(r.facts, periods[i]), nil
+	return periods[i], true
 }
 
 var errNoPeriod = metering.Errorf(metering.CodeNotFound, "there is no such billing period")
@@ -124,42 +152,44 @@ func readStatement(ctx context.Context, q batcher, read ReadPrice, tenant meteri
 	if err != nil {
 		return s, err
 	}
-	facts, err := readFacts(ctx, q, read, tenant, s.CustomerID, now)
+	var facts *factReader
+	s.Statement, facts, err = statementOf(ctx, q, read, tenant, s.CustomerID, 0, func(p billing.Period) bool { return p.ID == period }, now)
 	if err != nil {
 		return s, err
 	}
 	s.ExternalID = facts.facts.Customer.ExternalID
-	if s.Statement, err = facts.statementOf(func(p billing.Period) bool { return p.ID == period }); err != nil {
-		return s, err
-	}
 	s.Reports, err = facts.reportsOf(s.Period, page)
 	return s, err
 }
 
 // CurrentPeriod is the customer's billing period that now lies in: the one of
-// its stream, or that which the stream would be extended by. Before the first
+// its stream 0, or that which the stream would be extended by. Before the first
 // begins it is the calendar's.
 func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
-	read, err := l.facts(ctx, tenant, customer, now)
+	streams, err := l.streams(ctx, tenant, customer, now)
 	if err != nil {
 		return metering.Range{}, fmt.Errorf("read billing periods: %w", err)
 	}
-	return billing.CurrentPeriod(read.facts), nil
+	return billing.CurrentPeriod(streams[0].facts), nil
 }
 
-// Preview is the bill of the customer's current period as if that ended now, and
-// what late usage adds to closed periods, all of one instant.
+// Preview is the bill of the customer's current period of each stream as if that
+// ended now, and what late usage adds to closed periods, all of one instant.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
-		read, err := readFacts(ctx, tx, l.read, tenant, customer, now)
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
 		}
-		// It may lie before the first period, or be closed already.
-		if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
-			return err
+		facts := make([]billing.Facts, len(streams))
+		for i, read := range streams {
+			// It may lie before the first period, or be closed already.
+			if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
+				return err
+			}
+			facts[i] = read.facts
 		}
-		lines = billing.Preview(read.facts)
+		lines = billing.PreviewAll(facts)
 		return nil
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ type windowRead struct {
 	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
 	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                         // raw events at ragged ends, summed by group
-	closed     metering.Range
+	closed     closedStreams
 }
 
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
@@ -42,13 +43,11 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	if err := r.loadEdges(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read edges: %w", err)
 	}
-	err := r.q.QueryRow(ctx, `
-		select coalesce(min(closed_from), timestamptz '0001-01-01'), coalesce(min(closed_until), timestamptz '0001-01-01')
-		from customers where tenant_id = $1 and id = $2`, r.tenant, r.Customer).Scan(&r.closed.Start, &r.closed.End)
-	if err != nil {
+	if err := r.loadClosed(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read closed periods: %w", err)
 	}
 	var page WindowPage
+	var err error
 	if page.Windows, page.More, err = r.windows(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read windows: %w", err)
 	}
@@ -56,6 +55,21 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 		return WindowPage{}, fmt.Errorf("read subtotals: %w", err)
 	}
 	return page, nil
+}
+
+// loadClosed reads which periods of the customer's are closed; none of the whole tenant's.
+func (r *windowRead) loadClosed(ctx context.Context) error {
+	var id metering.CustomerID
+	closed, err := scanClosedStreams(r.q.QueryRow(ctx, `
+		select c.id, coalesce(c.closed_from, timestamptz '0001-01-01'), coalesce(c.closed_until, timestamptz '0001-01-01'), `+feedsOfCustomer+`, `+closedOfCustomer+`
+		from customers c
+		where c.tenant_id = $1
+		  and c.id = $2`, r.tenant, r.Customer), &id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	r.closed = closed
+	return err
 }
 
 func (r *windowRead) loadGroups(ctx context.Context) error {
@@ -97,8 +111,9 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 	for _, edge := range r.span.Ragged {
 		sums := make(map[metering.GroupID]*windowPart)
 		statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
+		statement.args["meter"] = r.Meter.ID
 		rows, err := r.q.Query(ctx, `
-			select e.value, e.properties, `+isLate+`
+			select e.value, e.properties, `+isLate("@meter")+`
 			from events e
 			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type`, statement.args)
 		if err != nil {
@@ -161,7 +176,7 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 			}
 			windows = append(windows, Window{
 				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
-				Final: !span.Start.Before(r.closed.Start) && !span.End.After(r.closed.End),
+				Final: r.closed.final(r.Meter.ID, span),
 			})
 			last, held = last+1, tally{}
 		}

@@ -9,8 +9,9 @@ create table customers (
   created_at          timestamptz not null,
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
   head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
-  closed_from         timestamptz, -- the span of its closed billing periods:
-  closed_until        timestamptz, -- usage that arrives within it is late
+  closed_from         timestamptz, -- the span of the closed billing periods of its stream 0:
+  closed_until        timestamptz, -- usage of the meters that feed it which arrives within it is late
+  streams             smallint not null default 1, -- how many it has, numbered from 0 on
   billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
   look_again_at       timestamptz, -- when there may be something to do about its billing although nothing has changed; null: nobody has looked yet
   primary key (tenant_id, id),

@@ -56,6 +56,7 @@ create table billing_links (
   currency          text not null default '', -- ISO 4217; that the subscription is billed in; '': not known
   destinations      jsonb not null, -- of each meter, with the hash of its price there
   charges           jsonb, -- where the charges of each meter go, where amounts are billed; null: nobody has asked
+  others            jsonb not null default '[]', -- its subscriptions with other periods that meters go to, each with its period and their destinations
   read_at           timestamptz not null,
   primary key (tenant_id, customer_id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
@@ -63,11 +64,38 @@ create table billing_links (
 );
 comment on table billing_links is 'What a customer is at the provider and where each meter''s usage goes, as last read there.';
 
+create table billing_streams (
+  tenant_id     bigint not null,
+  customer_id   bigint not null,
+  connection_id bigint not null,
+  subscription  text not null,
+  stream        smallint not null check (stream > 0),
+  recorded_at   timestamptz not null,
+  primary key (tenant_id, customer_id, connection_id, subscription),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
+);
+comment on table billing_streams is 'Which subscriptions have streams of their own. All other periods of a customer are of its stream 0.';
+
+create table billing_stream_meters (
+  tenant_id      bigint not null,
+  customer_id    bigint not null,
+  meter_id       bigint not null,
+  id             bigint generated always as identity, -- of two at one instant the higher one holds
+  stream         smallint not null,
+  effective_from timestamptz not null,
+  recorded_at    timestamptz not null,
+  primary key (tenant_id, customer_id, meter_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id)
+);
+comment on table billing_stream_meters is 'Which stream a customer''s meter feeds, and from when on. Before the first row, and without any, it is stream 0.';
+
 create table billing_periods (
   tenant_id          bigint not null,
   id                 bigint generated always as identity,
   customer_id        bigint not null,
-  stream             smallint not null default 0, -- whose periods they are; 0: the customer's only one
+  stream             smallint not null default 0, -- the customer's that it is of
   starts_at          timestamptz not null,
   ends_at            timestamptz not null check (starts_at < ends_at),
   -- The subscription's period that it lies in: what is sent of it has to be
@@ -92,7 +120,7 @@ create table billing_periods (
   unique (tenant_id, customer_id, stream, ends_at),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
-comment on table billing_periods is 'A customer''s billing periods: each begins where the former ended.';
+comment on table billing_periods is 'The billing periods of a customer''s streams: each begins where the former of its stream ended.';
 create index billing_periods_open on billing_periods (tenant_id, customer_id) where closed_at is null;
 create index billing_periods_incomplete on billing_periods (tenant_id, customer_id) where not complete;
 

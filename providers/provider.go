@@ -173,6 +173,8 @@ type Question struct {
 	Shared   bool   // another customer has the same id there, and was first
 	Meters   []metering.Meter
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
+	Followed string               // the subscription whose periods the customer's were; "": none
+	Streams  []string             // subscriptions with streams of their own
 	Amounts  bool                 // periods are, or will be, billed in amounts: where charges go is read too
 	Text     metering.InvoiceText // of the lines that they make
 }

@@ -73,7 +73,7 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "" || q.Shared:
-		_, reason := place(nil, metering.Meter{}, q)
+		_, reason := (&router{Question: q}).place(metering.Meter{})
 		return reason
 	case side.Subscription != "":
 		return ""
@@ -84,7 +84,9 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
 		return "the customer has several subscriptions at Stripe, and none has a price of a meter: nothing says whose invoices its charges would be on"
 	}
-	follow(side, items[0])
+	destinations := side.Destinations
+	*side = items[0].side(q.Customer)
+	side.Destinations = destinations
 	return ""
 }
 

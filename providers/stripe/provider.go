@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -29,39 +30,38 @@ func (Provider) Describe() providers.Description {
 }
 
 // Read reads what the customer is subscribed to. The customer's periods are
-// those of the first meter's subscription; what another subscription bills in
-// other periods cannot be reported.
+// those of one subscription; what others bill in other periods has streams of its own.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
-	side := billing.Side{Customer: q.Customer}
-	var items []Item
-	stopped := false
+	r := router{Question: q, side: billing.Side{Customer: q.Customer}}
 	if q.Customer != "" {
 		var err error
-		if items, stopped, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
-			return side, advised(unnamed(err))
+		if r.items, err = p.client.Items(ctx, c.Secret, q.Customer); err != nil {
+			return r.side, advised(unnamed(err))
 		}
 	}
+	r.follow()
 	for _, meter := range q.Meters {
-		item, reason := route(&side, items, meter, q)
+		item, reason := r.place(meter)
 		d := billing.Destination{MeterID: meter.ID, Excluded: reason}
 		if reason == "" {
 			price, reason, err := p.client.price(ctx, c.Secret, item)
 			if err != nil {
-				return side, advised(err)
+				return r.side, advised(err)
 			}
 			if d.Excluded = reason; reason == "" {
 				d = item.destination(meter.ID)
 				d.Price = price
 			}
 		}
-		side.Destinations = append(side.Destinations, d)
+		r.route(item, d)
 	}
 	if !q.Amounts {
-		return side, nil
+		return r.side, nil
 	}
+	r.side.Others = nil // charges go to one subscription
 	var err error
-	side.Charges, err = p.charges(ctx, c, &side, items, stopped, q)
-	return side, err
+	r.side.Charges, err = p.charges(ctx, c, &r.side, r.items, q)
+	return r.side, err
 }
 
 // Price reads a price of Stripe's, as it was kept.
@@ -83,37 +83,75 @@ func advised(err error) error {
 	return providers.Advised(err, answer.RetryAfter, !key)
 }
 
-// route finds the item that the meter's usage goes to, or says why there is none.
-func route(side *billing.Side, items []Item, meter metering.Meter, q providers.Question) (Item, string) {
-	item, reason := place(items, meter, q)
-	at := metering.Range{Start: item.PeriodStart, End: item.PeriodEnd}
-	switch {
-	case reason != "":
-	case side.Subscription == "":
-		follow(side, item)
-	case side.Period != at:
-		reason = fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", item.SubscriptionID, side.Subscription)
-	}
-	return item, reason
+// router finds where the usage of a customer's meters goes.
+type router struct {
+	providers.Question
+	items []Item
+	side  billing.Side
 }
 
-// follow has the customer's periods be those of the item's subscription.
-func follow(side *billing.Side, i Item) {
-	side.Subscription, side.Period, side.Trial, side.Ended, side.Currency = i.SubscriptionID, metering.Range{Start: i.PeriodStart, End: i.PeriodEnd}, i.Trial, i.Ended, i.Currency
-}
-
-func place(items []Item, meter metering.Meter, q providers.Question) (Item, string) {
-	if q.Customer == "" {
+// place finds the item that the meter's usage goes to, or says why there is none.
+func (r *router) place(meter metering.Meter) (Item, string) {
+	if r.Customer == "" {
 		return Item{}, "the customer has no billing_provider_id; set it to the customer's id at Stripe"
 	}
-	if q.Shared {
+	if r.Shared {
 		return Item{}, "another customer has the same billing_provider_id; each needs its own"
 	}
-	item, reason := Match(items, meter.Slug, q.Mapping)
+	item, reason := Match(r.items, meter.Slug, r.Mapping)
 	if reason == "" {
 		_, reason = item.Method()
 	}
 	return item, reason
+}
+
+// follow has the customer's periods be those of the subscription that they were
+// of, if it still has a meter; else of the first meter's that has no stream of its own.
+func (r *router) follow() {
+	for _, former := range []bool{true, false} {
+		for _, meter := range r.Meters {
+			item, reason := r.place(meter)
+			if reason == "" && r.side.Subscription == "" && (item.SubscriptionID == r.Followed || !former && !slices.Contains(r.Streams, item.SubscriptionID)) {
+				r.side = item.side(r.Customer)
+			}
+		}
+	}
+}
+
+// route notes where a meter's usage goes: to the subscription whose periods are
+// the customer's, or to another one with the same; else to one with other periods.
+// Two whose periods follow each other are the same at different times.
+func (r *router) route(i Item, d billing.Destination) {
+	at, own := i.period(), r.side.Period
+	switch {
+	case i.SubscriptionID == "", i.SubscriptionID == r.side.Subscription, at == own && !slices.Contains(r.Streams, i.SubscriptionID):
+	case r.side.Subscription == "":
+		r.beside(i, d)
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s has periods of its own, in which the meter is reported", i.SubscriptionID)}
+	case at.Start.Equal(own.End), at.End.Equal(own.Start):
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s is in another period than %s, which the customer's other meters are on", i.SubscriptionID, r.side.Subscription)}
+	default:
+		r.beside(i, d)
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", i.SubscriptionID, r.side.Subscription)}
+	}
+	r.side.Destinations = append(r.side.Destinations, d)
+}
+
+// beside notes where a meter's usage goes that another subscription bills.
+func (r *router) beside(i Item, d billing.Destination) {
+	n := slices.IndexFunc(r.side.Others, func(s billing.Side) bool { return s.Subscription == i.SubscriptionID })
+	if n < 0 {
+		n = len(r.side.Others)
+		r.side.Others = append(r.side.Others, i.side(r.Customer))
+	}
+	r.side.Others[n].Destinations = append(r.side.Others[n].Destinations, d)
+}
+
+func (i Item) period() metering.Range { return metering.Range{Start: i.PeriodStart, End: i.PeriodEnd} }
+
+// side is what a customer is at the item's subscription.
+func (i Item) side(customer string) billing.Side {
+	return billing.Side{Customer: customer, Subscription: i.SubscriptionID, Period: i.period(), Trial: i.Trial, Ended: i.Ended, Currency: i.Currency}
 }
 
 // What an address holds.

@@ -1,0 +1,255 @@
+package db
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// storedSide is one of a customer's subscriptions beside the one that stream 0 follows.
+type storedSide struct {
+	Subscription string              `json:"subscription"`
+	Start        time.Time           `json:"period_start"`
+	End          time.Time           `json:"period_end"`
+	Trial        bool                `json:"trial"`
+	Ended        bool                `json:"ended"`
+	Currency     string              `json:"currency"`
+	Destinations []storedDestination `json:"destinations"`
+}
+
+func storedSides(all []billing.Side) []storedSide {
+	stored := make([]storedSide, len(all))
+	for i, s := range all {
+		stored[i] = storedSide{s.Subscription, s.Period.Start, s.Period.End, s.Trial, s.Ended, s.Currency, storedDestinations(s.Destinations)}
+	}
+	return stored
+}
+
+// sides are the stored ones with the prices of their destinations.
+func (p providerPrices) sides(stored []storedSide, customer string, terms keptTerms, read ReadPrice) (all []billing.Side, err error) {
+	for _, s := range stored {
+		side := billing.Side{
+			Customer: customer, Subscription: s.Subscription, Period: metering.Range{Start: s.Start, End: s.End}, Trial: s.Trial, Ended: s.Ended, Currency: s.Currency,
+		}
+		if side.Destinations, err = p.destinations(s.Destinations, terms, read); err != nil {
+			return nil, err
+		}
+		all = append(all, side)
+	}
+	return all, nil
+}
+
+// What a customer c has more streams of than one is read for those alone who do, as SQL:
+// which meters feed which stream, and which subscriptions at a connection k have streams.
+const (
+	feedsOfCustomer = `case when c.streams > 1 then (
+	    select jsonb_agg(jsonb_build_object('meter', f.meter_id, 'stream', f.stream, 'from', f.effective_from) order by f.effective_from, f.id)
+	    from billing_stream_meters f
+	    where f.tenant_id = c.tenant_id
+	      and f.customer_id = c.id) end`
+	followedOfCustomer = `case when c.streams > 1 then (
+	    select jsonb_agg(jsonb_build_object('subscription', s.subscription, 'stream', s.stream))
+	    from billing_streams s
+	    where s.tenant_id = c.tenant_id
+	      and s.customer_id = c.id
+	      and s.connection_id = k.id) end`
+)
+
+// storedFeed and storedFollowed are theirs.
+type (
+	storedFeed struct {
+		Meter  metering.MeterID `json:"meter"`
+		Stream int              `json:"stream"`
+		From   time.Time        `json:"from"`
+	}
+	storedFollowed struct {
+		Subscription string `json:"subscription"`
+		Stream       int    `json:"stream"`
+	}
+)
+
+func feedsOf(stored []storedFeed) (feeds []billing.Feed) {
+	for _, f := range stored {
+		feeds = append(feeds, billing.Feed{MeterID: f.Meter, Stream: f.Stream, From: f.From})
+	}
+	return feeds
+}
+
+// feedsOfOne are how many streams a customer has, and which meters feed which.
+func feedsOfOne(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
+	var stored []storedFeed
+	err = q.QueryRow(ctx, `
+		select c.streams, `+feedsOfCustomer+`
+		from customers c
+		where c.tenant_id = $1
+		  and c.id = $2`, tenant, customer).Scan(&streams, &stored)
+	return streams, feedsOf(stored), err
+}
+
+// closedStreams are the closed periods of a customer's streams.
+type closedStreams struct {
+	first  metering.Range // those of stream 0
+	others []metering.Range
+	feeds  []billing.Feed
+}
+
+// closedOfCustomer are the spans of the closed periods of a customer c's other
+// streams, as SQL.
+const closedOfCustomer = `case when c.streams > 1 then (
+	    select jsonb_agg(jsonb_build_object('stream', x.stream, 'start', x.starts_at, 'end', x.ends_at))
+	    from (
+	      select p.stream, min(p.starts_at) as starts_at, max(p.ends_at) as ends_at
+	      from billing_periods p
+	      where p.tenant_id = c.tenant_id
+	        and p.customer_id = c.id
+	        and p.stream > 0
+	        and p.closed_at is not null
+	      group by p.stream) x) end`
+
+func scanClosedStreams(row pgx.Row, id *metering.CustomerID) (c closedStreams, err error) {
+	var feeds []storedFeed
+	var spans []struct {
+		Stream int       `json:"stream"`
+		Start  time.Time `json:"start"`
+		End    time.Time `json:"end"`
+	}
+	if err := row.Scan(id, &c.first.Start, &c.first.End, &feeds, &spans); err != nil {
+		return c, err
+	}
+	c.feeds = feedsOf(feeds)
+	for _, s := range spans {
+		for len(c.others) < s.Stream {
+			c.others = append(c.others, metering.Range{})
+		}
+		c.others[s.Stream-1] = metering.Range{Start: s.Start, End: s.End}
+	}
+	return c, nil
+}
+
+// contains says whether the period is closed of the stream that the meter feeds at an instant.
+func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
+	stream := 0
+	for _, f := range c.feeds {
+		if f.MeterID == meter && !f.From.After(at) {
+			stream = f.Stream
+		}
+	}
+	switch {
+	case stream == 0:
+		return c.first.Contains(at)
+	case stream > len(c.others):
+		return false
+	}
+	return c.others[stream-1].Contains(at)
+}
+
+// final says whether a range of a meter's usage lies in closed periods.
+func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
+	if len(c.feeds) == 0 {
+		return !r.Start.Before(c.first.Start) && !r.End.After(c.first.End)
+	}
+	for _, at := range append(c.changes(r), r.Start, r.End.Add(-time.Microsecond)) {
+		if !c.contains(meter, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// changes are the instants of a range at which meters begin to feed another stream, or just before.
+func (c closedStreams) changes(r metering.Range) (all []time.Time) {
+	for _, f := range c.feeds {
+		for _, at := range []time.Time{f.From, f.From.Add(-time.Microsecond)} {
+			if r.Contains(at) {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
+
+// streamAt is the stream that a customer's meter feeds at an instant, as SQL.
+func streamAt(tenant, customer, meter, at string) string {
+	return `coalesce((
+	    select f.stream
+	    from billing_stream_meters f
+	    where f.tenant_id = ` + tenant + `
+	      and f.customer_id = ` + customer + `
+	      and f.meter_id = ` + meter + `
+	      and f.effective_from <= ` + at + `
+	    order by f.effective_from desc, f.id desc
+	    limit 1), 0)`
+}
+
+// readStreams reads the facts of each of the customer's streams, by number.
+func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+	first, err := readFacts(ctx, q, read, tenant, customer, now)
+	if err != nil {
+		return nil, err
+	}
+	all := []*factReader{first}
+	for len(all) < first.streams {
+		r := *first
+		r.facts, r.lastInvoiced = first.base.OfStream(len(all)), 0
+		if err := r.ledger(); err != nil {
+			return nil, err
+		}
+		all = append(all, &r)
+	}
+	return all, nil
+}
+
+// regroup stores what changes about the customer's streams.
+func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
+	var batch pgx.Batch
+	streams := r.streams
+	for _, f := range change.Followed {
+		streams = max(streams, f.Stream+1)
+		batch.Queue(`insert into billing_streams (tenant_id, customer_id, connection_id, subscription, stream, recorded_at) values ($1, $2, $3, $4, $5, $6)`,
+			r.tenant, r.customer, r.facts.Connection.ID, f.Subscription, f.Stream, r.facts.Now)
+	}
+	for _, f := range change.Feeds {
+		batch.Queue(`insert into billing_stream_meters (tenant_id, customer_id, meter_id, stream, effective_from, recorded_at) values ($1, $2, $3, $4, $5, $6)`,
+			r.tenant, r.customer, f.MeterID, f.Stream, f.From, r.facts.Now)
+	}
+	batch.Queue(`update customers set streams = $3 where tenant_id = $1 and id = $2`, r.tenant, r.customer, streams)
+	batch.Queue(`
+		update billing_periods
+		set watermark_configuration = ''
+		where tenant_id = $1
+		  and customer_id = $2
+		  and closed_at is null`, r.tenant, r.customer)
+	return tx.SendBatch(r.ctx, &batch).Close()
+}
+
+// writeAll writes the plans of a customer's streams down, one after the other.
+func writeAll(streams []streamPlan, frame Frame) (all Planned, err error) {
+	number := int64(0)
+	for _, p := range streams {
+		p.lastNumber = max(p.lastNumber, number)
+		planned, err := p.write(p.Plan, frame)
+		if err != nil {
+			return Planned{}, err
+		}
+		number = p.lastNumber
+		all.add(planned)
+	}
+	return all, nil
+}
+
+// add has what another stream's plan has too. Of a meter that both leave out, the
+// first one says why.
+func (p *Planned) add(o Planned) {
+	p.ReadFirst, p.More = p.ReadFirst || o.ReadFirst, p.More || o.More
+	p.Send, p.UpToDate = append(p.Send, o.Send...), append(p.UpToDate, o.UpToDate...)
+	for _, e := range o.Excluded {
+		if !slices.ContainsFunc(p.Excluded, func(known metering.ExcludedMeter) bool { return known.MeterID == e.MeterID }) {
+			p.Excluded = append(p.Excluded, e)
+		}
+	}
+}

@@ -134,12 +134,13 @@ type Linked struct {
 
 // price is ours of a meter, and the provider's, where both are known.
 func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both bool) {
-	i := slices.IndexFunc(l.Side.Destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
+	destinations := l.Side.all()
+	i := slices.IndexFunc(destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
 	ours, priced := PriceAt(l.Prices[m.ID], ProductAt(l.Products, l.Now), l.Now)
 	if i < 0 || !priced {
 		return Price{}, nil, false
 	}
-	return ours, l.Side.Destinations[i].Price, true
+	return ours, destinations[i].Price, true
 }
 
 // Differences are the prices of ours that are not those that the provider charges.

@@ -124,6 +124,15 @@ func Regroup(streams []Facts) (r Regrouped) {
 	return r
 }
 
+// all are the destinations of all of the customer's subscriptions.
+func (s Side) all() []Destination {
+	all := slices.Clone(s.Destinations)
+	for _, other := range s.Others {
+		all = append(all, other.Destinations...)
+	}
+	return all
+}
+
 func others(s *Side) []Side {
 	if s == nil {
 		return nil

@@ -223,3 +223,102 @@ func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
 	f.Stored = nil
 	require.Equal(t, january.Start.Add(grace), *f.Plan().HeadOpenUntil)
 }
+
+// twoStreams are the facts of a customer's stream 0, and of one that a second
+// subscription has had since its period began. The first meter goes to the main
+// subscription, the second to the other.
+func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []billing.Facts {
+	f := atMeters(january, knownOf(now, subscribed(january)))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Excluded: "it has other periods"})
+	f.Side.Others = []billing.Side{{Customer: "cus_1", Subscription: "sub_2", Period: second, Destinations: []billing.Destination{
+		{MeterID: 2, Target: "mtr_2", Method: "delta", Counting: billing.Adds},
+	}}}
+	f.Feeds = feeds
+	if len(feeds) == 0 {
+		return []billing.Facts{f}
+	}
+	f.Followed = []billing.Followed{{Subscription: "sub_2", Stream: 1}}
+	other := f.OfStream(1)
+	other.Stored = nil
+	return []billing.Facts{f, other}
+}
+
+// A meter begins to feed the stream of its subscription with that one's period,
+// but nothing that is closed, or was reported, changes its place.
+func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	second, closing, early := metering.Range{Start: day(10), End: day(50)}, day(36), day(15)
+	reported := counted(january, "1")
+	reported.MeterID = 2
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		want   time.Time
+	}{
+		"WithItsPeriod":              {func(*billing.Facts) {}, day(10)},
+		"AfterWhatIsClosed":          {func(f *billing.Facts) { f.Stored[0].ClosedAt = &closing }, january.End},
+		"AfterWhatWasReported":       {func(f *billing.Facts) { f.Reported = []billing.Reported{reported} }, january.End},
+		"WhateverAnotherMeterWas":    {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "1")} }, day(10)},
+		"WhenTheCustomerIsBilled":    {func(f *billing.Facts) { f.Customer.BillingStartsAt = &early }, day(15)},
+		"WhenNothingIsStoredByThen":  {func(f *billing.Facts) { f.Stored = nil }, day(10)},
+		"ClosedBeforeItsPeriodBegan": {func(f *billing.Facts) { f.Stored[0].ClosedAt, f.Stored[0].End = &early, day(8) }, day(10)},
+	} {
+		streams := twoStreams(second, day(37))
+		c.change(&streams[0])
+		change := billing.Regroup(streams)
+		require.Equal(t, []billing.Followed{{Subscription: "sub_2", Stream: 1}}, change.Followed, name)
+		require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 1, From: c.want}}, change.Feeds, name)
+		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
+	}
+	streams := twoStreams(second, day(37))
+	streams[0].Side.Others[0].Destinations[0].Excluded = "nobody can say what it costs"
+	require.True(t, billing.Regroup(streams).Empty(), "nothing can be reported there")
+	streams[0].Side = nil
+	require.True(t, billing.Regroup(streams).Empty(), "nobody has looked")
+}
+
+// The periods of both streams hold each instant of the meter's usage once.
+func TestNoUsageFallsBetweenStreams(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	streams := twoStreams(metering.Range{Start: day(10), End: day(50)}, day(37), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
+	require.Equal(t, day(20), *streams[1].Customer.BillingStartsAt)
+	streams[1].Side = &streams[0].Side.Others[0]
+	require.Equal(t, metering.Range{Start: day(20), End: day(50)}, billing.Periods(streams[1])[0].Range)
+	require.Equal(t, 1, billing.Periods(streams[1])[0].Stream)
+	january := []metering.Range{january}
+	require.Equal(t, january, streams[0].FedIn(1, january))
+	require.Equal(t, []metering.Range{{Start: day(1), End: day(20)}}, streams[0].FedIn(2, january))
+	require.Equal(t, []metering.Range{{Start: day(20), End: day(32)}}, streams[1].FedIn(2, january))
+	require.Empty(t, streams[1].FedIn(1, january))
+}
+
+// Where a stream's subscription has ended, a meter goes back to the stream that
+// reports it, and another subscription with its meters takes the stream over.
+func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	feed := billing.Feed{MeterID: 2, Stream: 1, From: day(10)}
+	ended := func() []billing.Facts {
+		streams := twoStreams(metering.Range{Start: day(10), End: day(50)}, day(60), feed)
+		streams[0].Side.Others = nil
+		streams[1] = streams[0].OfStream(1)
+		streams[1].Stored = []billing.Period{{ID: 2, Range: metering.Range{Start: day(10), End: day(50)}, ClosedAt: &feed.From}}
+		return streams
+	}
+	require.True(t, billing.Regroup(ended()).Empty(), "nobody takes it")
+
+	streams := ended()
+	streams[0].Side.Destinations[1] = billing.Destination{MeterID: 2, Target: "mtr_2"}
+	require.Equal(t, billing.Regrouped{Feeds: []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}}, billing.Regroup(streams))
+
+	streams = ended()
+	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 2}}}}
+	require.Equal(t, billing.Regrouped{Followed: []billing.Followed{{Subscription: "sub_3", Stream: 1}}}, billing.Regroup(streams))
+
+	streams = ended()
+	streams[0] = atReceiver(first, streams[0])
+	streams[0].Side = nil
+	require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}, billing.Regroup(streams).Feeds, "a receiver of statements is sent one stream")
+}

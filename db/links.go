@@ -32,6 +32,22 @@ type Wanted struct {
 	Meters   []metering.Meter
 }
 
+// followedAt is which subscription at a connection the periods of a customer c
+// follow, and which have streams of their own, as SQL.
+func followedAt(connection string) string {
+	return `coalesce((
+		  select l.subscription
+		  from billing_links l
+		  where l.tenant_id = c.tenant_id
+		    and l.customer_id = c.id
+		    and l.connection_id = ` + connection + `), ''), array(
+		  select s.subscription
+		  from billing_streams s
+		  where s.tenant_id = c.tenant_id
+		    and s.customer_id = c.id
+		    and s.connection_id = ` + connection + `)`
+}
+
 // Wanted returns what has to be looked up, or CodeNoProvider.
 func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (w Wanted, err error) {
 	if w.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil {
@@ -50,14 +66,8 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		  where p.tenant_id = c.tenant_id
 		    and p.customer_id = c.id
 		    and not p.complete
-		    and p.bills = 'amounts'), coalesce(l.subscription, ''), array(
-		  select s.subscription
-		  from billing_streams s
-		  where s.tenant_id = c.tenant_id
-		    and s.customer_id = c.id
-		    and s.connection_id = $3)
+		    and p.bills = 'amounts'), `+followedAt("$3")+`
 		from customers c
-		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id and l.connection_id = $3
 		where c.tenant_id = $1
 		  and c.id = $2`, tenant, customer, w.Provider.ID).Scan(&named, &w.Shared, &w.Amounts, &w.Followed, &w.Streams)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -36,14 +36,14 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		      and o.billing_provider_id = $3
 		      and o.external_id <> $2
 		      and (c.id is null or o.id < c.id)),
-		  a.products, a.since
+		  `+followedAt("$4")+`, a.products, a.since
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
 		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
 		  from customer_products a
 		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true`, tenant, externalID, atProvider).Scan(&k.Shared, &products, &since)
+		    and a.customer_id = c.id) a on true`, tenant, externalID, atProvider, k.Provider.ID).Scan(&k.Shared, &k.Followed, &k.Streams, &products, &since)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", coded(err))
 	}
@@ -67,20 +67,25 @@ func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.
 		return k, err
 	}
 	var stored []storedDestination
+	var others []storedSide
 	var terms keptTerms
 	err = l.pool.QueryRow(ctx, `
-		select l.destinations, `+namedTerms("l.tenant_id", hashesInDestinations)+`, l.read_at
+		select l.destinations, l.others, `+namedTerms("l.tenant_id", hashesInDestinations)+`, l.read_at
 		from billing_links l
 		where l.tenant_id = $1
 		  and l.customer_id = $2
 		  and l.connection_id = $3
-		  and l.provider_customer = $4`, tenant, c.ID, k.Provider.ID, *c.BillingProviderID).Scan(&stored, &terms, &k.ReadAt)
+		  and l.provider_customer = $4`, tenant, c.ID, k.Provider.ID, *c.BillingProviderID).Scan(&stored, &others, &terms, &k.ReadAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return k, nil
 	}
 	if err != nil {
 		return k, fmt.Errorf("read link: %w", coded(err))
 	}
-	k.Side.Destinations, err = make(providerPrices).destinations(stored, terms, l.read)
+	prices := make(providerPrices)
+	if k.Side.Destinations, err = prices.destinations(stored, terms, l.read); err != nil {
+		return k, err
+	}
+	k.Side.Others, err = prices.sides(others, k.Customer, terms, l.read)
 	return k, err
 }

@@ -1,13 +1,16 @@
 package activities_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -18,8 +21,13 @@ import (
 func newBeside(t *testing.T) (s *subscriber, second metering.Range) {
 	t.Helper()
 	s = newRegular(t)
+	return s, s.subscribeBeside()
+}
+
+func (s *subscriber) subscribeBeside() (second metering.Range) {
+	s.Helper()
 	second = metering.Range{Start: s.first.Start.AddDate(0, 0, -5), End: s.first.End.AddDate(0, 0, 15)}
-	require.NoError(t, s.fake.Seed(&stripetest.Seed{
+	require.NoError(s, s.fake.Seed(&stripetest.Seed{
 		Account: stripetest.Account{ID: "acct_1", Key: stripeKey},
 		Meters:  []stripetest.Meter{{ID: "mtr_seats", EventName: "seats"}},
 		Prices:  []stripetest.Price{{ID: "price_seats", LookupKey: "seats", UnitAmount: "1", Meter: "mtr_seats"}},
@@ -27,8 +35,12 @@ func newBeside(t *testing.T) (s *subscriber, second metering.Range) {
 			ID: "sub_2", Customer: "cus_1", Start: second.Start.Unix(), End: second.End.Unix(), Items: []stripetest.Item{{ID: "si_seats", Price: "price_seats"}},
 		}},
 	}))
-	dbtest.Meter(t, s.store, s.tenant, "seats", "seats")
-	return s, second
+	m := dbtest.Meter(s, s.store, s.tenant, "seats", "seats")
+	_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, billing.Price{
+		MeterID: m.ID, Terms: billing.Terms{OverageRate: metering.MustDecimal("0.01"), Currency: "USD"}, EffectiveFrom: s.fake.Now(),
+	})
+	require.NoError(s, err)
+	return second
 }
 
 // usedAt sends usage of a time.
@@ -166,4 +178,168 @@ func meterNamed(s *subscriber, slug string) metering.MeterID {
 	m, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
 	require.NoError(s, err)
 	return m.ID
+}
+
+// A meter whose price moves to another subscription is billed by the former one up
+// to the end of the period in which it was reported there, and then by the other:
+// nothing twice, and what comes late by whom its time was of.
+func TestAMeterMovesToAnotherStreamWhereItsPeriodEnds(t *testing.T) {
+	t.Parallel()
+	s := newRegular(t)
+	s.ingest("delta", "3")
+	s.ingest("last", "4")
+	require.Equal(t, 2, s.report())
+	second := metering.Range{Start: s.first.Start.AddDate(0, 0, 5), End: s.first.Start.AddDate(0, 0, 33)}
+	s.fake.Advance(second.Start.Add(time.Hour).Sub(s.fake.Now()))
+	require.NoError(t, s.fake.Seed(&stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: stripeKey},
+		Meters:  []stripetest.Meter{{ID: "mtr_beside", EventName: "beside"}},
+		Prices:  []stripetest.Price{{ID: "price_beside", UnitAmount: "1000000", Meter: "mtr_beside", Metadata: map[string]string{"meter_slug": "delta"}}},
+		Subscriptions: []stripetest.Subscription{{
+			ID: "sub_2", Customer: "cus_1", Start: second.Start.Unix(), End: second.End.Unix(), Items: []stripetest.Item{{ID: "si_beside", Price: "price_beside"}},
+		}},
+	}))
+	s.mapTo("price_beside")
+	s.ingest("delta", "2")
+	require.Zero(t, s.report(), "the former subscription has it for this period, and no item")
+	require.Equal(t, []string{"0"}, s.streams())
+
+	s.fake.Advance(s.first.End.Add(2 * time.Hour).Sub(s.fake.Now()))
+	heard := s.hearAll(0)
+	s.usedAt(s.first.End.Add(time.Hour), "delta", "10")
+	s.quiesce(nil)
+	require.Equal(t, "10", s.fake.Quantity("si_beside").String())
+	s.closeAndReport(nil)
+	require.Equal(t, []string{"0: delta 5, last 4", "0", "1"}, s.streams())
+	require.Equal(t, []string{"sub_1 2000000"}, s.pendingOf(), "what the former one was not reported is carried there")
+
+	s.fake.Advance(second.End.Add(2 * time.Hour).Sub(s.fake.Now()))
+	s.hearAll(heard)
+	s.usedAt(s.first.End.Add(2*time.Hour), "delta", "20") // in time
+	s.usedAt(s.first.End.Add(-2*time.Hour), "delta", "1")
+	s.closeAndReport(nil)
+	require.Equal(t, []string{"0: delta 5, last 4", "0", "1: delta 30", "1"}, s.streams())
+	require.Equal(t, []string{"sub_1 2000000", "sub_1 1000000", "sub_2 20000000"}, s.pendingOf())
+	require.Equal(t, "10000000", s.billedOn("sub_2"))
+
+	_, err := s.store.Maintenance.DigestClosed(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0 delta: 2", "0 last: 1", "1 delta: 2"}, s.digested())
+}
+
+// mapTo has the usage of delta go to a price.
+func (s *subscriber) mapTo(price string) {
+	s.Helper()
+	active, err := s.store.Providers.Active(s.Context(), s.tenant)
+	require.NoError(s, err)
+	active.Mapping = map[string]string{"delta": price}
+	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, active)
+	require.NoError(s, err)
+}
+
+// billedOn is what a subscription's invoices come to.
+func (s *subscriber) billedOn(subscription string) string {
+	var sum metering.Decimal
+	for _, i := range s.fake.State().Accounts[0].Invoices {
+		if i.Subscription == subscription {
+			sum = sum.Add(i.Total)
+		}
+	}
+	return sum.String()
+}
+
+// digested is of how many events the digests of closed periods are, where of any.
+func (s *subscriber) digested() []string {
+	s.Helper()
+	rows, err := s.conn.Query(s.Context(), `
+		select format('%s %s: %s', p.stream, m.slug, t.digest_events)
+		from billing_period_totals t
+		join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
+		join meters m on m.tenant_id = t.tenant_id and m.id = t.meter_id
+		where t.tenant_id = $1
+		  and t.digest_events > 0
+		order by 1`, s.tenant)
+	require.NoError(s, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s, err)
+	return all
+}
+
+// Whatever happens in whatever order, both subscriptions together bill what was
+// used, at its own price.
+func TestWhateverHappensTwoSubscriptionsBillWhatWasUsed(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	writer := db.NewWriter(store, db.WriterOptions{})
+	t.Cleanup(writer.Close)
+	conn := dbtest.Conn(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		s, stop := newSubscriber(t, store, writer, conn)
+		defer stop()
+		second := s.subscribeBeside()
+		cents := make(map[string]metering.Decimal)
+		use := func(t *rapid.T) {
+			until := s.fake.Now()
+			at := s.first.Start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(s.first.Start))-1).Draw(t, "age")))
+			meter, value := rapid.SampledFrom([]string{"seats", "delta", "window"}).Draw(t, "meter"), rapid.Int64Range(1, 9).Draw(t, "value")
+			s.usedAt(at, meter, strconv.FormatInt(value, 10))
+			cents[meter] = cents[meter].Add(metering.Whole(value))
+		}
+		heard := 0
+		for _, border := range []time.Time{s.first.End, second.End, s.endOf(1)} {
+			rt.Repeat(map[string]func(*rapid.T){"use": use, "plan": s.plan, "send": s.send, "record": s.record, "batch": s.batch, "close": s.closePeriods, "sync": s.quiesce})
+			s.quiesce(rt)
+			s.fake.Advance(border.Add(2 * time.Hour).Sub(s.fake.Now()))
+			heard = s.hearAll(heard)
+			s.closeAndReport(rt)
+		}
+		s.fake.Advance(second.End.AddDate(0, 1, 0).Add(2 * time.Hour).Sub(s.fake.Now()))
+		s.hearAll(heard)
+		s.closeAndReport(rt)
+
+		var billed metering.Decimal
+		for _, invoice := range s.fake.State().Accounts[0].Invoices {
+			billed = billed.Add(invoice.Total)
+		}
+		for _, late := range s.pending() {
+			billed = billed.Add(late.Amount)
+		}
+		used := cents["seats"].Add(cents["delta"].Add(cents["window"]).Mul(metering.Whole(1_000_000)))
+		if !billed.Equal(used) {
+			rt.Fatalf("Stripe bills %s cents, %s were used", billed, used)
+		}
+	})
+}
+
+// A tenant who changes to a receiver of statements sends it one stream: what was
+// reported of the others stays with their periods.
+func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
+	t.Parallel()
+	s, second := newBeside(t)
+	s.ingest("delta", "3")
+	s.ingest("seats", "5")
+	require.Equal(t, 2, s.report())
+	_, err := s.store.Providers.Save(t.Context(), s.tenant, metering.Operator, metering.Provider{
+		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: s.fake.Now(),
+	})
+	require.NoError(t, err)
+	require.Empty(t, s.feeds(0))
+	_, err = s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, db.Pass{}, func(metering.ProviderKind, billing.Message) (billing.Framed, error) {
+		return billing.Framed{Body: []byte("{}")}, nil
+	}, s.fake.Now())
+	require.NoError(t, err)
+	require.Equal(t, []time.Time{second.End}, s.feeds(0))
+}
+
+// feeds are since when meters feed a stream that have fed another before.
+func (s *subscriber) feeds(stream int) []time.Time {
+	s.Helper()
+	rows, err := s.conn.Query(s.Context(), `select effective_from from billing_stream_meters where tenant_id = $1 and stream = $2`, s.tenant, stream)
+	require.NoError(s, err)
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (at time.Time, err error) {
+		err = row.Scan(&at)
+		return at.UTC(), err
+	})
+	require.NoError(s, err)
+	return all
 }

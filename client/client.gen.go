@@ -1854,6 +1854,9 @@ type BillingPeriod struct {
 
 	// State in_grace: it is over, and takes usage until it is closed
 	State BillingPeriodState `json:"state"`
+
+	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	Stream *int64 `json:"stream,omitempty"`
 }
 
 // BillingPeriodBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
@@ -2759,6 +2762,9 @@ type PeriodHead struct {
 
 	// State in_grace: it is over, and takes usage until it is closed
 	State PeriodHeadState `json:"state"`
+
+	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	Stream *int64 `json:"stream,omitempty"`
 }
 
 // PeriodHeadBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
@@ -2830,6 +2836,9 @@ type PeriodStatement struct {
 
 	// State in_grace: it is over, and takes usage until it is closed
 	State PeriodStatementState `json:"state"`
+
+	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	Stream *int64 `json:"stream,omitempty"`
 
 	// Totals One for each currency
 	Totals []StatementTotal `json:"totals"`

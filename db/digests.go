@@ -58,30 +58,58 @@ func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, perio
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
+		var several bool
+		err := tx.QueryRow(ctx, `
+			select c.streams > 1
+			from billing_periods p
+			join customers c on c.tenant_id = p.tenant_id and c.id = p.customer_id
+			where p.tenant_id = $1
+			  and p.id = $2`, tenant, period).Scan(&several)
+		if err != nil {
+			return err
+		}
+		of := digestOf{key: "e.event_type", total: "v.event_type"}
+		if several { // a meter may feed the period's stream in a part of it alone
+			of = digestOf{key: "k.meter_id", total: "v.meter_id", fed: `
+			  join billing_period_totals k on k.tenant_id = p.tenant_id and k.period_id = p.id
+			  join meter_versions g on g.tenant_id = k.tenant_id and g.id = k.meter_version_id and g.event_type = e.event_type
+			    and ` + streamAt("p.tenant_id", "p.customer_id", "k.meter_id", "e.ts") + ` = p.stream`}
+		}
+		_, err = tx.Exec(ctx, of.statement(), tenant, period, DigestAlgorithm)
+		return err
+	})
+}
+
+// digestOf is what the events of a digest have in common, as SQL.
+type digestOf struct {
+	key   string // of an event
+	total string // of a meter version v
+	fed   string // joins what else the key needs
+}
+
+func (of digestOf) statement() string {
+	return `
 			with days as (
-			  select e.event_type, count(*) as events, sha256(string_agg(`+eventDigest+`, ''::bytea order by e.ts, e.id)) as digest,
+			  select ` + of.key + ` as key, count(*) as events, sha256(string_agg(` + eventDigest + `, ''::bytea order by e.ts, e.id)) as digest,
 			    (e.ts at time zone 'UTC')::date as day
 			  from billing_periods p
-			  join events e on e.tenant_id = p.tenant_id and e.customer_id = p.customer_id and e.ts >= p.starts_at and e.ts < p.ends_at and e.epoch < p.closed_epoch
+			  join events e on e.tenant_id = p.tenant_id and e.customer_id = p.customer_id and e.ts >= p.starts_at and e.ts < p.ends_at and e.epoch < p.closed_epoch` + of.fed + `
 			  where p.tenant_id = $1
 			    and p.id = $2
-			  group by e.event_type, day),
-			types as (
-			  select event_type, sum(events) as events, sha256(string_agg(digest, ''::bytea order by day)) as digest
+			  group by ` + of.key + `, day),
+			keys as (
+			  select key, sum(events) as events, sha256(string_agg(digest, ''::bytea order by day)) as digest
 			  from days
 			  group by 1)
 			update billing_period_totals t
 			set digest = coalesce(y.digest, sha256('')), digest_events = coalesce(y.events, 0), digest_algorithm = $3
 			from meter_versions v
-			left join types y on y.event_type = v.event_type
+			left join keys y on y.key = ` + of.total + `
 			where t.tenant_id = $1
 			  and t.period_id = $2
 			  and t.digest is null
 			  and v.tenant_id = t.tenant_id
-			  and v.id = t.meter_version_id`, tenant, period, DigestAlgorithm)
-		return err
-	})
+			  and v.id = t.meter_version_id`
 }
 
 // Digests are those of a period's meters: none until the hour after its closing.

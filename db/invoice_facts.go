@@ -40,7 +40,8 @@ const (
 
 // aboutPeriod says that an invoice i of a subscription's is about a period p, or
 // one of that alias: it is of the subscription that the period lies in, or bills
-// usage of our meters at that time. Another subscription's says nothing about it.
+// usage of our meters at that time, which have fed the period's stream up to the
+// invoice's end. Another subscription's says nothing about it.
 // As SQL.
 func aboutPeriod(p string) string {
 	return `i.subscription <> ''
@@ -55,7 +56,7 @@ func aboutPeriod(p string) string {
 	      and l.version = i.version
 	      and l.meter_id is not null
 	      and not l.proration
-	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "greatest(i.period_start, "+p+".starts_at)") + ` = ` + p + `.stream))`
+	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
 }
 
 // endedInPeriod says that a subscription i that has ended, none of whose invoices

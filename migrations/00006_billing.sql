@@ -544,6 +544,8 @@ drop table billing_destinations;
 drop table billing_adjustments;
 drop table billing_period_totals;
 drop table billing_periods;
+drop table billing_stream_meters;
+drop table billing_streams;
 drop table billing_links;
 drop table billing_connections;
 drop table ledger_epochs;

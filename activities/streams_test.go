@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ func (s *subscriber) requireAgreement() {
 	require.NoError(s, err)
 	rest, err := s.store.Ledger.Statements(s.Context(), s.tenant, s.customer, first[0].Place(), 9, s.fake.Now())
 	require.NoError(s, err)
-	all := append(first, rest...)
+	all := slices.Concat(first, rest)
 	require.Len(s, all, 4)
 	for _, p := range all {
 		_, seats := p.Line(meterNamed(s, "seats"))
@@ -178,6 +179,45 @@ func meterNamed(s *subscriber, slug string) metering.MeterID {
 	m, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
 	require.NoError(s, err)
 	return m.ID
+}
+
+// Amounts are charged on the invoices of the subscription that has the meter's price.
+func TestAmountsAreChargedOnTheInvoicesOfTheirStream(t *testing.T) {
+	t.Parallel()
+	s, second := newBeside(t)
+	s.charged = true
+	s.bill(metering.BillsAmounts, second.Start)
+	s.ingest("delta", "3")
+	s.ingest("seats", "5")
+	require.Equal(t, 2, s.report())
+	require.Equal(t, []string{"sub_1 3000000", "sub_2 5"}, s.pendingOf())
+	s.fake.Advance(s.first.End.Add(2 * time.Hour).Sub(s.fake.Now()))
+	heard := s.hearAll(0)
+	s.closeAndReport(nil)
+	require.Equal(t, []string{"0: delta 3", "0", "1"}, s.streams())
+	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2")
+	s.quiesce(nil)
+	require.Equal(t, []string{"sub_2 7"}, s.pendingOf())
+	s.requireReconciled("delta", "30000 of 30000 are invoiced: agreed")
+
+	s.fake.Advance(second.End.Add(2 * time.Hour).Sub(s.fake.Now()))
+	s.hearAll(heard)
+	s.closeAndReport(nil)
+	require.Equal(t, []string{"0: delta 3", "0", "1: seats 7", "1"}, s.streams())
+	s.requireReconciled("seats", "0.07 of 0.07 are invoiced: agreed")
+}
+
+// A tenant who begins to bill amounts has the periods that run billed as before.
+func TestAStreamKeepsTheWayInWhichItsPeriodIsBilled(t *testing.T) {
+	t.Parallel()
+	s, _ := newBeside(t)
+	s.ingest("seats", "5")
+	require.Equal(t, 1, s.report())
+	s.bill(metering.BillsAmounts, s.fake.Now())
+	s.ingest("seats", "2")
+	require.Equal(t, 1, s.report())
+	require.Equal(t, "7", s.fake.Quantity("si_seats").String())
+	require.Empty(t, s.pending())
 }
 
 // A meter whose price moves to another subscription is billed by the former one up

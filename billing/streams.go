@@ -82,7 +82,7 @@ func (f Facts) OfStream(stream int) Facts {
 	if f.Side == nil {
 		return f
 	}
-	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations} // its subscription is there no longer
+	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations, Charges: f.Side.Charges} // its subscription is there no longer
 	for _, other := range f.Side.Others {
 		if slices.Contains(f.Followed, Followed{other.Subscription, stream}) {
 			side = other

@@ -20,12 +20,14 @@ type storedSide struct {
 	Ended        bool                `json:"ended"`
 	Currency     string              `json:"currency"`
 	Destinations []storedDestination `json:"destinations"`
+
+	Charges []billing.Destination `json:"charges"` // null: nobody has asked
 }
 
 func storedSides(all []billing.Side) []storedSide {
 	stored := make([]storedSide, len(all))
 	for i, s := range all {
-		stored[i] = storedSide{s.Subscription, s.Period.Start, s.Period.End, s.Trial, s.Ended, s.Currency, storedDestinations(s.Destinations)}
+		stored[i] = storedSide{s.Subscription, s.Period.Start, s.Period.End, s.Trial, s.Ended, s.Currency, storedDestinations(s.Destinations), s.Charges}
 	}
 	return stored
 }
@@ -35,6 +37,7 @@ func (p providerPrices) sides(stored []storedSide, customer string, terms keptTe
 	for _, s := range stored {
 		side := billing.Side{
 			Customer: customer, Subscription: s.Subscription, Period: metering.Range{Start: s.Start, End: s.End}, Trial: s.Trial, Ended: s.Ended, Currency: s.Currency,
+			Charges: s.Charges,
 		}
 		if side.Destinations, err = p.destinations(s.Destinations, terms, read); err != nil {
 			return nil, err

@@ -1447,6 +1447,11 @@ export interface components {
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
+            /**
+             * Format: int64
+             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             */
+            stream?: number;
         };
         ClosedPeriod: {
             lines: components["schemas"]["AdjustmentLine"][];
@@ -2267,6 +2272,11 @@ export interface components {
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
+            /**
+             * Format: int64
+             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             */
+            stream?: number;
         };
         PeriodLine: {
             /**
@@ -2346,6 +2356,11 @@ export interface components {
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
+            /**
+             * Format: int64
+             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             */
+            stream?: number;
             /** @description One for each currency */
             totals: components["schemas"]["StatementTotal"][];
         };

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,25 +25,33 @@ const (
 	daysKey        = "days_until_due"
 )
 
-// charges says where the charge of each meter goes: to the next invoice of the
-// subscription whose periods are the customer's. Where no meter's price has shown
-// which that is, it is the only one; without any, each period gets one of ours.
-func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) ([]billing.Destination, error) {
-	reason := subscribe(side, items, stopped, q)
-	if reason == "" {
+// charges notes where the charge of each meter goes: to the next invoice of the
+// subscription that its usage would go to, else of the one whose periods are the
+// customer's. Where no meter's price has shown which that is, it is the only one.
+func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, q providers.Question) error {
+	reason, refused := subscribe(side, items, q), ""
+	if reason == "" || len(side.Others) > 0 {
 		credits, err := p.client.Credits(ctx, c.Secret, q.Customer)
 		if err != nil {
-			return nil, advised(err)
+			return advised(err)
 		}
 		if credits {
-			reason = "the customer has billing credits at Stripe, which only its metered prices use up; bill quantities, or void the credits"
+			refused = "the customer has billing credits at Stripe, which only its metered prices use up; bill quantities, or void the credits"
 		}
 	}
-	all := []billing.Destination{}
+	side.Charges = []billing.Destination{}
 	for _, meter := range q.Meters {
-		all = append(all, chargeOf(meter, *side, reason, q.Text))
+		at, why := side, cmp.Or(reason, refused)
+		for n := range side.Others {
+			other := &side.Others[n]
+			if slices.ContainsFunc(other.Destinations, func(d billing.Destination) bool { return d.MeterID == meter.ID }) {
+				other.Charges = append(other.Charges, chargeOf(meter, *other, refused, q.Text))
+				at, why = other, fmt.Sprintf("subscription %s has other periods, in which the meter is charged", other.Subscription)
+			}
+		}
+		side.Charges = append(side.Charges, chargeOf(meter, *at, why, q.Text))
 	}
-	return all, nil
+	return nil
 }
 
 func chargeOf(meter metering.Meter, side billing.Side, reason string, text metering.InvoiceText) billing.Destination {
@@ -77,16 +86,16 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 		return reason
 	case side.Subscription != "":
 		return ""
-	case len(items) == 0 && stopped:
-		return "the customer's subscription at Stripe is unpaid, paused or incomplete: its charges wait until it runs, or has ended"
+	case len(side.Others) > 0:
+		return "the customer's subscriptions have periods of their own, in which their meters are charged"
 	case len(items) == 0:
 		return "" // its periods get invoices of ours
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
 		return "the customer has several subscriptions at Stripe, and none has a price of a meter: nothing says whose invoices its charges would be on"
 	}
-	destinations := side.Destinations
-	*side = items[0].side(q.Customer)
-	side.Destinations = destinations
+	followed := items[0].side(q.Customer)
+	followed.Destinations, followed.Others = side.Destinations, side.Others
+	*side = followed
 	return ""
 }
 

@@ -58,10 +58,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	if !q.Amounts {
 		return r.side, nil
 	}
-	r.side.Others = nil // charges go to one subscription
-	var err error
-	r.side.Charges, err = p.charges(ctx, c, &r.side, r.items, q)
-	return r.side, err
+	return r.side, p.charges(ctx, c, &r.side, r.items, q)
 }
 
 // Price reads a price of Stripe's, as it was kept.

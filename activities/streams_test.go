@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -103,6 +104,8 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 
 	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2") // no period of its own is closed
 	s.usedAt(s.first.Start.AddDate(0, 0, 10), "delta", "1") // its own is
+	require.Equal(t, []string{"2 and 0 late, final: false", "5 and 0 late, final: false"}, s.windows("seats"))
+	require.Equal(t, []string{"0 and 1 late, final: true", "3 and 0 late, final: true"}, s.windows("delta"))
 	s.quiesce(nil)
 	require.Equal(t, "7", s.fake.Quantity("si_seats").String())
 	require.Len(t, s.pending(), 1, "what came late is charged")
@@ -121,6 +124,21 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.requireReconciled("seats", "7 of 7 are invoiced: agreed")
 	s.requireReconciled("delta", "3 of 3 are invoiced: agreed")
 	s.requireAgreement()
+}
+
+// windows are the days of the first period with usage of a meter.
+func (s *subscriber) windows(meter string) (all []string) {
+	s.Helper()
+	m, err := s.store.Meters.Get(s.Context(), s.tenant, meter)
+	require.NoError(s, err)
+	within := metering.Range{Start: s.first.Start.Truncate(time.Hour).Add(time.Hour), End: s.first.End.Truncate(time.Hour)}
+	page, err := s.store.Usage.Windows(s.Context(), s.tenant, db.WindowQuery{Customer: s.customer, Meter: m, Range: within, Granularity: metering.Hour, Limit: 100})
+	require.NoError(s, err)
+	for _, w := range page.Windows {
+		all = append(all, fmt.Sprintf("%s and %s late, final: %v", w.Value, w.LateValue, w.Final))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // pendingOf are the pending invoice items by their subscription.

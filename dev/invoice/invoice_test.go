@@ -20,7 +20,7 @@ func TestTwoMonthsEndWithEverythingExplained(t *testing.T) {
 	text := printed.String()
 	require.Contains(t, text, "everything is billed once, waived, or decided on by somebody: OK")
 	rows := d.rows()
-	require.Len(t, rows, 52)
+	require.Len(t, rows, 56)
 	for _, r := range rows {
 		require.Contains(t, text[strings.Index(text, "6. Both months"):], r.customer.kind)
 	}

@@ -392,6 +392,9 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 		takes = takes || d.Excluded == ""
 		s.Destinations = append(s.Destinations, d)
 	}
+	if !takes && f.charging {
+		s.Charges = f.charges(nil, meters) // lives have no invoices of ours
+	}
 	if takes {
 		s.Subscription, s.Period, s.Currency, s.Ended = c.id, c.last().Range, c.currency, c.ended
 		s.Trial = c.onTrial(s.Period)

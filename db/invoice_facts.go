@@ -250,7 +250,7 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 	}
 	for _, r := range plan.Reports {
 		if r.Target == billing.OwnInvoice && !r.Late { // of a closed period
-			w.batch.Queue(totals+`t.meter_id = $5`, w.tenant, w.customer, []time.Time{r.Period}, true, r.Lines[0].MeterID)
+			w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
 		}
 	}
 	for _, n := range plan.Reconciled {

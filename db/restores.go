@@ -133,7 +133,7 @@ func skipIDs(ctx context.Context, tx pgx.Tx) error {
 type Reading struct {
 	Places   []billing.AddedUp
 	RaisedAt time.Time
-	KnownAt  time.Time // what was reported later is not known
+	KnownAt  time.Time // what was reported later is not known; of several restores since the customer was read last, the earliest
 	Customer string    // at the provider
 	Since    time.Time // what was charged then, or later, may be unknown, or have been set to something else
 }
@@ -169,7 +169,19 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 			return nil
 		}
 		r = Reading{Customer: first.Side.Customer}
-		if err := tx.QueryRow(ctx, `select raised_at, known_at from ledger_epochs where epoch = $1`, first.Epoch).Scan(&r.RaisedAt, &r.KnownAt); err != nil {
+		if err := tx.QueryRow(ctx, `
+			select e.raised_at, (
+			  select min(o.known_at)
+			  from ledger_epochs o
+			  where o.epoch > coalesce((
+			    select max(d.read_epoch)
+			    from billing_destinations d
+			    where d.tenant_id = $2
+			      and d.customer_id = $3
+			      and d.connection_id = $4
+			      and d.provider_customer = $5), 0))
+			from ledger_epochs e
+			where e.epoch = $1`, first.Epoch, tenant, customer, first.Connection.ID, r.Customer).Scan(&r.RaisedAt, &r.KnownAt); err != nil {
 			return err
 		}
 		for _, read := range streams {

@@ -154,3 +154,38 @@ func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 	require.EqualValues(t, 1_800_000_001, second.Epoch, "whatever the clock says")
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
 }
+
+// Who was not read between two restores does not know what was reported after the
+// first of them, whatever others were reported since.
+func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b, other := newBillerAt(t, store, address), newBillerAt(t, store, address)
+	b.now = b.now.Add(-10 * time.Hour)
+	b.useStripe("acct_1")
+	b.link("sub_1", billing.CalendarPeriod(b.now, time.UTC), asDelta)
+	b.sendAccepted("10")
+	reported := b.now
+	raise := func(after time.Duration) {
+		b.now = b.now.Add(after)
+		_, err := store.Restores.Raise(t.Context(), b.now)
+		require.NoError(t, err)
+	}
+	reading := func() db.Reading {
+		r, unread, err := store.Restores.Unread(t.Context(), b.tenant, b.customer.ID, b.now)
+		require.NoError(t, err)
+		require.True(t, unread)
+		return r
+	}
+	raise(time.Hour)
+	require.Equal(t, metering.Instant(reported), reading().KnownAt.UTC())
+	other.now = b.now.Add(time.Hour)
+	other.use("1")
+	other.accept()
+	raise(2 * time.Hour)
+	require.Equal(t, metering.Instant(reported), reading().KnownAt.UTC())
+
+	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, db.Seen{}, dbtest.Frame, b.now))
+	raise(time.Hour)
+	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
+}

@@ -227,7 +227,7 @@ func (p *pass) call() {
 	}
 	p.noteCall(fates[what])
 	switch {
-	case answer.refused && adds && p.attempt > 1:
+	case answer.refused && (adds || r.Kind == billing.ChargeReport) && p.attempt > 1:
 		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before
 			p.outcome = billing.InDoubt
 			if r.Kind == billing.ChargeReport {

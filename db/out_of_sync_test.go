@@ -249,6 +249,7 @@ func TestACustomerIsNotOutOfSyncForWhatNobodyLooksForAnyMore(t *testing.T) {
 	b.useStripe("acct_1")
 	b.link("sub_1", month, asDelta)
 	b.sendAccepted("10")
+	b.now = b.now.Add(time.Hour)
 	b.link("sub_2", metering.Range{Start: b.now, End: b.now.AddDate(0, 1, 0)}, asDelta)
 	b.reportAll()
 	b.now = b.now.Add(25 * time.Hour)

@@ -44,7 +44,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 	period := f.running()
 	shown := f.shown(period)
 	for _, m := range f.metersIn(period) {
-		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m)}
+		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m, period)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
 			l.Usage, l.UnitPrice, l.Currency, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.theirs, c.steps()

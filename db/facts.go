@@ -397,21 +397,6 @@ func (r *factReader) addSentLine(l sentLine) {
 	last.Lines = append(last.Lines, l.Line)
 }
 
-const selectOpen = `
-	select r.id, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, r.lease_until
-	from billing_reports r
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.stream = @stream
-	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
-	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-	where r.tenant_id = @tenant
-	  and r.customer_id = @customer
-	  and r.state in ('planned', 'sending', 'in_doubt')
-	order by r.number`
-
-func scanOpen(row pgx.CollectableRow) (o billing.Open, err error) {
-	return o, row.Scan(&o.ID, &o.Kind, &o.Connection, &o.Period, &o.State, &o.Epoch, &o.LeaseUntil)
-}
-
 // usageOf reads what the meters have counted in some periods, and how many
 // events the customer has in the open ones.
 func (r *factReader) usageOf(ranges []metering.Range) error {

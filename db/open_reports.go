@@ -11,7 +11,7 @@ import (
 const selectOpen = `
 	select r.id, r.number, s.kind, d.connection_id, p.starts_at, r.state, r.ledger_epoch, r.lease_until
 	from billing_reports r
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id
+	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.stream = @stream
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	where r.tenant_id = @tenant
@@ -22,7 +22,7 @@ const selectOpen = `
 	from billing_destinations d
 	cross join lateral (` + seriesAt + ` and s.kind = 'invoice_action' offset 0) s
 	join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
-	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and not p.complete
+	join billing_periods p on p.tenant_id = r.tenant_id and p.id = r.period_id and p.stream = @stream and not p.complete
 	where d.tenant_id = @tenant
 	  and d.customer_id = @customer
 	  and d.connection_id = @connection

@@ -209,7 +209,9 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		}
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
-		w.batch.Queue(settleForgotten, tenant, w.facts.Forgotten(), w.facts.Now)
+		for _, of := range streams {
+			w.batch.Queue(settleForgotten, tenant, of.facts.Forgotten(), w.facts.Now)
+		}
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {
 			return err

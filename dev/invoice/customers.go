@@ -44,8 +44,8 @@ func one(kind, id string, meters ...string) customer {
 // The customers, by what happens to them.
 var (
 	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
-	twice     = customer{"two subscriptions", "twice", [][]string{{"calls"}, {"hours"}}}
-	apart     = customer{"two subscriptions, other periods", "apart", [][]string{{"calls"}, {"hours"}}}
+	twice     = customer{kind: "two subscriptions", id: "twice", subscriptions: [][]string{{"calls"}, {"hours"}}}
+	apart     = customer{kind: "two subscriptions, other periods", id: "apart", subscriptions: [][]string{{"calls"}, {"hours"}}}
 	ending    = one("cancelled at the period's end", "ending")
 	ended     = one("cancelled at once", "ended")
 	cutOff    = one("cancelled at once, no invoice", "cut-off")

@@ -27,9 +27,10 @@ const (
 
 // charges notes where the charge of each meter goes: to the next invoice of the
 // subscription that its usage would go to, else of the one whose periods are the
-// customer's. Where no meter's price has shown which that is, it is the only one.
-func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, q providers.Question) error {
-	reason, refused := subscribe(side, items, q), ""
+// customer's. Where no meter's price has shown which that is, it is the only one;
+// without any, each period gets one of ours.
+func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
+	reason, refused := subscribe(side, items, stopped, q), ""
 	if reason == "" || len(side.Others) > 0 {
 		credits, err := p.client.Credits(ctx, c.Secret, q.Customer)
 		if err != nil {
@@ -88,6 +89,8 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 		return ""
 	case len(side.Others) > 0:
 		return "the customer's subscriptions have periods of their own, in which their meters are charged"
+	case len(items) == 0 && stopped:
+		return "the customer's subscription at Stripe is unpaid, paused or incomplete: its charges wait until it runs, or has ended"
 	case len(items) == 0:
 		return "" // its periods get invoices of ours
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):

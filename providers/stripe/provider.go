@@ -33,9 +33,10 @@ func (Provider) Describe() providers.Description {
 // those of one subscription; what others bill in other periods has streams of its own.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	r := router{Question: q, side: billing.Side{Customer: q.Customer}}
+	stopped := false
 	if q.Customer != "" {
 		var err error
-		if r.items, err = p.client.Items(ctx, c.Secret, q.Customer); err != nil {
+		if r.items, stopped, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
 			return r.side, advised(unnamed(err))
 		}
 	}
@@ -58,7 +59,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	if !q.Amounts {
 		return r.side, nil
 	}
-	return r.side, p.charges(ctx, c, &r.side, r.items, q)
+	return r.side, p.charges(ctx, c, &r.side, r.items, stopped, q)
 }
 
 // Price reads a price of Stripe's, as it was kept.

@@ -3,6 +3,7 @@ package billing
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -156,15 +157,7 @@ func (p *planner) lateCharges(target Period) {
 		p.lateAmounts(at, target)
 		return
 	}
-	known, repeated := p.lateSeries(at)
-	for _, l := range p.adjustments(p.periods, at, repeated) {
-		if slices.Contains(p.Facts.Excluded, l.MeterID) {
-			continue
-		}
-		var s Reported
-		if i := slices.IndexFunc(repeated, l.about); i >= 0 {
-			s = known[i]
-		}
+	for l, s := range p.lateLines(at) {
 		changed := !l.Amount.Equal(s.Taken.Added)
 		if reason := p.excludedLate(l.Currency, target); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
@@ -181,14 +174,28 @@ func (p *planner) lateCharges(target Period) {
 	}
 }
 
-// lateSeries are those of late usage that go to the target, and what each is about.
-func (p *planner) lateSeries(at Series) (known []Reported, about []Line) {
+// lateLines are what late usage adds to the closed periods, each with the series
+// that the target was reported it in, but those of meters that an operator leaves
+// as they were reported.
+func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
+	var known []Reported
+	var about []Line
 	for _, r := range p.Reported {
 		if r.Late && r.sameTarget(at) {
 			known, about = append(known, r), append(about, Line{MeterID: r.MeterID, Closed: r.Period})
 		}
 	}
-	return known, about
+	return func(yield func(Line, Reported) bool) {
+		for _, l := range p.adjustments(p.periods, at, about) {
+			var s Reported
+			if i := slices.IndexFunc(about, l.about); i >= 0 {
+				s = known[i]
+			}
+			if !slices.Contains(p.Facts.Excluded, l.MeterID) && !yield(l, s) {
+				return
+			}
+		}
+	}
 }
 
 // excludedLate says why late usage in the currency is not charged now, if it is not.

@@ -77,8 +77,9 @@ type amountPlanner struct {
 // amountsOf plans the lines of one period.
 func (p *planner) amountsOf(period Period) {
 	p.lines = p.pendingLines(period)
+	all, _ := p.calculations(period)
 	for _, meter := range p.metersIn(period) {
-		m := p.amountOf(period, meter)
+		m := p.amountOf(period, calculationOf(all, meter))
 		excluded, over := m.excluded(), m.over()
 		switch {
 		case !m.isReported():
@@ -109,15 +110,16 @@ func (p *planner) pendingLines(period Period) (n int) {
 
 // amountOf parts the meter's line from what was billed in other series: of
 // another account, customer or subscription, or of a former period of it.
-func (p *planner) amountOf(period Period, meter metering.Meter) *amountPlanner {
+// What the period comes to for it is what it closed at, once it is closed.
+func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
+	meter := c.meter
 	m := &amountPlanner{
-		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter,
+		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c,
 	}
 	if l, known := period.Line(meter.ID); known {
 		m.closed, m.calculation = &l, closedCalculation(meter, l)
 		m.calculation.closed = nil
 	} else {
-		m.calculation = p.calculationOf(period, meter)
 		m.calculation.trial = period.Subscription.Trial
 	}
 	m.calculation.others, m.calculation.noCredit = elsewhere{}, true
@@ -134,9 +136,8 @@ func (p *planner) amountOf(period Period, meter metering.Meter) *amountPlanner {
 	return m
 }
 
-// calculationOf is what an open period comes to for a meter.
-func (p *planner) calculationOf(period Period, meter metering.Meter) calculation {
-	all, _ := p.calculations(period)
+// calculationOf is the meter's; one that is still counting its past has none.
+func calculationOf(all []calculation, meter metering.Meter) calculation {
 	i := slices.IndexFunc(all, func(c calculation) bool { return c.meter.ID == meter.ID })
 	if i < 0 {
 		return calculation{meter: meter}
@@ -247,15 +248,7 @@ func (m *amountPlanner) report() {
 // invoice stays booked.
 func (p *planner) lateAmounts(at Series, target Period) {
 	at.Counting = Replaces
-	known, repeated := p.lateSeries(at)
-	for _, l := range p.adjustments(p.periods, at, repeated) {
-		if slices.Contains(p.Facts.Excluded, l.MeterID) {
-			continue
-		}
-		var s Reported
-		if i := slices.IndexFunc(repeated, l.about); i >= 0 {
-			s = known[i]
-		}
+	for l, s := range p.lateLines(at) {
 		d := p.chargeOf(l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 		if reason := p.excludedAmount(d, l, s, target); changed && reason != "" {
@@ -290,7 +283,7 @@ func (p *planner) excludedAmount(d Destination, l Line, s Reported, target Perio
 // shownAmounts are the calculations of an open period as its lines are set.
 func (p *planner) shownAmounts(period Period, all []calculation) []calculation {
 	for i, c := range all {
-		all[i] = p.amountOf(period, c.meter).calculation
+		all[i] = p.amountOf(period, c).calculation
 	}
 	return all
 }

@@ -24,11 +24,17 @@ func (f Facts) account(p *Period) {
 		return
 	}
 	p.Closed = slices.Clone(p.Closed)
+	for n := range p.Closed {
+		p.Closed[n].so = nil
+	}
+	if p.Complete {
+		return
+	}
 	billed, least := f.billedOf(*p), f.atLeast().billedOf(*p)
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		so := l.billedIn(billed).nearest(l.billedIn(least), *l)
-		if l.so = nil; p.pending() && l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
+		if l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
 			l.so = &so
 		}
 	}

@@ -87,7 +87,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 		switch {
 		case p.Connection == nil || p.Connection.Statements:
 		case l.inAmounts():
-			p.closeAmount(&l, period, c.meter)
+			p.closeAmount(&l, period, *c)
 		default:
 			p.closeUnits(&l, period, c.meter, taken)
 		}
@@ -117,10 +117,10 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 }
 
 // closeAmount notes whether a provider that is charged amounts bills the line.
-func (p *planner) closeAmount(l *ClosedLine, period Period, meter metering.Meter) {
+func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
 	if p.Side != nil && p.Side.Charges != nil {
-		m := p.amountOf(period, meter)
+		m := p.amountOf(period, c)
 		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.goesOntoOwn(period))
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() {

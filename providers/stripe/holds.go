@@ -58,14 +58,11 @@ func frameAction(a invoiceAction) (billing.Framed, error) {
 	return billing.Framed{Body: body}, nil
 }
 
-// sendAction holds or releases a draft. Both may be done again.
+// sendAction holds or releases a draft, or makes one of ours final. Each may be done again.
 func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	var a invoiceAction
 	if err := json.Unmarshal(s.Body, &a); err != nil {
 		return providers.Outcome{Err: fmt.Errorf("read call: %w", err)}
-	}
-	if a.Own != nil {
-		return p.sendOwn(ctx, c, s, *a.Own)
 	}
 	answer, err := p.client.act(ctx, c.Secret, a, fmt.Sprintf("%s.%d", s.ReportID, s.Revision))
 	if err == nil {
@@ -75,6 +72,9 @@ func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s pro
 }
 
 func (c *Client) act(ctx context.Context, key string, a invoiceAction, idempotencyKey string) (Answer, error) {
+	if a.Own != nil {
+		return c.finalizeOwn(ctx, key, *a.Own, idempotencyKey)
+	}
 	ctx, x := open(ctx)
 	path, version, values := stripego.FormatURLPath("/v1/invoices/%s/finalize", a.InvoiceID), "", &form.Values{}
 	if a.Action == holdInvoice {

@@ -108,7 +108,7 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 
 // finalizeOwn makes the invoice final, and has Stripe collect it. One that is
 // final already was made so before.
-func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice) (Answer, error) {
+func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, idempotencyKey string) (Answer, error) {
 	id, status, err := c.findOwn(ctx, key, own)
 	switch {
 	case err != nil:
@@ -120,25 +120,14 @@ func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice) (A
 	}
 	ctx, x := open(ctx)
 	_, err = stripeinvoice.Client{B: c.backend, Key: key}.FinalizeInvoice(id, &stripego.InvoiceFinalizeInvoiceParams{
-		Params: stripego.Params{Context: ctx, IdempotencyKey: &own.IdempotencyKey}, AutoAdvance: new(true),
+		Params: stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey}, AutoAdvance: new(true),
 	})
 	return judge(x, err)
 }
 
 // frameOwn makes the bytes by which a period's own invoice becomes final.
 func frameOwn(m billing.Message) (billing.Framed, error) {
-	own := ownOf(m)
-	return frameAction(invoiceAction{Action: finalizeOwnInvoice, Own: own})
-}
-
-// sendOwn makes a period's own invoice final.
-func (p Provider) sendOwn(ctx context.Context, c providers.Credentials, s providers.Sending, own OwnInvoice) providers.Outcome {
-	own.IdempotencyKey = fmt.Sprintf("%s.%d", s.ReportID, s.Revision)
-	answer, err := p.client.finalizeOwn(ctx, c.Secret, own)
-	if err == nil {
-		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
-	}
-	return providers.Outcome{Err: advised(err), NewKey: answer.Replayed && answer.Status >= http.StatusInternalServerError}
+	return frameAction(invoiceAction{Action: finalizeOwnInvoice, Own: ownOf(m)})
 }
 
 // findOwnFinal sees whether a period's own invoice is final.

@@ -106,7 +106,7 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 		l.Billed, scale = m.excluded(taken[m.destination.Target]) == "" && m.over() != ExcludedEarlier, m.scale()
 		taken[m.destination.Target] = true
 	}
-	if reported := p.billedOf(period)[meter.ID]; !l.Billed && reported.quantity.IsZero() {
+	if reported := p.billedOf(period)[meter.ID]; !l.Billed && reported.quantity.IsZero() && !p.wasCarried(period, meter.ID) {
 		return
 	}
 	l.Billed, l.Scale, l.Trial = true, &scale, period.Subscription.Trial
@@ -123,12 +123,20 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 		m := p.amountOf(period, c)
 		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.goesOntoOwn(period))
 	}
-	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() {
+	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return
 	}
 	if l.Billed, l.Trial = true, period.Subscription.Trial; l.Trial {
 		l.Charge = metering.Decimal{}
 	}
+}
+
+// wasCarried says whether anything of the open period was charged as of a closed
+// one: before the ledger was restored it was closed, and billed.
+func (p *planner) wasCarried(period Period, meter metering.MeterID) bool {
+	return slices.ContainsFunc(p.Reported, func(r Reported) bool {
+		return r.Late && r.MeterID == meter && r.about(period) && p.counts(r.Connection) && r.Standing.Any
+	})
 }
 
 // priceAs has the line charged at the provider's own price.

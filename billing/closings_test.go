@@ -300,3 +300,24 @@ func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 	require.Len(t, plan.Reported, 1)
 	require.NotEmpty(t, plan.Reported[0].Configuration)
 }
+
+// A ledger that was restored may close a period anew whose late usage was charged
+// since, and that the provider has no item of any more: it was billed.
+func TestALineOfWhichLateUsageWasChargedIsBilled(t *testing.T) {
+	t.Parallel()
+	for _, bills := range []metering.Bills{metering.BillsQuantities, metering.BillsAmounts} {
+		f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
+		f.Stored[0].Bills, f.Connection.Bills = bills, bills
+		f.Usage = []billing.Usage{used(january, "12")}
+		f.Side.Destinations[0].Excluded = "no item"
+		f.Side.Charges = f.Side.Destinations
+		require.False(t, closes(f).Closings[0].Lines[0].Billed, bills)
+
+		f.Reported = []billing.Reported{lateCharge(f, "50", 1)}
+		require.True(t, closes(f).Closings[0].Lines[0].Billed, bills)
+
+		f.InTest = []metering.ConnectionID{f.Reported[0].Connection}
+		f.Reported[0].Connection = second
+		require.False(t, closes(f).Closings[0].Lines[0].Billed, "in another mode: %s", bills)
+	}
+}

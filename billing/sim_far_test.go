@@ -70,6 +70,7 @@ type call struct {
 	lost    bool // it is on none any more: its price was swapped since, or its subscription ended without one
 	dropped bool
 	found   bool // it was read once the ledger was restored
+	missed  bool // that was read, and it was not there
 }
 
 // bySomebodyElse is a call that another program makes at the same destination.
@@ -86,9 +87,9 @@ func (c *call) bills() bool { return !c.onNone && !c.lost && !c.dropped }
 func (c *call) given() bool { return !c.onNone }
 
 // known says whether it is billed as far as anybody can know: what was accepted
-// is, where nobody hears of the invoice.
+// is, where nobody hears of the invoice, but for what was looked for in vain.
 func (c *call) known() bool {
-	return c.bills() || !c.invoice.heard && (c.state != billing.Rejected || c.found)
+	return c.bills() || !c.invoice.heard && !c.missed && (c.state != billing.Rejected || c.found)
 }
 
 type savedAnswer struct {

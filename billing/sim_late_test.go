@@ -41,7 +41,12 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		came(new(big.Rat).Sub(billed, lacking))
 		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
 	}
-	if l.carriedInDoubt(p, line.MeterID) { // a part of it, as far as that was sure
+	lost := new(big.Rat)
+	if !here || !l.reachable(line.Currency) { // nor can anybody charge what was accepted and carried so, and then lost
+		lost = l.lostLater(p, line)
+		least, most = new(big.Rat).Add(least, lower(new(big.Rat), lost)), new(big.Rat).Add(most, upper(new(big.Rat), lost))
+	}
+	if lost.Sign() != 0 || l.carriedInDoubt(p, line.MeterID) { // a part of it, as far as that was sure
 		ok = ok || carried.Cmp(least) >= 0 && carried.Cmp(most) <= 0
 	}
 	if !here { // what is in doubt there counts as billed as long as nobody looks
@@ -54,6 +59,16 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		l.failf("%s %s of late usage are billed of meter %d in the period from %s; %s are booked",
 			carried.FloatString(4), line.Currency, line.MeterID, p.Start, billed.FloatString(4))
 	}
+}
+
+// lostLater is what less of a closed line's charge is lacking if all that was
+// accepted of its units is billed.
+func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
+	if line.Scale == nil {
+		return new(big.Rat)
+	}
+	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Start, line.Test, (*call).given)))
+	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line))), accepted)
 }
 
 func lower(a, b *big.Rat) *big.Rat {

@@ -208,7 +208,8 @@ func (l *ledger) knowsCharge(c billing.FoundCharge) bool {
 func (f *farSide) find(at billing.AddedUp, now time.Time) {
 	for _, c := range f.calls {
 		in := c.Kind == billing.QuantityReport && c.Customer == at.Customer && c.Target == at.Target && at.Window.Contains(c.timestamp)
-		c.found = c.found || in && !c.dropped && !c.at.After(now.Add(-f.lag))
+		read := in && !c.at.After(now.Add(-f.lag))
+		c.found, c.missed = c.found || read && !c.dropped, c.missed || read && c.dropped
 	}
 }
 

@@ -271,11 +271,12 @@ func AfterSubscription(end, now time.Time) metering.Range {
 func (p Period) shorten(f Facts) time.Time {
 	now, current := f.Now, f.current()
 	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && r.Standing.Any })
+	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)
 	border := current.End
 	switch {
 	case current.Empty():
 		border = CalendarPeriod(now, f.Settings.Timezone).End
-	case current.Start.After(p.Start) && (!reported || current.Start.After(now)):
+	case current.Start.After(p.Start) && !noted && (!reported || current.Start.After(now)):
 		border = current.Start
 	}
 	if p.ClosedAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && reported || !border.Before(p.End) {

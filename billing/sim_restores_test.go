@@ -173,8 +173,10 @@ func (p *pass) readAddedUp(l *ledger) {
 	}
 	var found []billing.Found
 	for _, at := range places {
-		found = append(found, billing.Found{AddedUp: at, Counted: l.farSide.counted(at.Customer, at.Target, at.Counting, at.Window, p.now)})
-		l.farSide.find(at, p.now)
+		counted := l.farSide.counted(at.Customer, at.Target, at.Counting, at.Window, p.now)
+		if found = append(found, billing.Found{AddedUp: at, Counted: counted}); counted.Cmp(l.takenAt(at)) >= 0 {
+			l.farSide.find(at, p.now)
+		}
 	}
 	charges := slices.DeleteFunc(l.farSide.charged(l.providerID, f.ChargedSince(l.knownUntil)), l.knowsCharge)
 	lost := append(f.Lost(found), f.LostCharges(charges)...)
@@ -203,8 +205,19 @@ func (l *ledger) knowsCharge(c billing.FoundCharge) bool {
 	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.id == c.ReportID })
 }
 
+// takenAt is what the ledger knows to have been taken in a place: where less is
+// counted, nobody can tell what of it is.
+func (l *ledger) takenAt(at billing.AddedUp) (taken metering.Decimal) {
+	for _, r := range l.reports {
+		if r.Kind == billing.QuantityReport && r.state.Taken() && r.Customer == at.Customer && r.Target == at.Target && at.Window.Contains(r.Window.Start) {
+			taken = taken.Add(r.Quantity)
+		}
+	}
+	return taken
+}
+
 // find notes that what was counted in a place is known, whatever became of the
-// reports that brought it.
+// reports that brought it, and so is that the rest is not there.
 func (f *farSide) find(at billing.AddedUp, now time.Time) {
 	for _, c := range f.calls {
 		in := c.Kind == billing.QuantityReport && c.Customer == at.Customer && c.Target == at.Target && at.Window.Contains(c.timestamp)

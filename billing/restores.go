@@ -79,12 +79,16 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 }
 
 // Forgotten are the reports of a former epoch that were on their way to the places
-// of AddedUp: what arrived of them is in what is read there.
-func (f Facts) Forgotten() (reports []uuid.UUID) {
+// that were read: what arrived of them is in what was found there. Where that is
+// less than is known to have been taken, nobody can tell, and they stay in doubt.
+func (f Facts) Forgotten(found []Found) (reports []uuid.UUID) {
 	if !f.Unread || f.Side == nil {
 		return nil
 	}
 	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(m.reportedHere()) >= 0 }) {
+			return
+		}
 		for _, s := range m.own {
 			former := func(o Open) bool { return o.ID == s.Last && o.Epoch < f.Epoch }
 			if s.Outstanding && slices.ContainsFunc(f.Open, former) {

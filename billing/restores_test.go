@@ -188,9 +188,14 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	elsewhere := onItsWay(counted(january, "5"), former)
 	elsewhere.Target = "mtr_2"
 	f.Reported = []billing.Reported{elsewhere, onItsWay(counted(january, "4"), there)}
-	require.Equal(t, []uuid.UUID{there}, f.Forgotten())
+	found := []billing.Found{{AddedUp: f.AddedUp()[0], Counted: metering.Whole(4)}}
+	require.Equal(t, []uuid.UUID{there}, f.Forgotten(found))
+	require.Empty(t, f.Forgotten(nil), "its place was not read")
+	f.Reported = append(f.Reported, counted(january, "5"))
+	require.Empty(t, f.Forgotten(found), "less was found than was taken")
+	f.Reported = f.Reported[:2]
 	f.Open[1].Epoch = f.Epoch
-	require.Empty(t, f.Forgotten(), "it was made since")
+	require.Empty(t, f.Forgotten(found), "it was made since")
 	f.Open[1].Epoch, f.Unread = 0, false
-	require.Empty(t, f.Forgotten())
+	require.Empty(t, f.Forgotten(found))
 }

@@ -184,7 +184,7 @@ func (p *pass) readAddedUp(l *ledger) {
 	plan.Reconciled = nil // that is the next plan's
 	l.store(plan, p.now)
 	l.through = through
-	for _, id := range f.Forgotten() {
+	for _, id := range f.Forgotten(found) {
 		r := l.report(id)
 		r.state, r.lease, r.settledAt = billing.Rejected, time.Time{}, p.now
 	}

@@ -210,7 +210,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
 		for _, of := range streams {
-			w.batch.Queue(settleForgotten, tenant, of.facts.Forgotten(), w.facts.Now)
+			w.batch.Queue(settleForgotten, tenant, of.facts.Forgotten(seen.Added), w.facts.Now)
 		}
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {

@@ -424,7 +424,7 @@ func (l *life) checkBilled() {
 func (l *life) checkNotLate(p billing.Period, line billing.ClosedLine, test bool) {
 	_, late := l.billedOf(p, line, test)
 	for currency, amount := range late {
-		found := test != line.Test && rational(amount).Cmp(l.foundOf(p, line)) == 0
+		found := test != line.Test && rational(amount).Cmp(l.foundOf(p, line, currency)) == 0
 		if !amount.IsZero() && !found {
 			l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody; in test mode: %t",
 				amount, currency, line.MeterID, p.Start, test)

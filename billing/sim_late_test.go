@@ -24,7 +24,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	lacking := l.lacking(p, line)
 	billed := new(big.Rat).Set(lacking)
 	if !here || !l.reachable(line.Currency) { // nobody can give back what was found, and is not due any more
-		found = l.foundOf(p, line)
+		found = l.foundOf(p, line, line.Currency)
 	}
 	ok := false
 	came := func(amount *big.Rat) {
@@ -52,7 +52,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	if !here { // what is in doubt there counts as billed as long as nobody looks
 		ok = ok || slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt && r.Period.Equal(p.Start) })
 	} else if l.reachable(line.Currency) {
-		ok = carried.Cmp(billed) == 0
+		ok = carried.Cmp(billed) == 0 || line.Reconciled == nil && carried.Cmp(new(big.Rat).Add(billed, l.overwrittenLate(p, line))) == 0
 	}
 	ok = ok || l.charging && carried.Cmp(billed) >= 0 && carried.Cmp(most) <= 0 // no line is below nothing
 	if !ok {
@@ -69,6 +69,18 @@ func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	}
 	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Start, line.Test, (*call).given)))
 	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line))), accepted)
+}
+
+// overwrittenLate is what more of a closed line's charge is lacking if invoices
+// bill what was taken last, though some of it came once they were final: where
+// nobody compared them, what they have more is in nobody's dispute.
+func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.Rat {
+	if line.Scale == nil {
+		return new(big.Rat)
+	}
+	last := l.out(line.MeterID, p.Start, line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
+	more := l.costs(p, line, rational(l.billedUnits(p, line)))
+	return more.Sub(more, l.costs(p, line, rational(last)))
 }
 
 func lower(a, b *big.Rat) *big.Rat {

@@ -271,10 +271,10 @@ func (l *life) lacks(c *call) bool {
 
 // foundOf is what a closed line was charged with as late usage that was found
 // once the ledger was restored.
-func (l *life) foundOf(p billing.Period, line billing.ClosedLine) *big.Rat {
+func (l *life) foundOf(p billing.Period, line billing.ClosedLine, currency string) *big.Rat {
 	sum := new(big.Rat)
 	for _, r := range l.reports {
-		if r.Kind == billing.ChargeReport && r.attempts == 0 && r.state == billing.Counted && r.Period.Equal(p.Start) && r.Lines[0].MeterID == line.MeterID && r.Currency == line.Currency {
+		if r.Kind == billing.ChargeReport && r.attempts == 0 && r.state == billing.Counted && r.Period.Equal(p.Start) && r.Lines[0].MeterID == line.MeterID && r.Currency == currency {
 			sum.Add(sum, rational(r.Quantity))
 		}
 	}

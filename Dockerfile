@@ -14,10 +14,11 @@ FROM debian:13.1-slim AS base
 RUN apt-get update && \
     apt-get install -y --no-install-recommends ca-certificates curl && \
     rm -rf /var/lib/apt/lists/* && \
-    useradd --system --uid 65532 --no-create-home odometer && \
+    groupadd --system --gid 65532 odometer && \
+    useradd --system --uid 65532 --gid 65532 --no-create-home odometer && \
     install -d -o odometer /var/lib/odometer-demo
 COPY LICENSE /usr/share/doc/odometer/
-USER odometer
+USER 65532:65532
 CMD ["odometer", "api"]
 ENV LISTEN_ADDRESS=:8080
 EXPOSE 8080

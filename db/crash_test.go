@@ -209,7 +209,7 @@ func TestWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
 	store, err := db.Open(t.Context(), s.address, dbtest.ReadPrice)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
-	require.NoError(t, store.Migrate(t.Context()))
+	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	c := newCrowd(t, store)
 	w := newWriter(t, store, db.WriterOptions{})
 	c.send(16, w)

@@ -22,7 +22,7 @@ func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.C
 			store, err := db.Open(t.Context(), address, dbtest.ReadPrice)
 			require.NoError(t, err)
 			t.Cleanup(store.Close)
-			require.NoError(t, store.Migrate(t.Context()))
+			require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 			conn, err := pgx.Connect(t.Context(), address)
 			require.NoError(t, err)
 			defer conn.Close(t.Context())

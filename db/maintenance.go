@@ -47,11 +47,13 @@ func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool
 		if err := conn.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, `call refresh_continuous_aggregate('usage_daily', $1::timestamptz, $2::timestamptz)`, kept, now.Truncate(24*time.Hour))
-		if err != nil {
-			return fmt.Errorf("refresh usage_daily: %w", err)
-		}
-		return compressEvents(ctx, conn, now)
+		return asOwner(ctx, conn, func() error {
+			_, err := conn.Exec(ctx, `call refresh_continuous_aggregate('usage_daily', $1::timestamptz, $2::timestamptz)`, kept, now.Truncate(24*time.Hour))
+			if err != nil {
+				return fmt.Errorf("refresh usage_daily: %w", err)
+			}
+			return compressEvents(ctx, conn, now)
+		})
 	})
 	return community, coded(err)
 }

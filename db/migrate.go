@@ -15,10 +15,10 @@ import (
 	"github.com/odometer-metering/odometer/migrations"
 )
 
-// Migrate brings the schema up to date and then fits it to the edition of
-// TimescaleDB. It is repeatable, and two at once wait for each other. A schema
-// that other migrations have made is left as it is.
-func (d *DB) Migrate(ctx context.Context) (err error) {
+// Migrate brings the schema up to date, fits it to the edition of TimescaleDB,
+// and grants the roles what they need of it. It is repeatable, and two at once wait
+// for each other. A schema that other migrations have made is left as it is.
+func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
 	config := d.pool.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // a migration may take its time, but never waits long for a lock
 	pool := stdlib.OpenDB(*config)
@@ -39,7 +39,10 @@ func (d *DB) Migrate(ctx context.Context) (err error) {
 	if err := applyMigrations(ctx, pool); err != nil {
 		return err
 	}
-	return d.fitEdition(ctx)
+	if err := d.fitEdition(ctx); err != nil {
+		return err
+	}
+	return d.grant(ctx, roles)
 }
 
 // applyMigrations is for whoever holds the lock.

@@ -56,7 +56,7 @@ func migrate(t testing.TB, address string) error {
 		return err
 	}
 	defer store.Close()
-	return store.Migrate(t.Context())
+	return store.Migrate(t.Context(), dbtest.Roles)
 }
 
 func TestMigrate(t *testing.T) {
@@ -73,7 +73,7 @@ func TestMigrate(t *testing.T) {
 	}
 
 	t.Run("TwiceInARowIsOnce", func(t *testing.T) {
-		require.NoError(t, store.Migrate(t.Context()))
+		require.NoError(t, migrate(t, address))
 		require.Equal(t, whole, schema(t, address))
 	})
 
@@ -128,12 +128,12 @@ func TestMigrated(t *testing.T) {
 	}
 
 	requireMigrated(false)
-	require.NoError(t, store.Migrate(t.Context()))
+	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	requireMigrated(true)
 	_, err = goosed(t, address).Down(t.Context())
 	require.NoError(t, err)
 	requireMigrated(false)
-	require.NoError(t, store.Migrate(t.Context()))
+	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	requireMigrated(true)
 
 	t.Run("ANewerSchemaIsGoodEnough", func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 			require.NoError(t, err)
 			before := schema(t, address)
 
-			err = store.Migrate(t.Context())
+			err = store.Migrate(t.Context(), dbtest.Roles)
 			var other *db.OtherSchemaError
 			require.ErrorAs(t, err, &other)
 			require.EqualError(t, err, "the database has the schema of another version of odometer: "+c.want+
@@ -259,7 +259,7 @@ func TestUsageDailyEqualsARecount(t *testing.T) {
 			require.NoError(t, err)
 			var aggregates int
 			for range 2 {
-				require.NoError(t, store.Migrate(t.Context()))
+				require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 				require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from timescaledb_information.continuous_aggregates`).Scan(&aggregates))
 				require.Equal(t, community, aggregates == 1)
 			}

@@ -242,7 +242,12 @@ func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chun
 			}
 		}
 	}
-	_, err := m.pool.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
+	err := m.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return asOwner(ctx, conn, func() error {
+			_, err := conn.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
+			return err
+		})
+	})
 	if err != nil {
 		return coded(err)
 	}

@@ -26,7 +26,8 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer openapi          print the OpenAPI document
 
 Environment:
-  DATABASE_URL              PostgreSQL URL of a TimescaleDB database
+  DATABASE_URL              PostgreSQL URL of a TimescaleDB database; for migrate that of the tables' owner
+  API_ROLE, WORKER_ROLE     for migrate: whom the API and the worker connect as, and what it grants to
   LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
   METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
   ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions and page tokens depend on it

@@ -7,7 +7,7 @@ import (
 )
 
 func migrate(ctx context.Context, env *environment) error {
-	url := env.databaseURL()
+	url, roles := env.databaseURL(), db.Roles{API: env.get("API_ROLE"), Worker: env.get("WORKER_ROLE")}
 	if err := env.err(); err != nil {
 		return err
 	}
@@ -16,5 +16,5 @@ func migrate(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer store.Close()
-	return store.Migrate(ctx)
+	return store.Migrate(ctx, roles)
 }

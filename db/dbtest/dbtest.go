@@ -43,15 +43,56 @@ func Open(t testing.TB) *db.DB {
 	defer shared.Unlock()
 	if shared.store == nil {
 		shared.url = create(t, ServerURL(t))
-		store, err := db.Open(context.Background(), shared.url, ReadPrice)
+		migrate(t, shared.url)
+		store, err := db.Open(context.Background(), As(t, shared.url, service), ReadPrice)
 		require.NoError(t, err)
-		require.NoError(t, store.Migrate(context.Background()))
 		shared.store = store
 	}
 	return shared.store
 }
 
-// URL is the address of the database that Open returns.
+// Roles are those that API and worker connect as, on each server that tests use.
+var Roles = db.Roles{API: "odometer_api", Worker: "odometer_worker"}
+
+// service has what both of them have: a test's store is used as either.
+const service = "odometer_service"
+
+// migrate brings the database up to date, as its owner.
+func migrate(t testing.TB, address string) {
+	t.Helper()
+	owner, err := db.Open(context.Background(), address, ReadPrice)
+	require.NoError(t, err)
+	defer owner.Close()
+	require.NoError(t, owner.Migrate(context.Background(), Roles))
+}
+
+// makeRoles makes the roles, unless the server has them.
+func makeRoles(t testing.TB, conn *pgx.Conn) {
+	t.Helper()
+	_, err := conn.Exec(context.Background(), `
+		do $$
+		begin
+		  perform pg_advisory_xact_lock(hashtext('odometer_service'));
+		  if not exists (select from pg_roles where rolname = 'odometer_service') then
+		    create role odometer_api login;
+		    create role odometer_worker login;
+		    execute format('grant %I to odometer_worker with inherit false, set true', current_user);
+		    create role odometer_service login in role odometer_api, odometer_worker;
+		  end if;
+		end $$`)
+	require.NoError(t, err)
+}
+
+// As is the address as another role connects to it.
+func As(t testing.TB, address, role string) string {
+	t.Helper()
+	parsed, err := url.Parse(address)
+	require.NoError(t, err)
+	parsed.User = url.User(role)
+	return parsed.String()
+}
+
+// URL is the address of the database that Open returns, as its owner connects to it.
 func URL(t testing.TB) string {
 	Open(t)
 	return shared.url
@@ -76,6 +117,7 @@ func create(t testing.TB, server string) string {
 	require.NoError(t, err)
 	defer conn.Close(ctx)
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
+	makeRoles(t, conn)
 	_, err = conn.Exec(ctx, "create database "+name)
 	require.NoError(t, err)
 	address, err := url.Parse(server)
@@ -93,14 +135,15 @@ func Empty(t testing.TB, server string) string {
 	return address
 }
 
-// Fresh returns a migrated database of the test's own, dropped at its end.
+// Fresh returns a migrated database of the test's own, dropped at its end, and its
+// address as its owner connects to it.
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
 	address := Empty(t, ServerURL(t))
-	store, err := db.Open(t.Context(), address, ReadPrice)
+	migrate(t, address)
+	store, err := db.Open(t.Context(), As(t, address, service), ReadPrice)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
-	require.NoError(t, store.Migrate(t.Context()))
 	return store, address
 }
 

@@ -23,14 +23,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
 // System is a set of processes on one database and one Temporal server.
 type System struct {
 	Namespace string // of Temporal
 
-	binary string
-	env    []string
+	binary   string
+	database string // as its owner connects to it
+	env      []string
 }
 
 // Config says where the processes belong. Env is added to their environment;
@@ -45,14 +48,19 @@ type Config struct {
 // New builds the binary, once per test binary and tags, and migrates the database.
 func New(t testing.TB, config Config) *System {
 	t.Helper()
-	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, config.Tags)}
+	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, config.Tags), database: config.DatabaseURL}
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
 	}, config.Env...)
-	s.Run(t, "migrate")
+	s.with("API_ROLE="+dbtest.Roles.API, "WORKER_ROLE="+dbtest.Roles.Worker).Run(t, "migrate")
 	return s
+}
+
+// with is the system with more in its environment.
+func (s *System) with(env ...string) *System {
+	return &System{s.Namespace, s.binary, s.database, append(slices.Clip(s.env), env...)}
 }
 
 func randomKey() string {
@@ -131,31 +139,36 @@ type Process struct {
 	URL     string // the same as a URL
 
 	system  *System
-	role    string
+	name    string // the binary's command
 	log     *os.File
 	command *exec.Cmd
 	ended   chan struct{}
 }
 
 // API starts an api process and waits until it is ready.
-func (s *System) API(t testing.TB) *Process { return s.start(t, "api", "LISTEN_ADDRESS") }
+func (s *System) API(t testing.TB) *Process {
+	return s.start(t, "api", dbtest.Roles.API, "LISTEN_ADDRESS")
+}
 
 // Worker starts a worker process and waits until it is ready.
-func (s *System) Worker(t testing.TB) *Process { return s.start(t, "worker", "METRICS_ADDRESS") }
+func (s *System) Worker(t testing.TB) *Process {
+	return s.start(t, "worker", dbtest.Roles.Worker, "METRICS_ADDRESS")
+}
 
-func (s *System) start(t testing.TB, role, variable string) *Process {
+// start starts a process that connects to the database as the role.
+func (s *System) start(t testing.TB, command, role, variable string) *Process {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), role+".log"))
+	log, err := os.Create(filepath.Join(t.TempDir(), command+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{Address: freeAddress(t), role: role, log: log}
+	p := &Process{Address: freeAddress(t), name: command, log: log}
 	p.URL = "http://" + p.Address
-	p.system = &System{s.Namespace, s.binary, append(slices.Clip(s.env), variable+"="+p.Address)}
+	p.system = s.with(variable+"="+p.Address, "DATABASE_URL="+dbtest.As(t, s.database, role))
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {
-			t.Logf("%s at %s:\n%s", role, p.Address, p.Log(t))
+			t.Logf("%s at %s:\n%s", command, p.Address, p.Log(t))
 		}
 		_ = log.Close()
 	})
@@ -176,11 +189,11 @@ func freeAddress(t testing.TB) string {
 // Start starts a process that was killed or stopped, at the same address.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
-	p.command = exec.Command(p.system.binary, p.role)
+	p.command = exec.Command(p.system.binary, p.name)
 	p.command.Env = p.system.env
 	p.command.Stdout, p.command.Stderr = p.log, p.log
 	if err := p.command.Start(); err != nil {
-		t.Fatalf("start %s: %v", p.role, err)
+		t.Fatalf("start %s: %v", p.name, err)
 	}
 	ended := make(chan struct{})
 	p.ended = ended
@@ -205,9 +218,9 @@ func (p *Process) awaitReady(t testing.TB) {
 		}
 		select {
 		case <-p.ended:
-			t.Fatalf("%s has ended:\n%s", p.role, p.Log(t))
+			t.Fatalf("%s has ended:\n%s", p.name, p.Log(t))
 		case <-deadline:
-			t.Fatalf("%s is not ready: %v\n%s", p.role, err, p.Log(t))
+			t.Fatalf("%s is not ready: %v\n%s", p.name, err, p.Log(t))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -227,14 +240,14 @@ func (p *Process) Stop(t testing.TB) {
 	select {
 	case <-p.ended:
 	case <-time.After(60 * time.Second):
-		t.Fatalf("%s does not stop:\n%s", p.role, p.Log(t))
+		t.Fatalf("%s does not stop:\n%s", p.name, p.Log(t))
 	}
 }
 
 func (p *Process) signal(t testing.TB, signal os.Signal) {
 	t.Helper()
 	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatalf("signal %s: %v", p.role, err)
+		t.Fatalf("signal %s: %v", p.name, err)
 	}
 }
 

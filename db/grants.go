@@ -1,0 +1,128 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Roles are those that processes connect as, made by whoever administers the
+// database. Migrate grants them what they need of the schema, and takes back what
+// they needed once. "": the processes connect as the owner.
+type Roles struct{ API, Worker string }
+
+// What a role may do with every table, but for those that are named below.
+const (
+	onEveryTable = "select, insert, update"
+	onAuditLog   = "select, insert" // what is written there stays
+	onMigrations = "select"
+)
+
+// Where rows are deleted. Making a chunk of events or usage_hourly deletes the
+// row that it was made with.
+var (
+	deletedByAPI    = []string{"events", "usage_hourly", "sessions", "oidc_issuers", "oidc_sign_ins", "request_ids", "webhook_endpoints"}
+	deletedByWorker = []string{"events", "usage_hourly", "event_keys", "forgotten_days", "usage_discrepancies", "outbox", "billing_syncs"}
+)
+
+// grant gives the roles what they need, and nothing else.
+func (d *DB) grant(ctx context.Context, roles Roles) error {
+	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+		if err := lockTenant(ctx, tx, 0); err != nil { // two at once take turns
+			return err
+		}
+		for _, of := range []struct {
+			setting, role string
+			deletes       []string
+		}{{"API_ROLE", roles.API, deletedByAPI}, {"WORKER_ROLE", roles.Worker, deletedByWorker}} {
+			if of.role == "" {
+				continue
+			}
+			if err := mayBeGranted(ctx, tx, of.setting, of.role); err != nil {
+				return err
+			}
+			if err := grantTo(ctx, tx, of.role, of.deletes); err != nil {
+				return fmt.Errorf("grant to %s: %w", of.setting, err)
+			}
+		}
+		return nil
+	})
+}
+
+// mayBeGranted refuses a role that is missing, or that grants mean nothing to.
+func mayBeGranted(ctx context.Context, tx pgx.Tx, setting, role string) error {
+	var found, owns bool
+	err := tx.QueryRow(ctx, `
+		select count(*) > 0, coalesce(bool_or(rolsuper or rolname = current_user), false)
+		from pg_roles
+		where rolname = $1`, role).Scan(&found, &owns)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return metering.Invalid(setting, "names a role that does not exist; make it first: create role … login password '…'")
+	case owns:
+		return metering.Invalid(setting, "must name another role than the tables' owner, and no superuser")
+	}
+	return nil
+}
+
+func grantTo(ctx context.Context, tx pgx.Tx, role string, deletes []string) error {
+	var schema string
+	var tables []string
+	err := tx.QueryRow(ctx, `
+		select current_schema, array_agg(relname::text)
+		from pg_class
+		where relnamespace = current_schema::regnamespace
+		  and relkind in ('r', 'p', 'v')`).Scan(&schema, &tables)
+	if err != nil {
+		return err
+	}
+	to, in := pgx.Identifier{role}.Sanitize(), pgx.Identifier{schema}.Sanitize()
+	statements := []string{
+		fmt.Sprintf(`grant usage on schema %s to %s`, in, to),
+		fmt.Sprintf(`grant usage, select on all sequences in schema %s to %s`, in, to),
+	}
+	for _, table := range tables {
+		may := onEveryTable
+		switch {
+		case table == "audit_log":
+			may = onAuditLog
+		case strings.HasPrefix(table, "goose_"):
+			may = onMigrations
+		case slices.Contains(deletes, table):
+			may += ", delete"
+		}
+		name := pgx.Identifier{schema, table}.Sanitize()
+		statements = append(statements,
+			fmt.Sprintf(`revoke all on %s from %s`, name, to),
+			fmt.Sprintf(`grant %s on %s to %s`, may, name, to))
+	}
+	// TimescaleDB adds a hypertable's chunks to the parsed statement: one that is
+	// prepared and executed twice crashes the server (2.19.3).
+	_, err = tx.Exec(ctx, strings.Join(statements, ";\n"), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// asOwner runs fn as the owner of the tables, which only maintenance needs:
+// dropping and compressing chunks, and refreshing usage_daily.
+func asOwner(ctx context.Context, conn querier, fn func() error) (err error) {
+	var owner string
+	if err := conn.QueryRow(ctx, `select tableowner from pg_tables where schemaname = current_schema and tablename = 'events'`).Scan(&owner); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, `set role `+pgx.Identifier{owner}.Sanitize()); err != nil {
+		return fmt.Errorf("maintenance needs the tables' owner, whom the worker's role has to be granted: %w", err)
+	}
+	defer func() {
+		if _, failed := conn.Exec(context.WithoutCancel(ctx), `reset role`); err == nil {
+			err = failed
+		}
+	}()
+	return fn()
+}

@@ -1,0 +1,90 @@
+package db_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// What the roles of API and worker may do is what they need: no test fails for
+// want of a grant, since a test's store connects as both.
+func TestWhatTheRolesMayNotDo(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	dbtest.Tenant(t, store) // the log has an entry
+	for _, role := range []string{dbtest.Roles.API, dbtest.Roles.Worker} {
+		conn, err := pgx.Connect(t.Context(), dbtest.As(t, address, role))
+		require.NoError(t, err)
+		defer conn.Close(t.Context())
+		var entries int
+		require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from audit_log`).Scan(&entries))
+		require.Equal(t, 1, entries)
+		for _, refused := range []string{
+			`update audit_log set actor = 'somebody else'`,
+			`delete from audit_log`,
+			`truncate audit_log`,
+			`alter table audit_log disable trigger all`,
+			`delete from billing_reports`,
+			`delete from billing_period_totals`,
+			`delete from billing_invoices`,
+			`delete from tenants`,
+			`update goose_db_version set is_applied = false`,
+			`drop table events`,
+			`drop table if exists event_keys cascade`,
+			`create table mine (n int)`,
+			`copy tenants to program 'true'`,
+		} {
+			_, err := conn.Exec(t.Context(), refused)
+			require.ErrorContains(t, err, "(SQLSTATE 42501)", "%s: %s", role, refused)
+		}
+	}
+	api, err := pgx.Connect(t.Context(), dbtest.As(t, address, dbtest.Roles.API))
+	require.NoError(t, err)
+	defer api.Close(t.Context())
+	for _, refused := range []string{
+		`select drop_chunks('events', older_than => now())`,
+		`delete from event_keys`,
+		`delete from outbox`,
+		`set role odometer`,
+		`set role odometer_worker`,
+	} {
+		_, err := api.Exec(t.Context(), refused)
+		require.ErrorContains(t, err, "(SQLSTATE 42501)", refused)
+	}
+}
+
+func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), dbtest.Empty(t, dbtest.ServerURL(t)), nil)
+	require.NoError(t, err)
+	defer store.Close()
+	for role, want := range map[string]string{
+		"nobody_at_all": "names a role that does not exist",
+		"odometer":      "must name another role than the tables' owner",
+	} {
+		err := store.Migrate(t.Context(), db.Roles{API: dbtest.Roles.API, Worker: role})
+		var refused *metering.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "WORKER_ROLE", refused.Fields[0].Location)
+		require.Contains(t, refused.Fields[0].Message, want)
+	}
+}
+
+// TimescaleDB 2.19.3 crashes where a prepared grant on a hypertable with chunks
+// is executed again.
+func TestGrantingAgainOverChunks(t *testing.T) {
+	t.Parallel()
+	_, address := dbtest.Fresh(t)
+	owner, err := db.Open(t.Context(), address, nil)
+	require.NoError(t, err)
+	defer owner.Close()
+	require.NoError(t, owner.Maintenance.MakeChunks(t.Context(), november))
+	for range 3 {
+		require.NoError(t, owner.Migrate(t.Context(), dbtest.Roles))
+	}
+}

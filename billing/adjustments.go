@@ -89,16 +89,39 @@ func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calc
 	if len(late) == 0 {
 		return nil
 	}
-	others := f.billed(closed, func(r Reported) bool { return r.Late && !r.sameTarget(target) })
+	elsewhere := func(r Reported) bool { return r.Late && !r.sameTarget(target) }
+	most, least := f.billed(closed, elsewhere), f.atLeast().billed(closed, elsewhere)
 	for _, c := range late {
-		c.others = others[c.meter.ID]
+		c.others = most[c.meter.ID]
 		f.leaveOnlyReported(&c)
-		l := Line{MeterID: c.meter.ID, Closed: closed.Start}
-		if !c.quantity().IsZero() || !c.amount().IsZero() || slices.ContainsFunc(repeated, l.about) {
+		so := Line{MeterID: c.meter.ID, Closed: closed.Start}
+		i := slices.IndexFunc(repeated, so.about)
+		if i >= 0 {
+			so = repeated[i]
+		}
+		c.leaveInDoubt(least[c.meter.ID], so)
+		if !c.quantity().IsZero() || !c.amount().IsZero() || i >= 0 {
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+// leaveInDoubt keeps what the target was reported so far, as far as what others
+// have billed, from the least to the most, leaves that open: as long as nobody knows
+// what came of a report, nothing is charged, or given back, because of it.
+func (c *calculation) leaveInDoubt(least elsewhere, so Line) {
+	sure := *c
+	sure.others = least
+	quantity, amount := c.quantity(), c.amount()
+	more := elsewherePart{
+		quantity: quantity.Sub(between(quantity, so.Quantity, sure.quantity())), amount: amount.Sub(between(amount, so.Amount, sure.amount())), currency: c.currency,
+	}
+	if more.quantity.IsZero() && more.amount.IsZero() {
+		return
+	}
+	more.series = c.others.parts[len(c.others.parts)-1].series
+	c.others.quantity, c.others.parts = c.others.quantity.Add(more.quantity), append(slices.Clone(c.others.parts), more)
 }
 
 // sameTarget says whether two series of late usage are added up in one place.
@@ -181,9 +204,14 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
 	var known []Reported
 	var about []Line
 	for _, r := range p.Reported {
-		if r.Late && r.sameTarget(at) {
-			known, about = append(known, r), append(about, Line{MeterID: r.MeterID, Closed: r.Period})
+		if !r.Late || !r.sameTarget(at) {
+			continue
 		}
+		so := Line{MeterID: r.MeterID, Closed: r.Period, Quantity: r.Taken.Value, Amount: r.Taken.Amount}
+		if at.Counting == Adds {
+			so.Amount = r.Taken.Added
+		}
+		known, about = append(known, r), append(about, so)
 	}
 	return func(yield func(Line, Reported) bool) {
 		for _, l := range p.adjustments(p.periods, at, about) {

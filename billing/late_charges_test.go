@@ -402,3 +402,24 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Equal(t, [2]string{"10", "0"}, [2]string{lines[0].Quantity.String(), lines[0].Amount.String()})
 }
+
+// A credit whose outcome at a former subscription nobody knows is not given again:
+// what is sure is.
+func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	for inDoubt, want := range map[string][]string{"": {"-300"}, "-300": nil, "-100": {"-200"}, "-400": nil, "50": {"-300"}} {
+		f := ofLateUsage("7", "-3")
+		if inDoubt != "" {
+			elsewhere := lateCharge(f, inDoubt, 1)
+			elsewhere.Target, elsewhere.State, elsewhere.Outstanding, elsewhere.Taken = "sub_0", billing.InDoubt, true, billing.Sums{}
+			f.Reported = []billing.Reported{elsewhere}
+		}
+		var amounts []string
+		for _, r := range f.Plan().Reports {
+			if r.Kind == billing.ChargeReport {
+				amounts = append(amounts, r.Quantity.String())
+			}
+		}
+		require.Equal(t, want, amounts, inDoubt)
+	}
+}

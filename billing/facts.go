@@ -16,6 +16,7 @@ type Facts struct {
 	Excluded []metering.MeterID // meters that an operator leaves as they were reported
 	MayClose bool               // nothing can be ingested for the tenant meanwhile
 	Epoch    int64              // of the ledger: when it was restored from a backup last, in seconds since 1970; 0: never
+	Epochs   []int64            // all that it knows of, ascending
 	Unread   bool               // what the far side has added up was not read since then: some of it may be unknown here
 
 	Customer   Customer

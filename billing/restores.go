@@ -25,10 +25,11 @@ func (p *planner) forgotten(s Reported) bool {
 }
 
 // stands says whether the statement of a closed period is the last one that the
-// receiver has of it. Another one may have been sent since the backup was made,
-// if the period was open in that.
+// receiver has of it. Another one may have been sent since the backup was made of
+// the first restore that followed it, if the period was open in that.
 func (f Facts) stands(s Sent, p Period) bool {
-	return s.Epoch == f.Epoch || p.ClosedAt != nil && p.ClosedAt.Before(f.restoredAt())
+	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
+	return i < 0 || p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
 }
 
 // isReadFirst says whether what was on its way may be in what is to be read: it

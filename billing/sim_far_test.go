@@ -71,6 +71,7 @@ type call struct {
 	dropped bool
 	found   bool // it was read once the ledger was restored
 	missed  bool // that was read, and it was not there
+	unknown bool // its report was lost with the restore, and less was read than is known to have been taken
 }
 
 // bySomebodyElse is a call that another program makes at the same destination.
@@ -89,7 +90,10 @@ func (c *call) given() bool { return !c.onNone }
 // known says whether it is billed as far as anybody can know: what was accepted
 // is, where nobody hears of the invoice, but for what was looked for in vain.
 func (c *call) known() bool {
-	return c.bills() || !c.invoice.heard && !c.missed && (c.state != billing.Rejected || c.found)
+	if c.invoice.heard {
+		return c.bills()
+	}
+	return c.bills() && !c.unknown || !c.missed && (c.state != billing.Rejected || c.found)
 }
 
 type savedAnswer struct {

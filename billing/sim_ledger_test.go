@@ -50,6 +50,7 @@ type ledger struct {
 	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number     int64                    // of the last report
 	epoch      int64                    // when it was restored last; 0: never
+	epochs     []int64                  // all that it knows of
 	knownUntil time.Time                // what was reported later was lost then
 	readIn     map[string]int64         // by whom it was read for, the epoch in which what was added up was
 	lookAgain  time.Time                // as the last plan said; zero: at once
@@ -149,7 +150,7 @@ func (r *storedReport) bytes() string {
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
-		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Unread: l.unread(),
+		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
 	}
 	f.Customer.EarlyEvents = l.early()
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {

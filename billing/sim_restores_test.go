@@ -141,6 +141,7 @@ func (f *farSide) forget(but []storedInvoice) {
 // raise begins another epoch of the ledger.
 func (l *ledger) raise(now time.Time) {
 	l.epoch = max(now.Unix(), l.epoch+1)
+	l.epochs = append(slices.Clip(l.epochs), l.epoch)
 	for _, r := range l.reports {
 		switch {
 		case !r.state.Outstanding():
@@ -176,6 +177,8 @@ func (p *pass) readAddedUp(l *ledger) {
 		counted := l.farSide.counted(at.Customer, at.Target, at.Counting, at.Window, p.now)
 		if found = append(found, billing.Found{AddedUp: at, Counted: counted}); counted.Cmp(l.takenAt(at)) >= 0 {
 			l.farSide.find(at, p.now)
+		} else {
+			l.farSide.overlook(at)
 		}
 	}
 	charges := slices.DeleteFunc(l.farSide.charged(l.providerID, f.ChargedSince(l.knownUntil)), l.knowsCharge)
@@ -226,6 +229,14 @@ func (f *farSide) find(at billing.AddedUp, now time.Time) {
 	}
 }
 
+// overlook notes that nobody knows what was lost of what was counted in a place.
+func (f *farSide) overlook(at billing.AddedUp) {
+	for _, c := range f.calls {
+		in := c.Kind == billing.QuantityReport && c.Customer == at.Customer && c.Target == at.Target && at.Window.Contains(c.timestamp)
+		c.unknown = c.unknown || in && c.storedReport.lost && !c.found
+	}
+}
+
 // charged is what the customer was charged with since an instant.
 func (f *farSide) charged(customer string, since time.Time) (all []billing.FoundCharge) {
 	for _, c := range f.calls {
@@ -242,7 +253,8 @@ func (f *farSide) charged(customer string, since time.Time) (all []billing.Found
 // stands says whether the statement is the last one that its receiver has.
 func (l *ledger) stands(r *storedReport) bool {
 	of := l.period(r.Period)
-	return r.epoch == l.epoch || of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epoch, 0))
+	i := slices.IndexFunc(l.epochs, func(epoch int64) bool { return epoch > r.epoch })
+	return i < 0 || of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epochs[i], 0))
 }
 
 // inGraceOfRestore says whether what clients send again may come yet.

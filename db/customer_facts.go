@@ -55,7 +55,7 @@ var selectCustomerFacts = `
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
 	  c.head_open_until, early.at, early.ingested_at,
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
-	  (` + ledgerEpoch + `), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
+	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -115,9 +115,12 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
 		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epoch, &unread, &f.streams, &feeds, &followed)
+		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed)
 	if err != nil {
 		return f, err
+	}
+	if n := len(f.Epochs); n > 0 {
+		f.Epoch = f.Epochs[n-1]
 	}
 	f.Unread = unread != nil && *unread
 	f.Settings.Timezone = metering.Location(zone)

@@ -60,9 +60,7 @@ func TestWhatTheRolesMayNotDo(t *testing.T) {
 
 func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), dbtest.Empty(t, dbtest.ServerURL(t)), nil)
-	require.NoError(t, err)
-	defer store.Close()
+	store := dbtest.Owner(t, dbtest.Empty(t, dbtest.ServerURL(t)))
 	for role, want := range map[string]string{
 		"nobody_at_all": "names a role that does not exist",
 		"odometer":      "must name another role than the tables' owner",
@@ -80,9 +78,7 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 func TestGrantingAgainOverChunks(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)
-	owner, err := db.Open(t.Context(), address, nil)
-	require.NoError(t, err)
-	defer owner.Close()
+	owner := dbtest.Owner(t, address)
 	require.NoError(t, owner.Maintenance.MakeChunks(t.Context(), november))
 	for range 3 {
 		require.NoError(t, owner.Migrate(t.Context(), dbtest.Roles))

@@ -124,7 +124,7 @@ func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
 	b.useAt("10", month.Start)
 	b.now = over(month)
 	b.acceptAll()
-	_, err := b.store.Restores.Raise(t.Context(), b.now)
+	_, err := dbtest.Owner(t, address).Restores.Raise(t.Context(), b.now)
 	require.NoError(t, err)
 	require.Zero(t, b.closePeriods().Closed)
 	b.useAt("5", month.Start)
@@ -142,14 +142,15 @@ func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
 
 func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 	t.Parallel()
-	store, _ := dbtest.Fresh(t)
+	store, address := dbtest.Fresh(t)
+	owner := dbtest.Owner(t, address)
 	tenant := dbtest.Tenant(t, store).ID
 	before := dbtest.Customer(t, store, tenant, "before")
 	now := time.Unix(1_800_000_000, 0)
-	first, err := store.Restores.Raise(t.Context(), now)
+	first, err := owner.Restores.Raise(t.Context(), now)
 	require.NoError(t, err)
 	require.EqualValues(t, 1_800_000_000, first.Epoch)
-	second, err := store.Restores.Raise(t.Context(), now.Add(-time.Hour))
+	second, err := owner.Restores.Raise(t.Context(), now.Add(-time.Hour))
 	require.NoError(t, err)
 	require.EqualValues(t, 1_800_000_001, second.Epoch, "whatever the clock says")
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
@@ -160,7 +161,7 @@ func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	b, other := newBillerAt(t, store, address), newBillerAt(t, store, address)
+	owner, b, other := dbtest.Owner(t, address), newBillerAt(t, store, address), newBillerAt(t, store, address)
 	b.now = b.now.Add(-10 * time.Hour)
 	b.useStripe("acct_1")
 	b.link("sub_1", billing.CalendarPeriod(b.now, time.UTC), asDelta)
@@ -168,7 +169,7 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	reported := b.now
 	raise := func(after time.Duration) {
 		b.now = b.now.Add(after)
-		_, err := store.Restores.Raise(t.Context(), b.now)
+		_, err := owner.Restores.Raise(t.Context(), b.now)
 		require.NoError(t, err)
 	}
 	reading := func() db.Reading {

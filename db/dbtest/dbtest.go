@@ -57,13 +57,19 @@ var Roles = db.Roles{API: "odometer_api", Worker: "odometer_worker"}
 // service has what both of them have: a test's store is used as either.
 const service = "odometer_service"
 
-// migrate brings the database up to date, as its owner.
-func migrate(t testing.TB, address string) {
+// Owner opens a database as its owner, for what operators do.
+func Owner(t testing.TB, address string) *db.DB {
 	t.Helper()
 	owner, err := db.Open(context.Background(), address, ReadPrice)
 	require.NoError(t, err)
-	defer owner.Close()
-	require.NoError(t, owner.Migrate(context.Background(), Roles))
+	t.Cleanup(owner.Close)
+	return owner
+}
+
+// migrate brings the database up to date, as its owner.
+func migrate(t testing.TB, address string) {
+	t.Helper()
+	require.NoError(t, Owner(t, address).Migrate(context.Background(), Roles))
 }
 
 // makeRoles makes the roles, unless the server has them.

@@ -33,6 +33,8 @@ require (
 	pgregory.net/rapid v1.3.0 // tests: properties over random histories
 )
 
+require github.com/wagslane/go-password-validator v0.3.0
+
 require (
 	github.com/BurntSushi/toml v1.4.0 // indirect
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect

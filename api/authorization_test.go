@@ -19,6 +19,7 @@ import (
 // matrix is who may do what, said a second time: permission → scopes.
 var matrix = map[string]string{
 	"events:write":    "admin read_write ingest_only",
+	"events:read":     "admin read_write",
 	"usage:read":      "admin read_write read_only",
 	"customers:read":  "admin read_write read_only",
 	"customers:write": "admin read_write",

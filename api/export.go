@@ -226,7 +226,7 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 		}
 		return rows.Write([]string{
 			event.ID, textCell(event.EventType), textCell(event.CustomerID), event.Timestamp.Format(time.RFC3339Nano),
-			event.Value.String(), textCell(key), string(event.Properties),
+			event.Value.String(), textCell(key), textCell(string(event.Properties)),
 		})
 	})
 	if err != nil {
@@ -235,13 +235,20 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 	return flushRows()
 }
 
-// textCell keeps a spreadsheet from running a text as a formula
+// textCell keeps a spreadsheet from running a text, or a part of it where it
+// separates cells by other characters, as a formula
 // (https://owasp.org/www-community/attacks/CSV_Injection).
 func textCell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
+	var cell strings.Builder
+	begins := true
+	for _, r := range text {
+		if begins && strings.ContainsRune("=+-@＝＋－＠\t\r\n", r) {
+			cell.WriteByte('\'')
+		}
+		cell.WriteRune(r)
+		begins = strings.ContainsRune(";|\t\r\n", r)
 	}
-	return text
+	return cell.String()
 }
 
 // nextPage is this request's own path and query with another page token.

@@ -19,6 +19,7 @@ import (
 // roleMatrix is the other half of matrix: permission → roles.
 var roleMatrix = map[string]string{
 	"events:write":    "owner admin developer",
+	"events:read":     "owner admin developer billing",
 	"usage:read":      "owner admin developer billing viewer",
 	"customers:read":  "owner admin developer billing viewer",
 	"customers:write": "owner admin developer",

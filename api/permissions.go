@@ -13,6 +13,7 @@ const (
 	Public Permission = "public" // no credentials
 
 	EventsWrite    Permission = "events:write"
+	EventsRead     Permission = "events:read" // the events themselves, with what clients put into them
 	UsageRead      Permission = "usage:read"
 	CustomersRead  Permission = "customers:read"
 	CustomersWrite Permission = "customers:write"
@@ -50,6 +51,7 @@ type grant struct {
 // permissions is the one table of who may do what.
 var permissions = map[Permission]grant{
 	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []metering.Role{owner, admin, developer}},
+	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
 	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersWrite: {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	passwordvalidator "github.com/wagslane/go-password-validator"
 )
 
 // Role is what a member of a tenant may do.
@@ -53,11 +55,18 @@ func ValidEmail(location, text string) error {
 	return nil
 }
 
-// ValidPassword names the rule that a new password breaks. Length is the only
-// one that makes passwords harder to guess (NIST SP 800-63B, 3.1.1.2).
+// leastEntropy is below that of what people choose who do not think: rows of keys,
+// repeats, a word and its digits. In bits.
+const leastEntropy = 55
+
+// ValidPassword names the rule that a new password breaks: it is long enough, and
+// none of those that are guessed first (NIST SP 800-63B, 3.1.1.2).
 func ValidPassword(location, text string) error {
 	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPasswordRunes || len(text) > maxPasswordBytes {
 		return Invalid(location, "must have at least %d characters and at most %d bytes of UTF-8", minPasswordRunes, maxPasswordBytes)
+	}
+	if passwordvalidator.GetEntropy(text) < leastEntropy {
+		return Invalid(location, "is easy to guess: make it longer, of several words, or let a password manager choose it")
 	}
 	return nil
 }

@@ -73,8 +73,12 @@ func (g Guard) Client(timeout time.Duration) *http.Client {
 	}
 }
 
+// azureWireServer answers every virtual machine in Azure, from a public address
+// (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
+var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
+
 func (g Guard) guardian() *ssrf.Guardian {
-	options := []ssrf.Option{ssrf.WithAnyPort()}
+	options := []ssrf.Option{ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer)}
 	if g.AllowLoopback {
 		options = append(options,
 			ssrf.WithAllowedV4Prefixes(netip.MustParsePrefix("127.0.0.0/8")),

@@ -25,6 +25,7 @@ func TestATenantsURLMustFollowTheRules(t *testing.T) {
 		"":                                       "must be an absolute URL",
 		"https:billing":                          "must be an absolute URL",
 		"https://169.254.169.254/latest":         "must not name a private or reserved address",
+		"https://168.63.129.16/machine":          "must not name a private or reserved address",
 		"https://127.0.0.1/":                     "must not name a private or reserved address",
 		"https://10.0.0.1/":                      "must not name a private or reserved address",
 		"https://100.64.0.1/":                    "must not name a private or reserved address",

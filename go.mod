@@ -25,6 +25,7 @@ require (
 	github.com/stretchr/testify v1.12.1 // tests: require
 	github.com/stripe/stripe-go/v76 v76.25.0 // Stripe, in providers/stripe alone
 	github.com/stripe/stripe-mock v0.185.0 // tests: whether calls to Stripe are well-formed
+	github.com/wagslane/go-password-validator v0.3.0 // which passwords are guessed first
 	go.temporal.io/api v1.64.1 // Temporal's enums and errors
 	go.temporal.io/sdk v1.50.0 // Temporal
 	go.temporal.io/sdk/contrib/envconfig v1.0.2 // Temporal's own environment configuration
@@ -32,8 +33,6 @@ require (
 	google.golang.org/protobuf v1.36.12 // the durations in what Temporal is asked for
 	pgregory.net/rapid v1.3.0 // tests: properties over random histories
 )
-
-require github.com/wagslane/go-password-validator v0.3.0
 
 require (
 	github.com/BurntSushi/toml v1.4.0 // indirect

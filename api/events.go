@@ -44,7 +44,7 @@ type ingestOutput struct{ Body ingestResult }
 // ingestEvent stores one event; a rejection is the whole request's.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
-		decoder := json.NewDecoder(body)
+		decoder := newBodyDecoder(body)
 		sent, err := decodeEvent(decoder)
 		if err != nil && sent.rejection == nil {
 			return ingestResult{}, malformed(decoder, err)
@@ -61,6 +61,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if err == nil && result.Rejected > 0 {
 			return ingestResult{}, rejected(metering.Forgotten())
 		}
+		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown()...)
 		return result, err
 	})
 }
@@ -74,13 +75,13 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 		if err != nil {
 			return ingestResult{}, err
 		}
-		if len(batch) == 0 {
+		if len(batch.events) == 0 {
 			return ingestResult{}, metering.Invalid("body.events", "must hold at least one event")
 		}
 		now := s.Now()
-		events, indexes := make([]metering.Event, 0, len(batch)), make([]int, 0, len(batch))
+		events, indexes := make([]metering.Event, 0, len(batch.events)), make([]int, 0, len(batch.events))
 		var rejections []metering.Rejection
-		for i, sent := range batch {
+		for i, sent := range batch.events {
 			event, rejection := sent.judge(now, s.Retention)
 			if rejection != nil {
 				rejection.Index = i
@@ -89,7 +90,9 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 			}
 			events, indexes = append(events, event), append(indexes, i)
 		}
-		return s.ingest(ctx, events, indexes, rejections)
+		result, err := s.ingest(ctx, events, indexes, rejections)
+		result.Warnings = append(result.Warnings, batch.unknown()...)
+		return result, err
 	})
 }
 
@@ -166,6 +169,12 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] is rejected: %s", r.Index, message))
 	}
 	warned := make(map[string]bool)
+	once := func(about, format string, args ...any) {
+		if !warned[about] {
+			warned[about] = true
+			result.Warnings = append(result.Warnings, fmt.Sprintf(format, args...))
+		}
+	}
 	for i, outcome := range outcomes {
 		if outcome.Forgotten {
 			continue
@@ -177,9 +186,12 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		if outcome.Conflict {
 			result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] repeats an idempotency_key with other content; the first event stands", indexes[i]))
 		}
-		if eventType := events[i].EventType; outcome.Unmetered && !warned[eventType] {
-			warned[eventType] = true
-			result.Warnings = append(result.Warnings, fmt.Sprintf("unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType))
+		eventType := events[i].EventType
+		if outcome.Unmetered {
+			once(eventType, "unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType)
+		}
+		for _, property := range outcome.Ungrouped {
+			once(eventType+"\x00"+property, "events[%d] has no property %q, which a meter of event type %q groups by: it counts in the group null", indexes[i], property, eventType)
 		}
 	}
 	return result
@@ -189,6 +201,25 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 type sentEvent struct {
 	metering.SentEvent
 	rejection *metering.Rejection
+	ignored   []string // fields that no event has
+}
+
+// sentEvents are those of a request.
+type sentEvents struct {
+	events  []sentEvent
+	ignored []string // fields beside them
+}
+
+// unknown warns of fields that are ignored.
+func (s sentEvents) unknown() []string {
+	var warnings fieldWarnings
+	warnings.of("the request", s.ignored)
+	for i, e := range s.events {
+		if len(e.ignored) > 0 {
+			warnings.of(fmt.Sprintf("events[%d]", i), e.ignored)
+		}
+	}
+	return warnings.texts
 }
 
 func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.Event, *metering.Rejection) {
@@ -207,8 +238,10 @@ func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.
 
 // decodeEvent reads the next JSON value. A value of the wrong kind somewhere
 // in it rejects that event only; err then is nil.
-func decodeEvent(decoder *json.Decoder) (e sentEvent, err error) {
+func decodeEvent(decoder bodyDecoder) (e sentEvent, err error) {
+	decoder.text.take(decoder.InputOffset())
 	err = decoder.Decode(&e.SentEvent)
+	e.ignored = unknownFields(decoder.text.take(decoder.InputOffset()), eventFields)
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
 		field, kind := mismatch.Field, "a string"
@@ -222,41 +255,50 @@ func decodeEvent(decoder *json.Decoder) (e sentEvent, err error) {
 }
 
 // decodeBatch reads {"events": […]} without holding the body, and stops at
-// the first event too many. Other fields are ignored.
-func decodeBatch(body io.Reader) ([]sentEvent, error) {
-	decoder := json.NewDecoder(body)
+// the first event too many. Other fields are skipped, and noted.
+func decodeBatch(body io.Reader) (batch sentEvents, err error) {
+	decoder := newBodyDecoder(body)
 	if token, err := decoder.Token(); err != nil {
-		return nil, malformed(decoder, err)
+		return batch, malformed(decoder, err)
 	} else if token != json.Delim('{') {
-		return nil, metering.Invalid("body", "must be an object with events")
+		return batch, metering.Invalid("body", "must be an object with events")
 	}
-	var batch []sentEvent
 	for fields := 0; decoder.More(); fields++ {
 		name, err := decoder.Token()
 		if err != nil {
-			return nil, malformed(decoder, err)
+			return batch, malformed(decoder, err)
 		}
 		if name == "events" {
-			if batch, err = decodeEvents(decoder); err != nil {
-				return nil, err
+			if batch.events, err = decodeEvents(decoder); err != nil {
+				return batch, err
 			}
 			continue
 		}
-		var ignored json.RawMessage
-		if err := decoder.Decode(&ignored); err != nil {
-			return nil, malformed(decoder, err)
+		if err := batch.skip(decoder, name); err != nil {
+			return batch, err
 		}
 		if fields > maxSkippedFields {
-			return nil, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
+			return batch, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
 		}
 	}
 	if _, err := decoder.Token(); err != nil {
-		return nil, malformed(decoder, err)
+		return batch, malformed(decoder, err)
 	}
 	return batch, atEnd(decoder)
 }
 
-func decodeEvents(decoder *json.Decoder) ([]sentEvent, error) {
+// skip reads over a field's value.
+func (s *sentEvents) skip(decoder bodyDecoder, name json.Token) error {
+	var value json.RawMessage
+	if err := decoder.Decode(&value); err != nil {
+		return malformed(decoder, err)
+	}
+	decoder.text.take(decoder.InputOffset())
+	s.ignored = append(s.ignored, fmt.Sprint(name))
+	return nil
+}
+
+func decodeEvents(decoder bodyDecoder) ([]sentEvent, error) {
 	if token, err := decoder.Token(); err != nil {
 		return nil, malformed(decoder, err)
 	} else if token != json.Delim('[') {
@@ -279,7 +321,7 @@ func decodeEvents(decoder *json.Decoder) ([]sentEvent, error) {
 	return events, nil
 }
 
-func atEnd(decoder *json.Decoder) error {
+func atEnd(decoder bodyDecoder) error {
 	_, err := decoder.Token()
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -291,7 +333,7 @@ func atEnd(decoder *json.Decoder) error {
 }
 
 // malformed says why a body could not be read, by place alone.
-func malformed(decoder *json.Decoder, err error) error {
+func malformed(decoder bodyDecoder, err error) error {
 	if late := bodyProblem(err, maxEventsBody); late != nil {
 		return late
 	}

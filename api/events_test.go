@@ -86,7 +86,8 @@ func TestEveryEventOfABatchIsJudgedAlone(t *testing.T) {
 		"1 invalid_event_type", "2 invalid_value", "3 invalid_event_type", "4 invalid_event", "5 invalid_timestamp",
 		"6 timestamp_too_old", "7 invalid_properties", "8 invalid_idempotency_key", "9 invalid_value",
 	}, codes)
-	require.Len(t, result.Warnings, 9)
+	require.Len(t, result.Warnings, 10)
+	require.Equal(t, `unknown field "ignored" of the request is ignored`, result.Warnings[9])
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
@@ -103,6 +104,38 @@ func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
 	require.Len(t, other.Warnings, 1)
 	require.Contains(t, other.Warnings[0], "events[0] repeats an idempotency_key with other content")
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
+}
+
+// TestATypoInAnEventIsWarnedAbout: of an idempotency key it counts repeats, of a
+// property it counts in the wrong group, and nothing else would say so.
+func TestATypoInAnEventIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "model", "region")
+	b.meter(t, "models", "call", "model")
+	require.Equal(t, []string{`unknown field "idempotencyKey" of events[0] is ignored`},
+		b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","idempotencyKey":"k","properties":{"model":"a","region":null}}`).Warnings)
+	require.Equal(t, []string{
+		`events[0] has no property "region", which a meter of event type "call" groups by: it counts in the group null`,
+		`events[2] has no property "model", which a meter of event type "call" groups by: it counts in the group null`,
+		`unknown field "a" of the request is ignored`,
+		`unknown field "customer" of events[1] is ignored`,
+		`unknown field "é\x00" of events[3] is ignored`,
+	}, b.ingest(t, "/v1/events/batch", `{"a":[{"b":1}],"events":[
+		{"event_type":"call","customer_id":"acme","properties":{"model":"a","Region":"eu"}},
+		{"event_type":"call","customer_id":"acme","customer":5,"properties":{"model":"a","region":"eu"},"timestamp":7},
+		{"event_type":"call","customer_id":"acme","idempotency_key":"k"},
+		{"EVENT_TYPE":"call","customer_id":"acme","\u00e9\u0000":{"deep":"}"},"properties":{"model":"a","region":"eu"}, "customer":1},
+		{"event_type":"call","customer_id":"acme"}
+	]}`).Warnings[1:], "what breaks a rule is named too")
+	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","idempotency_key":"k"}`).Warnings, "of a repeat, nothing is counted")
+	many := `{"event_type":"other","customer_id":"acme"`
+	for i := range 100 {
+		many += fmt.Sprintf(`,"%s%d":1`, strings.Repeat("x", 100), i)
+	}
+	warnings := b.ingest(t, "/v1/events", many+"}").Warnings
+	require.Len(t, warnings, 1+20)
+	require.Less(t, len(warnings[1]), 120)
 }
 
 func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,16 +100,45 @@ func FuzzEventBatch(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		events, err := decodeBatch(bytes.NewReader(body))
+		batch, err := decodeBatch(bytes.NewReader(body))
 		if err != nil {
 			require.Contains(t, []metering.Code{codeMalformed, metering.CodeInvalid}, metering.CodeOf(err))
 			return
 		}
 		require.True(t, json.Valid(body))
-		require.LessOrEqual(t, len(events), maxBatch)
-		for _, e := range events {
+		require.LessOrEqual(t, len(batch.events), maxBatch)
+		for _, e := range batch.events {
 			event, rejection := e.judge(fuzzNow, 0)
 			require.Equal(t, rejection == nil, event.EventType != "")
 		}
+	})
+}
+
+// FuzzUnknownFields: they are those that the decoder ignores, whatever the text
+// looks like.
+func FuzzUnknownFields(f *testing.F) {
+	for _, seed := range []string{
+		`{"event_type":"a","Value":1,"idempotencyKey":"k"}`, `, {"a\\\"":{"b":[1,{"c":2}]},"v\u0061lue":1,"":"{,"}`, `["a",{"b":1}]`, `"a"`, `{}`, "{\"\xff\":1}", `null`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		found := unknownFields(text, eventFields)
+		object := bytes.TrimLeft(text, ", \t\r\n")
+		var all map[string]json.RawMessage
+		if json.Unmarshal(object, &all) != nil || len(all) > maxUnknownFields {
+			return
+		}
+		want := map[string]bool{}
+		for name := range all {
+			if !slices.ContainsFunc(eventFields, func(known string) bool { return strings.EqualFold(known, name) }) {
+				want[name] = true
+			}
+		}
+		got := map[string]bool{}
+		for _, name := range found {
+			got[name] = true
+		}
+		require.Equal(t, want, got)
 	})
 }

@@ -104,7 +104,7 @@ func newServer(deps Deps) *server {
 	adaptHuma()
 	mux := http.NewServeMux()
 	s := &server{Deps: deps, mux: mux, api: humago.New(mux, document())}
-	s.api.UseMiddleware(s.authorize)
+	s.api.UseMiddleware(s.authorize, s.refuseUnknown)
 	s.routes()
 	return s
 }
@@ -136,7 +136,7 @@ func (s *server) routes() {
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events")), s.ingestEvents)
 	s.describeEvents()
 
-	huma.Register(s.api, get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series"), s.usage)
+	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number"), s.usageTotal)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before"), s.usageComparison)
@@ -205,7 +205,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password"), s.setPassword)
 	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Begin signing in at the tenant's OIDC issuer")), s.beginOIDC)
-	huma.Register(s.api, redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer")), s.finishOIDC)
+	huma.Register(s.api, calledBack(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer"))), s.finishOIDC)
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)
 	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings"), s.updateTenant)

@@ -170,7 +170,7 @@ func (s *server) meterAndCustomer(ctx context.Context, slug, externalID string) 
 func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, error) {
 	filters := make(map[string]string)
 	for name, values := range exchangeOf(ctx).request.URL.Query() {
-		key, ok := strings.CutPrefix(name, "group.")
+		key, ok := strings.CutPrefix(name, groupPrefix)
 		if !ok {
 			continue
 		}

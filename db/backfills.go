@@ -173,7 +173,8 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 			return nil
 		}
 		ours[hour] = n + 1
-		return sums.add(g, e, late)
+		_, err := sums.add(g, e, late)
+		return err
 	})
 	if err != nil {
 		return err

@@ -120,6 +120,7 @@ type attempt struct {
 	meters     meterVersions
 	closed     map[metering.CustomerID]closedStreams // usage within is late
 	fresh      []*metering.Event                     // what is stored: new keys and keyless events
+	places     []int                                 // of the fresh ones among the events
 	types      []string                              // seen for the first time
 	unanswered bool                                  // COMMIT was sent and not answered
 	witness    *metering.Event                       // its presence tells that an unanswered COMMIT took place
@@ -279,13 +280,13 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 		e := &a.events[i]
 		a.outcomes[i].Unmetered = len(a.meters.byType[e.EventType]) == 0
 		if e.IdempotencyKey == "" {
-			a.fresh = append(a.fresh, e)
+			a.store(i)
 			continue
 		}
 		if first[e.IdempotencyKey] == nil {
 			first[e.IdempotencyKey] = e
 			if claimed[e.IdempotencyKey] {
-				a.fresh = append(a.fresh, e)
+				a.store(i)
 				continue
 			}
 			strangers = append(strangers, e.IdempotencyKey)
@@ -312,6 +313,10 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 	return nil
 }
 
+func (a *attempt) store(place int) {
+	a.fresh, a.places = append(a.fresh, &a.events[place]), append(a.places, place)
+}
+
 func (a *attempt) hashesOf(ctx context.Context, conn *pgxpool.Conn, keys []string) (map[string][]byte, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -334,11 +339,14 @@ func (a *attempt) hashesOf(ctx context.Context, conn *pgxpool.Conn, keys []strin
 // groups that this process has not seen yet.
 func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error) {
 	sums := newRollups()
-	for _, e := range a.fresh {
+	for i, e := range a.fresh {
+		outcome := &a.outcomes[a.places[i]]
 		for _, g := range a.meters.byType[e.EventType] {
-			if err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At)); err != nil {
+			group, err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At))
+			if err != nil {
 				return nil, err
 			}
+			outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
 		}
 		if !a.writer.types.Contains(typeName{a.tenant, e.EventType}) && !slices.Contains(a.types, e.EventType) {
 			a.types = append(a.types, e.EventType)

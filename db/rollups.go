@@ -36,11 +36,12 @@ func newRollups() *rollups {
 	}
 }
 
-// add counts an event for its customer and for the whole tenant.
-func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) error {
+// add counts an event for its customer and for the whole tenant, and returns
+// the group that it counts in.
+func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Group, error) {
 	group, err := g.GroupOf(e.Properties)
 	if err != nil {
-		return fmt.Errorf("group event: %w", err)
+		return group, fmt.Errorf("group event: %w", err)
 	}
 	r.groups[groupName{g.ID, group.ID}] = group
 	clock, ok := r.zones[g.Timezone]
@@ -53,7 +54,7 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) err
 		addTo(r.hours, bucket{customer, g.ID, group.ID, hour}, e.Value, late)
 		addTo(r.months, bucket{customer, g.ID, group.ID, month}, e.Value, late)
 	}
-	return nil
+	return group, nil
 }
 
 // foldOthers moves what belongs to groups beyond the bound to OtherGroup.

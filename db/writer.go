@@ -94,6 +94,8 @@ type Outcome struct {
 	Conflict  bool // … and came with other content
 	Unmetered bool // no meter counts its type yet
 	Forgotten bool // rejected: it is older than its key would have been known for
+
+	Ungrouped []string // properties that a meter of its type groups by, and it does not have
 }
 
 // NewWriter makes a Writer over store.

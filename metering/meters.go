@@ -194,6 +194,24 @@ func (g MeterVersion) GroupOf(properties json.RawMessage) (Group, error) {
 	return newGroup(key), nil
 }
 
+// Missing names the properties of group_by that an event of that group was sent
+// without. One that was sent as null is not missing.
+func (g MeterVersion) Missing(group Group, properties json.RawMessage) (names []string) {
+	if !bytes.Contains(group.Key, []byte("null")) {
+		return nil // as nearly always, without looking closer
+	}
+	var all map[string]json.RawMessage
+	if len(properties) > 0 && json.Unmarshal(properties, &all) != nil {
+		return nil
+	}
+	for _, name := range g.GroupBy {
+		if _, sent := all[name]; !sent {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 func groupValue(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// groupPrefix is how a query parameter begins that narrows usage to the values
+// of a property.
+const groupPrefix = "group."
+
+// grouping has an operation take parameters that begin with groupPrefix.
+func grouping(op huma.Operation) huma.Operation {
+	op.Metadata["grouping"] = true
+	return op
+}
+
+// calledBack has an operation take parameters that somebody else adds: an OIDC
+// issuer may answer with more than it was asked for, and that is to be ignored.
+func calledBack(op huma.Operation) huma.Operation {
+	op.Metadata["calledBack"] = true
+	return op
+}
+
+// refuseUnknown keeps an operation from running with something in the request
+// that it would ignore.
+func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
+	request := exchangeOf(ctx.Context()).request
+	err := refuseUnknownQuery(ctx.Operation(), request.URL.RawQuery)
+	if err == nil {
+		err = refuseUnusedBody(ctx.Operation(), request)
+	}
+	if err != nil {
+		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		return
+	}
+	next(ctx)
+}
+
+func refuseUnknownQuery(op *huma.Operation, raw string) error {
+	if raw == "" || op.Metadata["calledBack"] == true {
+		return nil
+	}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return metering.Invalid("query", "must be name=value pairs with & between them, percent-encoded")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if op.Metadata["grouping"] == true && strings.HasPrefix(name, groupPrefix) {
+			continue
+		}
+		location := shortened("query." + strings.ToValidUTF8(name, "�"))
+		if !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }) {
+			return metering.Invalid(location, "unknown parameter%s", offered(op))
+		}
+		if len(query[name]) > 1 {
+			return metering.Invalid(location, "must be given once")
+		}
+	}
+	return nil
+}
+
+// offered names the parameters that an operation takes.
+func offered(op *huma.Operation) string {
+	var names []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	if op.Metadata["grouping"] == true {
+		names = append(names, groupPrefix+"<property>")
+	}
+	if len(names) == 0 {
+		return "; there are none here"
+	}
+	return "; available: " + strings.Join(names, ", ")
+}
+
+// refuseUnusedBody refuses more than {} where an operation takes no body. What
+// comes with a GET is not read.
+func refuseUnusedBody(op *huma.Operation, request *http.Request) error {
+	const empty = int64(len(`{}`))
+	if op.RequestBody != nil || op.Method == http.MethodGet || request.ContentLength >= 0 && request.ContentLength <= empty {
+		return nil
+	}
+	return metering.Invalid("body", "must be empty: this operation takes none")
+}

@@ -1,0 +1,103 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+)
+
+// TestWhatAnOperationDoesNotTakeIsRefused: nobody believes that a parameter or
+// a field holds which is ignored.
+func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, text, err := api.Documents(known)
+	require.NoError(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	for path, item := range document.Paths.Map() {
+		for method, op := range item.Operations() {
+			good := goodRequest(method, path, op)
+			for _, name := range []string{"external_id", "slug", "id", "tenant_id", "period"} {
+				good = good.with("path", name, goodValue(name))
+			}
+			send := func(query, body string) answer {
+				return b.send(t, method, good.path+"?"+query, body)
+			}
+			if op.OperationID == "finish-oidc" {
+				require.NotContains(t, send("state=a&code=b&session_state=c", "").body, "query.session_state", "OAuth 2.0 has clients ignore what they do not know")
+				continue
+			}
+			p := send(good.query.Encode()+"&action=x", "").problem(t, 422, "invalid")
+			require.Equal(t, "query.action", p.Errors[0].Location, op.OperationID)
+			require.Contains(t, p.Detail, "query.action unknown parameter")
+			for name := range good.query {
+				p := send(good.query.Encode()+"&"+name+"=twice", "").problem(t, 422, "invalid")
+				require.Equal(t, []api.FieldProblem{{Location: "query." + name, Message: "must be given once"}}, p.Errors, op.OperationID)
+			}
+			require.Equal(t, "query", send("a=%zz", "").problem(t, 422, "invalid").Errors[0].Location, op.OperationID)
+			if op.RequestBody == nil && method != http.MethodGet {
+				require.Equal(t, "body", send(good.query.Encode(), `{"reason":"x"}`).problem(t, 422, "invalid").Errors[0].Location, op.OperationID)
+			}
+		}
+	}
+}
+
+func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "model")
+	detail := func(path string) string { return b.send(t, "GET", path, "").problem(t, 422, "invalid").Detail }
+	require.Equal(t, "query.action unknown parameter; available: page_size, page_token", detail("/v1/audit-log?action=meter.create"))
+	require.Equal(t, "query.customers unknown parameter; available: meter, customer, granularity, start, end, page_size, page_token, group.<property>",
+		detail("/v1/usage?meter=calls&customers=acme"))
+	require.Equal(t, "query.a unknown parameter; there are none here", detail("/v1/tenant?a=b"))
+	require.Len(t, b.send(t, "GET", "/v1/tenant?"+strings.Repeat("long", 500)+"=b", "").problem(t, 422, "invalid").Errors[0].Location, 120+len("…"))
+}
+
+// TestEveryBodyIsClosed: a field of a body that nothing reads is refused, but
+// for an event's, which is warned about, and what is the client's own.
+func TestEveryBodyIsClosed(t *testing.T) {
+	t.Parallel()
+	_, text, err := api.Documents(known)
+	require.NoError(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	open := map[string]bool{}
+	for _, item := range document.Paths.Map() {
+		for _, op := range item.Operations() {
+			if op.RequestBody == nil {
+				continue
+			}
+			for _, media := range op.RequestBody.Value.Content {
+				openObjects(op.OperationID, media.Schema.Value, open)
+			}
+		}
+	}
+	require.Equal(t, map[string]bool{
+		"ingest-event": true, "ingest-event.properties": true, "ingest-events": true, "ingest-events.events": true, "ingest-events.events.properties": true,
+		"create-customer.metadata": true, "upsert-customer.metadata": true, "save-billing-provider.mapping": true, "save-billing-provider.products": true,
+	}, open)
+}
+
+// openObjects notes which objects take fields that they do not name.
+func openObjects(place string, schema *openapi3.Schema, open map[string]bool) {
+	for name, p := range schema.Properties {
+		openObjects(place+"."+name, p.Value, open)
+	}
+	if schema.Items != nil {
+		openObjects(place, schema.Items.Value, open)
+	}
+	for _, one := range append(schema.OneOf, schema.AnyOf...) {
+		openObjects(place, one.Value, open)
+	}
+	closed := schema.AdditionalProperties.Has != nil && !*schema.AdditionalProperties.Has
+	if schema.Type.Is("object") && !closed {
+		open[place] = true
+	}
+}

@@ -102,7 +102,7 @@ func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
 	}
 	require.NoError(t, json.Unmarshal([]byte(key.body), &made))
 	return strings.NewReplacer(
-		"{slug}", "calls", "{external_id}", "acme", "{period}", "per_1", "/api-keys/{id}", "/api-keys/"+made.ID, "/hmac-secrets/{id}", "/hmac-secrets/"+spare.id,
+		"{slug}", "calls", "{external_id}", "acme", "{period}", "per_1", "{version}", "1", "{meter}", "calls", "/api-keys/{id}", "/api-keys/"+made.ID, "/hmac-secrets/{id}", "/hmac-secrets/"+spare.id,
 		"{id}", "0192b1a0-0000-7000-8000-000000000000",
 	)
 }

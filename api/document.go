@@ -64,11 +64,12 @@ func (decimalSchema) Schema(huma.Registry) *huma.Schema {
 type SentDecimal struct {
 	metering.Decimal
 	broken error
+	sent   bool
 }
 
 // UnmarshalJSON reads a JSON number; what is wrong with it, Resolve says.
 func (d *SentDecimal) UnmarshalJSON(literal []byte) error {
-	d.broken = d.Decimal.UnmarshalJSON(literal)
+	d.broken, d.sent = d.Decimal.UnmarshalJSON(literal), true
 	return nil
 }
 

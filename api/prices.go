@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -67,11 +69,13 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, product meteri
 
 // NewPrice is a price that is to hold.
 type NewPrice struct {
-	BasePrice     SentDecimal `json:"base_price" required:"false"`
+	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"It or overage_rate is needed; 0 is free"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
 	Currency      string      `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-	EffectiveFrom *time.Time  `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning"`
+	EffectiveFrom *time.Time  `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
+
+	ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change"`
 }
 
 type setPricingInput struct {
@@ -104,7 +108,84 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 		}
 		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
 	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if !in.BasePrice.sent && !in.OverageRate.sent {
+		return nil, metering.Invalid("body", "must have a base_price or an overage_rate; 0 is free")
+	}
+	if !in.ConfirmRetroactive {
+		if err := s.refuseRetroactive(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := s.Store.Prices.Set(ctx, who.Tenant.ID, who.Actor, p); err != nil {
+		return nil, err
+	}
+	return s.pricingOf(ctx, m, product)
+}
+
+// refuseRetroactive refuses a price from an instant that has been, and says
+// what it would change. A first price changes none.
+func (s *server) refuseRetroactive(ctx context.Context, p billing.Price) error {
+	tenant := principalOf(ctx).Tenant.ID
+	if p.EffectiveFrom.After(s.Now()) {
+		return nil
+	}
+	former, err := s.Store.Prices.Versions(ctx, tenant, p.MeterID, p.ProductID)
+	if err != nil || len(former) == 0 {
+		return err
+	}
+	impact, err := s.Store.Ledger.PriceImpact(ctx, tenant, p, s.Now())
+	if err != nil {
+		return err
+	}
+	changes := "as of now no customer's charges change"
+	if len(impact) > 0 {
+		var each []string
+		for _, i := range impact {
+			each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
+		}
+		changes = strings.Join(each, "; ")
+	}
+	return metering.Invalid("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changes)
+}
+
+// PriceVersion names a version of a price.
+type PriceVersion struct {
+	Version int `path:"version" minimum:"1" maximum:"2147483647"`
+}
+
+type withdrawPricingInput struct {
+	Slug string `path:"slug" maxLength:"64"`
+	PriceVersion
+}
+
+func (s *server) withdrawPricing(ctx context.Context, in *withdrawPricingInput) (*pricingOutput, error) {
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return s.withdrawPrice(ctx, m, 0, in.Version)
+}
+
+type withdrawProductPricingInput struct {
+	ProductMeter
+	PriceVersion
+}
+
+func (s *server) withdrawProductPricing(ctx context.Context, in *withdrawProductPricingInput) (*pricingOutput, error) {
+	p, m, err := s.inProduct(ctx, in.ProductMeter)
+	if err != nil {
+		return nil, err
+	}
+	return s.withdrawPrice(ctx, m, p.ID, in.Version)
+}
+
+func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, product metering.ProductID, version int) (*pricingOutput, error) {
+	who := principalOf(ctx)
+	p := billing.Price{MeterID: m.ID, ProductID: product, Version: version}
+	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now()); err != nil {
 		return nil, err
 	}
 	return s.pricingOf(ctx, m, product)

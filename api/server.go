@@ -124,11 +124,15 @@ func (s *server) routes() {
 	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter"), s.updateMeter)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices"), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
+	huma.Register(s.api, described(remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun"),
+		"409 where it has."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a plan")), s.createProduct)
 	huma.Register(s.api, get("list-products", "/v1/products", PricingRead, "List plans"), s.listProducts)
 	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a plan"), s.getProduct)
 	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan"), s.getProductPricing)
 	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan"), s.setProductPricing)
+	huma.Register(s.api, described(remove("withdraw-product-pricing", "/v1/products/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun"),
+		"409 where it has."), s.withdrawProductPricing)
 	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get a customer's plan"), s.getCustomerProduct)
 	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Assign a plan to a customer"), s.assignProduct)
 

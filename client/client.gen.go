@@ -3373,13 +3373,16 @@ type SetPassword1 struct {
 
 // SetPricing defines model for SetPricing.
 type SetPricing struct {
-	// BasePrice An exact decimal number
+	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
+
+	// ConfirmRetroactive Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change
+	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
 
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning
+	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -3391,13 +3394,16 @@ type SetPricing struct {
 
 // SetProductPricing defines model for SetProductPricing.
 type SetProductPricing struct {
-	// BasePrice An exact decimal number
+	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
+
+	// ConfirmRetroactive Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change
+	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
 
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning
+	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -5298,6 +5304,13 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// WithdrawPricing Withdraw a meter's price that has not begun
+	//
+	// 409 where it has.
+	//
+	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
+	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListProducts List plans
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
@@ -5340,6 +5353,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WithdrawProductPricing Withdraw a meter's price in a plan that has not begun
+	//
+	// 409 where it has.
+	//
+	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
+	WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
@@ -6989,6 +7009,23 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
+// WithdrawPricing Withdraw a meter's price that has not begun
+//
+// 409 where it has.
+//
+// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
+func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawPricingRequest(c.Server, slug, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListProducts List plans
 //
 // Corresponds with GET /v1/products (the `ListProducts` operationId).
@@ -7092,6 +7129,23 @@ func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, met
 // Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 func (c *Client) SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetProductPricingRequest(c.Server, slug, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WithdrawProductPricing Withdraw a meter's price in a plan that has not begun
+//
+// 409 where it has.
+//
+// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
+func (c *Client) WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawProductPricingRequest(c.Server, slug, meter, version)
 	if err != nil {
 		return nil, err
 	}
@@ -10466,6 +10520,47 @@ func NewSetPricingRequestWithBody(server string, slug string, contentType string
 	return req, nil
 }
 
+// NewWithdrawPricingRequest constructs an http.Request for the WithdrawPricing method
+func NewWithdrawPricingRequest(server string, slug string, version int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/pricing/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListProductsRequest constructs an http.Request for the ListProducts method
 func NewListProductsRequest(server string, params *ListProductsParams) (*http.Request, error) {
 	var err error
@@ -10712,6 +10807,54 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWithdrawProductPricingRequest constructs an http.Request for the WithdrawProductPricing method
+func NewWithdrawProductPricingRequest(server string, slug string, meter string, version int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -12783,6 +12926,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
+	// WithdrawPricingWithResponse Withdraw a meter's price that has not begun
+	//
+	// 409 where it has.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
+	WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error)
+
 	// ListProductsWithResponse List plans
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12831,6 +12983,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
+
+	// WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
+	//
+	// 409 where it has.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
+	WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error)
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
@@ -16000,6 +16161,54 @@ func (r SetPricingResponse) ContentType() string {
 	return ""
 }
 
+type WithdrawPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WithdrawPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WithdrawPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WithdrawPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WithdrawPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WithdrawPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WithdrawPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListProductsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16234,6 +16443,54 @@ func (r SetProductPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SetProductPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WithdrawProductPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WithdrawProductPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WithdrawProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WithdrawProductPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WithdrawProductPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WithdrawProductPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WithdrawProductPricingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18678,6 +18935,21 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
+// WithdrawPricingWithResponse Withdraw a meter's price that has not begun
+//
+// 409 where it has.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
+func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error) {
+	rsp, err := c.WithdrawPricing(ctx, slug, version, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWithdrawPricingResponse(rsp)
+}
+
 // ListProductsWithResponse List plans
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18767,6 +19039,21 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseSetProductPricingResponse(rsp)
+}
+
+// WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
+//
+// 409 where it has.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
+func (c *ClientWithResponses) WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error) {
+	rsp, err := c.WithdrawProductPricing(ctx, slug, meter, version, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWithdrawProductPricingResponse(rsp)
 }
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
@@ -21381,6 +21668,39 @@ func ParseSetPricingResponse(rsp *http.Response) (*SetPricingResponse, error) {
 	return response, nil
 }
 
+// ParseWithdrawPricingResponse parses an HTTP response from a WithdrawPricingWithResponse call
+func ParseWithdrawPricingResponse(rsp *http.Response) (*WithdrawPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WithdrawPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListProductsResponse parses an HTTP response from a ListProductsWithResponse call
 func ParseListProductsResponse(rsp *http.Response) (*ListProductsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21522,6 +21842,39 @@ func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingRespo
 	}
 
 	response := &SetProductPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWithdrawProductPricingResponse parses an HTTP response from a WithdrawProductPricingWithResponse call
+func ParseWithdrawProductPricingResponse(rsp *http.Response) (*WithdrawProductPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WithdrawProductPricingResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

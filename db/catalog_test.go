@@ -58,7 +58,7 @@ func TestPriceVersions(t *testing.T) {
 	t.Run("ChangesAtOnceFollowOneAnother", func(t *testing.T) {
 		require.NoError(t, atOnce(8, func(i int) error {
 			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
-				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november,
+				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november.Add(-time.Duration(i) * time.Hour),
 			})
 			return err
 		}))
@@ -76,9 +76,25 @@ func TestPriceVersions(t *testing.T) {
 		first, ok := billing.PriceAt(versions, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
 		require.True(t, ok)
 		require.Equal(t, 1, first.Version)
+	})
+
+	t.Run("OfOneInstantThereIsOne", func(t *testing.T) {
+		require.NoError(t, atOnce(8, func(i int) error {
+			_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, billing.Price{
+				MeterID: m.ID, Terms: billing.Terms{BasePrice: metering.Whole(int64(i)), Currency: "USD"}, EffectiveFrom: november,
+			})
+			return err
+		}))
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
+		require.NoError(t, err)
+		instants := make(map[time.Time]bool)
+		for _, p := range versions {
+			require.False(t, instants[p.EffectiveFrom])
+			instants[p.EffectiveFrom] = true
+		}
 		last, ok := billing.PriceAt(versions, 0, november)
 		require.True(t, ok)
-		require.Equal(t, 8, last.Version)
+		require.Equal(t, 16, last.Version)
 	})
 
 	t.Run("EveryDigitIsKept", func(t *testing.T) {

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,7 +19,8 @@ const selectPrices = `
 	select p.meter_id, coalesce(p.product_id, 0), p.version, t.terms, p.effective_from, p.created_at
 	from meter_prices p
 	join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
-	where p.tenant_id = $1 `
+	where p.tenant_id = $1
+	  and p.withdrawn_at is null `
 
 func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	return p, row.Scan(&p.MeterID, &p.ProductID, &p.Version, &p.Terms, &p.EffectiveFrom, &p.CreatedAt)
@@ -48,7 +51,8 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 }
 
 // Set adds a version to a meter's price, its own or a product's. The first of
-// them holds from the beginning, whatever its EffectiveFrom.
+// them holds from the beginning, whatever its EffectiveFrom; one of the same
+// instant is withdrawn.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
@@ -70,6 +74,17 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			"tenant": tenant, "meter": p.MeterID, "product": int64(p.ProductID), "effective_from": p.EffectiveFrom, "actor": actor,
 			"hash": hash[:], "schema": billing.TermsSchema, "terms": p.JSON(),
 		}
+		_, err = tx.Exec(ctx, `
+			update meter_prices
+			set withdrawn_at = now()
+			where tenant_id = @tenant
+			  and meter_id = @meter
+			  and coalesce(product_id, 0) = @product
+			  and effective_from = @effective_from
+			  and withdrawn_at is null`, args)
+		if err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, insertTerms, args); err != nil {
 			return err
 		}
@@ -78,7 +93,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			select @tenant, @meter, nullif(@product, 0), former.n + 1, @hash,
 			  case when former.alike = 0 then timestamptz '0001-01-01' else @effective_from end, @actor
 			from (
-			  select count(*), count(*) filter (where coalesce(product_id, 0) = @product)
+			  select count(*), count(*) filter (where coalesce(product_id, 0) = @product and withdrawn_at is null)
 			  from meter_prices
 			  where tenant_id = @tenant
 			    and meter_id = @meter) former (n, alike)
@@ -89,6 +104,37 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		return audit(ctx, tx, tenant, actor, "price.set", p.MeterID.String())
 	})
 	return p, err
+}
+
+// Withdraw takes back a version that has not begun by now. One that has is
+// CodeConflict: it has charged, or will charge, what runs.
+func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var scheduled bool
+		err := tx.QueryRow(ctx, `
+			select effective_from > $5
+			from meter_prices
+			where tenant_id = $1
+			  and meter_id = $2
+			  and coalesce(product_id, 0) = $3
+			  and version = $4
+			  and withdrawn_at is null
+			for update`, tenant, p.MeterID, int64(p.ProductID), p.Version, now).Scan(&scheduled)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return metering.Errorf(metering.CodeNotFound, "the price has no such version")
+		}
+		if err != nil {
+			return err
+		}
+		if !scheduled {
+			return metering.Errorf(metering.CodeConflict, "version %d has begun and cannot be withdrawn: set another price instead", p.Version)
+		}
+		_, err = tx.Exec(ctx, `update meter_prices set withdrawn_at = $4 where tenant_id = $1 and meter_id = $2 and version = $3`, tenant, p.MeterID, p.Version, now)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String())
+	})
 }
 
 // refuseCurrency refuses the first price of a meter in a product in another
@@ -112,6 +158,7 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		  where m.tenant_id = @tenant
 		    and m.meter_id = @meter
 		    and m.product_id is null
+		    and m.withdrawn_at is null
 		    and m.effective_from <= p.starts_at
 		  order by m.effective_from desc, m.version desc
 		  limit 1) own on true

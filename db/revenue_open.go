@@ -13,9 +13,11 @@ import (
 // revenueBatch bounds what is in memory at once.
 const revenueBatch = 2000
 
-// open adds what the periods that are not closed come to so far, a batch of
-// customers after the other.
-func (r *revenueReader) open() error {
+// open adds what the periods that are not closed come to so far.
+func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
+
+// batches reads the open periods of a batch of customers after the other.
+func (r *revenueReader) batches(use func(*openBatch) error) error {
 	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
 		batch, err := r.batchAfter(after)
 		if err != nil {
@@ -24,8 +26,10 @@ func (r *revenueReader) open() error {
 		if size = len(batch.ids); size == 0 {
 			return nil
 		}
-		if err := batch.add(); err != nil {
-			return err
+		for _, step := range []func() error{batch.periods, batch.usage, batch.severalStreams, func() error { return use(batch) }} {
+			if err := step(); err != nil {
+				return err
+			}
 		}
 		after = metering.CustomerID(batch.ids[size-1])
 	}
@@ -70,24 +74,24 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 }
 
 func (b *openBatch) add() error {
-	for _, read := range []func() error{b.periods, b.usage, b.severalStreams} {
-		if err := read(); err != nil {
-			return err
-		}
-	}
 	counted, err := b.countedClosed()
 	if err != nil {
 		return err
 	}
+	b.each(func(f *billing.Facts, periods []billing.Period) { b.addPeriods(f, periods, counted) })
+	return nil
+}
+
+// each uses the open periods of each stream of the batch's customers.
+func (b *openBatch) each(use func(f *billing.Facts, periods []billing.Period)) {
 	for _, id := range b.ids {
 		if !b.isSeveral(id) {
-			b.addPeriods(b.facts[id], b.open[id], counted)
+			use(b.facts[id], b.open[id])
 		}
 	}
 	for _, s := range b.streams {
-		b.addPeriods(&s.facts, b.shown(s.facts), counted)
+		use(&s.facts, b.shown(s.facts))
 	}
-	return nil
 }
 
 func (b *openBatch) isSeveral(id int64) bool {

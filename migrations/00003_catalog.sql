@@ -88,6 +88,7 @@ create table meter_prices (
   product_id     bigint, -- null: the meter's own
   terms          bytea not null,
   effective_from timestamptz not null,
+  withdrawn_at   timestamptz, -- when it was taken back, or another of the same instant took its place: it holds no more
   created_at     timestamptz not null default now(),
   created_by     text not null,
   primary key (tenant_id, meter_id, version),
@@ -96,6 +97,7 @@ create table meter_prices (
   foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table meter_prices is 'The prices of a meter, each from an instant on.';
+create unique index on meter_prices (tenant_id, meter_id, coalesce(product_id, 0), effective_from) where withdrawn_at is null;
 
 create table customer_products (
   tenant_id      bigint not null,

@@ -914,6 +914,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/meters/{slug}/pricing/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw a meter's price that has not begun
+         * @description 409 where it has.
+         */
+        delete: operations["withdraw-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/products": {
         parameters: {
             query?: never;
@@ -962,6 +982,26 @@ export interface paths {
         put: operations["set-product-pricing"];
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products/{slug}/pricing/{meter}/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw a meter's price in a plan that has not begun
+         * @description 409 where it has.
+         */
+        delete: operations["withdraw-product-pricing"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2830,14 +2870,16 @@ export interface components {
         SetPricing: {
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description It or overage_rate is needed; 0 is free
              */
             base_price?: string;
+            /** @description Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change */
+            confirm_retroactive?: boolean;
             /** @description ISO 4217; the tenant's when absent */
             currency?: string;
             /**
              * Format: date-time
-             * @description The start of the next billing period when absent. The first price holds from the beginning
+             * @description The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
              */
             effective_from?: string;
             /**
@@ -2854,14 +2896,16 @@ export interface components {
         SetProductPricing: {
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description It or overage_rate is needed; 0 is free
              */
             base_price?: string;
+            /** @description Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change */
+            confirm_retroactive?: boolean;
             /** @description ISO 4217; the tenant's when absent */
             currency?: string;
             /**
              * Format: date-time
-             * @description The start of the next billing period when absent. The first price holds from the beginning
+             * @description The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
              */
             effective_from?: string;
             /**
@@ -5516,6 +5560,38 @@ export interface operations {
             };
         };
     };
+    "withdraw-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-products": {
         parameters: {
             query?: {
@@ -5666,6 +5742,40 @@ export interface operations {
                 "application/json": components["schemas"]["SetProductPricing"];
             };
         };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "withdraw-product-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                /** @description The meter's slug */
+                meter: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description OK */
             200: {

@@ -1,0 +1,104 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/client"
+)
+
+// pricing makes a request about a price that has to succeed.
+func (b *bundle) pricing(t *testing.T, method, path, body string) (p client.Pricing) {
+	t.Helper()
+	a := b.send(t, method, path, body)
+	require.Equal(t, 200, a.status, a.body)
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+	return p
+}
+
+func versionsOf(p client.Pricing) (versions []int64) {
+	for _, v := range p.Versions {
+		versions = append(versions, v.Version)
+	}
+	return versions
+}
+
+// TestFreeIsSaidAndNotForgotten: a body without a price would be free.
+func TestFreeIsSaidAndNotForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	for _, body := range []string{`{}`, `{"included_units":100}`, `{"currency":"USD"}`} {
+		p := b.send(t, "PUT", "/v1/meters/calls/pricing", body).problem(t, 422, "invalid")
+		require.Equal(t, []api.FieldProblem{{Location: "body", Message: "must have a base_price or an overage_rate; 0 is free"}}, p.Errors, body)
+	}
+	require.Equal(t, "0", b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0}`).Current.OverageRate.String())
+}
+
+func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls"} {
+		first := b.pricing(t, "PUT", path, `{"overage_rate":1}`).Versions[0].Version
+		b.pricing(t, "PUT", path, `{"overage_rate":2}`)
+		p := b.pricing(t, "PUT", path, `{"overage_rate":3}`)
+		require.Equal(t, []int64{first, first + 2}, versionsOf(p), "two never begin at once")
+		require.Equal(t, "3", p.Versions[1].OverageRate.String())
+
+		withdraw := func(version int64) answer { return b.send(t, "DELETE", fmt.Sprintf("%s/%d", path, version), "") }
+		require.Contains(t, withdraw(first).problem(t, 409, "conflict").Detail, "has begun")
+		withdraw(first+1).problem(t, 404, "not_found")
+		withdraw(99).problem(t, 404, "not_found")
+		require.Equal(t, 200, withdraw(first+2).status)
+		require.Equal(t, []int64{first}, versionsOf(b.pricing(t, "GET", path, "")))
+		withdraw(first+2).problem(t, 404, "not_found")
+		require.Equal(t, []int64{first, first + 3}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":4}`)), "a number is given once")
+	}
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	require.Equal(t, "4", b.pricing(t, "GET", "/v1/meters/calls/pricing", "").Current.OverageRate.String())
+	b.send(t, "DELETE", "/v1/meters/calls/pricing/4", "").problem(t, 409, "conflict")
+}
+
+// TestAPriceOfARunningPeriodIsConfirmed: it says what it changes, by the rules
+// that charge it.
+func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.meter(t, "other", "other")
+	b.pricing(t, "PUT", "/v1/meters/other/pricing", `{"overage_rate":100}`)
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.125}`) // a first price changes none
+	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call","value":4},{"customer_id":"b","event_type":"call","value":3},
+		{"customer_id":"c","event_type":"other"},{"customer_id":"d","event_type":"call","value":0}]}`)
+	start := billing.CalendarPeriod(b.now(), time.UTC).Start.Format(time.RFC3339)
+	const path = "/v1/meters/calls/pricing"
+	refused := func(body string) string {
+		p := b.send(t, "PUT", path, body).problem(t, 422, "invalid")
+		require.Equal(t, "body.effective_from", p.Errors[0].Location)
+		return p.Errors[0].Message
+	}
+	const send = ". Send confirm_retroactive: true to set it"
+	const rule = "is not in the future, so the price would hold for billing periods that run since then: "
+	// 0.5 and 0.375, which is 0.38: 0.88. At the double, 1 and 0.75.
+	require.Equal(t, rule+"USD 0.88 now, 1.75 then, for 2 customer(s)"+send, refused(`{"overage_rate":0.25,"effective_from":"`+start+`"}`))
+	require.Equal(t, rule+"CHF 0 now, 40 then, for 4 customer(s); USD 0.88 now, 0 then, for 2 customer(s)"+send,
+		refused(`{"base_price":10,"currency":"CHF","effective_from":"`+start+`"}`))
+	require.Equal(t, rule+"as of now no customer's charges change"+send,
+		refused(`{"overage_rate":9,"effective_from":"`+b.now().Add(-time.Minute).Format(time.RFC3339)+`"}`), "nothing has begun since")
+	require.Len(t, b.pricing(t, "GET", path, "").Versions, 1)
+
+	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":100.88`)
+	confirmed := `,"effective_from":"` + start + `","confirm_retroactive":true}`
+	require.Equal(t, "0.25", b.pricing(t, "PUT", path, `{"overage_rate":0.25`+confirmed).Current.OverageRate.String())
+	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":101.75`)
+	require.Equal(t, []int64{1, 3}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+confirmed)), "what was wrong from the period's start on can be mended")
+	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":103.5`)
+}

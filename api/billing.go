@@ -20,6 +20,8 @@ type previewItem struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
 
+	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: usage and amount are 0 and not known yet"`
+
 	ProviderPrice   string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
 	PriceDifference *priceDifference `json:"price_difference,omitempty"`
 
@@ -42,11 +44,9 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 	}
 	out := &previewOutput{[]previewItem{}}
 	for _, l := range lines {
-		if l.Excluded == billing.ExcludedBackfilling {
-			return nil, errBackfilling
-		}
 		item := previewItem{
-			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Excluded: l.Excluded, ProviderPrice: priceID(l.Price),
+			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
+			Excluded: l.Excluded, Backfilling: l.Excluded == billing.ExcludedBackfilling, ProviderPrice: priceID(l.Price),
 		}
 		if l.Differs != nil {
 			differs := showDifference(*l.Differs)

@@ -151,9 +151,38 @@ func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {
 	a := b.send(t, "GET", "/v1/usage/total?customer=a&meter=late", "")
 	a.problem(t, 503, "meter_backfilling")
 	require.NotEmpty(t, a.header.Get("Retry-After"))
-	for _, path := range []string{"/v1/usage/total?customer=a", "/v1/usage?meter=late&customer=a", "/v1/billing/preview?customer=a"} {
+	for _, path := range []string{"/v1/usage?meter=late&customer=a", "/v1/usage/comparison?meter=late&customer=a", "/v1/billing/explain?meter=late&customer=a"} {
 		b.send(t, "GET", path, "").problem(t, 503, "meter_backfilling")
 	}
+}
+
+// TestAMeterThatIsBackfilledHidesNoOther: what is not known yet is said of it
+// alone.
+func TestAMeterThatIsBackfilledHidesNoOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":2}`)
+	b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"x","customer_id":"a"},{"event_type":"call","customer_id":"a","value":3}]}`)
+	b.meter(t, "late", "x")
+	b.pricing(t, "PUT", "/v1/meters/late/pricing", `{"base_price":5}`)
+	b.ingest(t, "/v1/events", `{"event_type":"x","customer_id":"a"}`)
+
+	require.Equal(t, `{"total":3,"backfilling":["late"]}`, b.total(t, "a"))
+	require.Equal(t, `{"total":3}`, b.total(t, "a&meter=calls"))
+	var summary []client.SummaryItem
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/usage/summary?customer=a", "").body), &summary))
+	require.Equal(t, "3", summary[0].TotalUsage.String())
+	require.Nil(t, summary[0].Backfilling)
+	require.Equal(t, "0", summary[1].TotalUsage.String())
+	require.True(t, *summary[1].Backfilling)
+	var preview []client.PreviewItem
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/billing/preview?customer=a", "").body), &preview))
+	require.Equal(t, "6", preview[0].Amount.String())
+	require.Nil(t, preview[0].Backfilling)
+	require.Equal(t, "0 0", preview[1].Usage.String()+" "+preview[1].Amount.String())
+	require.True(t, *preview[1].Backfilling)
+	require.Equal(t, 200, b.send(t, "GET", "/v1/billing/revenue", "").status)
 }
 
 func TestAMeterIsMadeAlsoWhileTemporalIsDown(t *testing.T) {

@@ -194,6 +194,8 @@ type summaryItem struct {
 	MeterID    string           `json:"meter_id"`
 	MeterSlug  string           `json:"meter_slug"`
 	TotalUsage metering.Decimal `json:"total_usage"`
+
+	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: total_usage is 0 and not known yet"`
 }
 
 type summaryOutput struct{ Body []summaryItem }
@@ -207,30 +209,19 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	if err != nil {
 		return nil, err
 	}
-	totals, err := s.totals(ctx, c, span)
+	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
 	if err != nil {
 		return nil, err
 	}
 	out := &summaryOutput{[]summaryItem{}}
 	for _, t := range totals {
-		out.Body = append(out.Body, summaryItem{t.Meter.ID.String(), t.Meter.Slug, t.Usage})
+		item := summaryItem{MeterID: t.Meter.ID.String(), MeterSlug: t.Meter.Slug, Backfilling: t.Backfilling}
+		if !t.Backfilling {
+			item.TotalUsage = t.Usage
+		}
+		out.Body = append(out.Body, item)
 	}
 	return out, nil
-}
-
-// totals returns a customer's usage of every meter, or refuses while one of
-// them is still being counted for the first time.
-func (s *server) totals(ctx context.Context, c metering.Customer, span metering.Range) ([]db.MeterTotal, error) {
-	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range totals {
-		if t.Backfilling {
-			return nil, errBackfilling
-		}
-	}
-	return totals, nil
 }
 
 // meterTotal is one meter's usage; it does not wait for the other meters' backfills.
@@ -260,6 +251,8 @@ type totalInput struct {
 type totalOutput struct {
 	Body struct {
 		Total metering.Decimal `json:"total"`
+
+		Backfilling []string `json:"backfilling,omitempty" doc:"The slugs of meters whose past is still being counted: total is without them"`
 	}
 }
 
@@ -277,11 +270,15 @@ func (s *server) usageTotal(ctx context.Context, in *totalInput) (*totalOutput, 
 		out.Body.Total, err = s.meterTotal(ctx, c, in.Meter, span)
 		return out, err
 	}
-	totals, err := s.totals(ctx, c, span)
+	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range totals {
+		if t.Backfilling {
+			out.Body.Backfilling = append(out.Body.Backfilling, t.Meter.Slug)
+			continue
+		}
 		out.Body.Total = out.Body.Total.Add(t.Usage)
 	}
 	return out, nil

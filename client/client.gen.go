@@ -2855,6 +2855,9 @@ type PreviewItem struct {
 	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
 	Amount json.Number `json:"amount"`
 
+	// Backfilling The meter's past is still being counted: usage and amount are 0 and not known yet
+	Backfilling *bool `json:"backfilling,omitempty"`
+
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
@@ -3641,8 +3644,10 @@ type StepSeriesKind string
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
-	MeterId   string `json:"meter_id"`
-	MeterSlug string `json:"meter_slug"`
+	// Backfilling The meter's past is still being counted: total_usage is 0 and not known yet
+	Backfilling *bool  `json:"backfilling,omitempty"`
+	MeterId     string `json:"meter_id"`
+	MeterSlug   string `json:"meter_slug"`
 
 	// TotalUsage An exact decimal number
 	TotalUsage json.Number `json:"total_usage"`
@@ -3812,6 +3817,9 @@ type TenantLatePolicy string
 
 // Total defines model for Total.
 type Total struct {
+	// Backfilling The slugs of meters whose past is still being counted: total is without them
+	Backfilling *[]string `json:"backfilling,omitempty"`
+
 	// Total An exact decimal number
 	Total json.Number `json:"total"`
 }

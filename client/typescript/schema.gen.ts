@@ -2410,6 +2410,8 @@ export interface components {
              * @description The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
              */
             amount: string;
+            /** @description The meter's past is still being counted: usage and amount are 0 and not known yet */
+            backfilling?: boolean;
             /** @example USD */
             currency: string;
             /** @description Why the meter is excluded, as of the customer's last sync */
@@ -3160,6 +3162,8 @@ export interface components {
             window: components["schemas"]["UsagePeriod"];
         };
         SummaryItem: {
+            /** @description The meter's past is still being counted: total_usage is 0 and not known yet */
+            backfilling?: boolean;
             meter_id: string;
             meter_slug: string;
             /**
@@ -3330,6 +3334,8 @@ export interface components {
             timezone: string;
         };
         Total: {
+            /** @description The slugs of meters whose past is still being counted: total is without them */
+            backfilling?: string[];
             /**
              * Format: decimal
              * @description An exact decimal number

@@ -87,7 +87,7 @@ func (l *life) calls(a lives.Action, method, path string) {
 }
 
 func (l *life) link(customer *string) {
-	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, metering.Customer{ExternalID: "a customer", BillingProviderID: customer}, l.now)
+	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, "a customer", db.CustomerChange{Link: true, BillingProviderID: customer}, l.now)
 	require.NoError(l, err)
 }
 

@@ -30,17 +30,6 @@ func showCustomer(c metering.Customer) customer {
 	}
 }
 
-// CustomerFields are what a client may say about a customer besides its external ID.
-type CustomerFields struct {
-	Name              string          `json:"name,omitempty" maxLength:"255"`
-	BillingProviderID *string         `json:"billing_provider_id,omitempty" maxLength:"255" doc:"The customer at the billing provider"`
-	Metadata          json.RawMessage `json:"metadata,omitempty"`
-}
-
-func (f CustomerFields) customer(externalID string) metering.Customer {
-	return metering.Customer{ExternalID: externalID, Name: f.Name, BillingProviderID: f.BillingProviderID, Metadata: f.Metadata}
-}
-
 type customerOutput struct {
 	Status int
 	Body   customer
@@ -64,8 +53,10 @@ func (s *server) listCustomers(ctx context.Context, in *struct{ Paging }) (*list
 type createCustomerInput struct {
 	Repeatable
 	Body struct {
-		ExternalID string `json:"external_id" minLength:"1" maxLength:"255" doc:"Your name for the customer"`
-		CustomerFields
+		ExternalID        string          `json:"external_id" minLength:"1" maxLength:"255" doc:"Your name for the customer"`
+		Name              string          `json:"name,omitempty" maxLength:"255"`
+		BillingProviderID *string         `json:"billing_provider_id,omitempty" maxLength:"255" doc:"The customer at the billing provider"`
+		Metadata          json.RawMessage `json:"metadata,omitempty"`
 	}
 }
 
@@ -80,7 +71,9 @@ func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*
 		if linking.refusal != nil {
 			return customer{}, linking.refusal
 		}
-		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.Body.ExternalID), s.Now())
+		c, err := within.Customers.Create(ctx, who.Tenant.ID, who.Actor, metering.Customer{
+			ExternalID: in.Body.ExternalID, Name: in.Body.Name, BillingProviderID: in.Body.BillingProviderID, Metadata: in.Body.Metadata,
+		}, s.Now())
 		id = c.ID
 		made := showCustomer(c)
 		made.PriceComparison = linking.shown
@@ -131,16 +124,29 @@ type upsertCustomerInput struct {
 	Body       CustomerFields
 }
 
+// CustomerFields are what an upsert may say; what is absent stays as it is.
+type CustomerFields struct {
+	ExternalID        *string         `json:"external_id,omitempty" maxLength:"255" doc:"May repeat that of the path"`
+	Name              *string         `json:"name,omitempty" maxLength:"255"`
+	BillingProviderID SentText        `json:"billing_provider_id" required:"false" doc:"The customer at the billing provider; null: none"`
+	Metadata          json.RawMessage `json:"metadata,omitempty" doc:"Takes the place of what was there"`
+}
+
 func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
-	linking, err := s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID)
+	if in.Body.ExternalID != nil && *in.Body.ExternalID != in.ExternalID {
+		return nil, metering.Invalid("body.external_id", "must be that of the path, or absent")
+	}
+	linking, err := s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID.Text)
 	if err != nil {
 		return nil, err
 	}
 	if linking.refusal != nil {
 		return nil, linking.refusal
 	}
-	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.Body.customer(in.ExternalID), s.Now())
+	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.ExternalID, db.CustomerChange{
+		Name: in.Body.Name, Link: in.Body.BillingProviderID.Sent, BillingProviderID: in.Body.BillingProviderID.Text, Metadata: in.Body.Metadata,
+	}, s.Now())
 	if err != nil {
 		return nil, err
 	}

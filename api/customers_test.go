@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 )
 
@@ -57,6 +59,32 @@ func TestUpsertCreatesThenReplaces(t *testing.T) {
 	require.Equal(t, http.StatusOK, second.StatusCode())
 	require.Equal(t, first.JSON201.Id, second.JSON200.Id)
 	require.Equal(t, "Acme Inc.", second.JSON200.Name)
+}
+
+// TestUpsertLeavesWhatItDoesNotName: to link a customer wipes nothing.
+func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	upsert := func(body string) string {
+		a := b.send(t, "PUT", "/v1/customers/acme/upsert", body)
+		require.Contains(t, []int{200, 201}, a.status, a.body)
+		var c client.Customer
+		require.NoError(t, json.Unmarshal([]byte(a.body), &c))
+		linked := "none"
+		if c.BillingProviderId != nil {
+			linked = *c.BillingProviderId
+		}
+		return fmt.Sprint(c.Name, " ", linked, " ", c.Metadata)
+	}
+	require.Equal(t, " none map[]", upsert(`{}`))
+	require.Equal(t, "Acme none map[plan:gold]", upsert(`{"name":"Acme","metadata":{"plan":"gold"},"external_id":"acme"}`))
+	require.Equal(t, "Acme cus_1 map[plan:gold]", upsert(`{"billing_provider_id":"cus_1"}`))
+	require.Equal(t, "Acme cus_1 map[seats:5]", upsert(`{"metadata":{"seats":5}}`))
+	require.Equal(t, " cus_1 map[seats:5]", upsert(`{"name":""}`))
+	require.Equal(t, " none map[]", upsert(`{"billing_provider_id":null,"metadata":{}}`))
+	p := b.send(t, "PUT", "/v1/customers/acme/upsert", `{"external_id":"other"}`).problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "body.external_id", Message: "must be that of the path, or absent"}}, p.Errors)
+	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":""}`).problem(t, 422, "invalid")
 }
 
 func TestPagesShowEveryCustomerOnce(t *testing.T) {

@@ -81,6 +81,24 @@ func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: place.String(), Message: d.broken.Error()}}
 }
 
+// SentText is a text that may be null, or absent, which differs.
+type SentText struct {
+	Text *string
+	Sent bool
+}
+
+// UnmarshalJSON reads a JSON string or null.
+func (s *SentText) UnmarshalJSON(literal []byte) error {
+	s.Sent = true
+	return json.Unmarshal(literal, &s.Text)
+}
+
+// Schema is that of the text.
+func (SentText) Schema(huma.Registry) *huma.Schema {
+	most := 255
+	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &most}
+}
+
 type objectSchema struct{}
 
 func (objectSchema) Schema(huma.Registry) *huma.Schema {

@@ -19,9 +19,32 @@ type meter struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
 	GroupBy     []string             `json:"group_by" doc:"The event properties that usage is grouped by"`
 	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units"`
-	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted; usage answers 503 until then"`
+	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
 	CreatedAt   time.Time            `json:"created_at"`
+
+	// Current is how usage is counted until status is complete, where it was counted in another way before.
+	Current *counting `json:"current,omitempty"`
+}
+
+// counting is how a meter counts.
+type counting struct {
+	Aggregation metering.Aggregation `json:"aggregation"`
+	GroupBy     []string             `json:"group_by" doc:"What usage is grouped by until status is complete"`
+}
+
+// showChanged shows a meter as it will count once it is backfilled, if it is
+// about to count in another way.
+func showChanged(m metering.Meter, next map[metering.MeterID]metering.MeterVersion) meter {
+	to, changes := next[m.ID]
+	if !changes {
+		return showMeter(m)
+	}
+	now := counting{m.Version.Aggregation, append([]string{}, m.Version.GroupBy...)}
+	m.Version = to
+	shown := showMeter(m)
+	shown.Current = &now
+	return shown
 }
 
 func showMeter(m metering.Meter) meter {
@@ -49,8 +72,13 @@ func (s *server) listMeters(ctx context.Context, in *struct{ Paging }) (*listMet
 	if err != nil {
 		return nil, err
 	}
+	next, err := s.Store.Meters.Next(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	show := func(m metering.Meter) meter { return showChanged(m, next) }
 	cursorOf := func(m metering.Meter) metering.MeterID { return m.ID }
-	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, showMeter, cursorOf)}, nil
+	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, show, cursorOf)}, nil
 }
 
 type createMeterInput struct {
@@ -100,7 +128,11 @@ func (s *server) getMeter(ctx context.Context, in *meterSlug) (*meterOutput, err
 	if err != nil {
 		return nil, err
 	}
-	return &meterOutput{showMeter(m)}, nil
+	next, err := s.Store.Meters.Next(ctx, principalOf(ctx).Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &meterOutput{showChanged(m, next)}, nil
 }
 
 // meter returns the tenant's meter of that slug.
@@ -142,5 +174,9 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	if backfilling != nil {
 		s.startBackfill(ctx, backfilling.ID)
 	}
-	return &meterOutput{showMeter(m)}, nil
+	next, err := s.Store.Meters.Next(ctx, who.Tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &meterOutput{showChanged(m, next)}, nil
 }

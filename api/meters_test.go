@@ -77,3 +77,23 @@ func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	require.NoError(t, err)
 	return acme.ID
 }
+
+// TestAChangedMeterIsShownAsItWillCount, and how it counts until then.
+func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "model")
+	b.meter(t, "other", "other")
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","properties":{"model":"a","region":"eu"}}`)
+	patched := b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"group_by":["region"],"aggregation":"count"}`)
+	require.Equal(t, []string{"region"}, patched.GroupBy)
+	require.EqualValues(t, "count backfilling", string(patched.Aggregation)+" "+string(patched.Status))
+	require.Equal(t, []string{"model"}, patched.Current.GroupBy)
+	require.EqualValues(t, "sum", patched.Current.Aggregation)
+	require.Equal(t, patched, b.sent(t, 200, "GET", "/v1/meters/calls", ""))
+	var list client.ListMeter
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/meters", "").body), &list))
+	require.Equal(t, patched, list.Data[0])
+	require.Nil(t, list.Data[1].Current)
+	require.Equal(t, 200, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group.model=a", "").status, "that is how it counts until then")
+}

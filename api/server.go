@@ -115,7 +115,8 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path"), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer"), s.getCustomer)
-	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or replace a customer"), s.upsertCustomer)
+	huma.Register(s.api, described(put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer"),
+		"What is absent stays as it is."), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
 
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters"), s.listMeters)

@@ -29,7 +29,7 @@ func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.C
 
 func (b *bundle) happen(t testing.TB) {
 	t.Helper()
-	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, metering.Customer{ExternalID: "acme"}, time.Now())
+	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", db.CustomerChange{}, time.Now())
 	require.NoError(t, err)
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, db.Answer{}, b.now(), b.now()))
 }

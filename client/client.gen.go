@@ -81,6 +81,24 @@ func (e BillingPeriodState) Valid() bool {
 	}
 }
 
+// Defines values for CountingAggregation.
+const (
+	CountingAggregationCount CountingAggregation = "count"
+	CountingAggregationSum   CountingAggregation = "sum"
+)
+
+// Valid indicates whether the value is a known member of the CountingAggregation enum.
+func (e CountingAggregation) Valid() bool {
+	switch e {
+	case CountingAggregationCount:
+		return true
+	case CountingAggregationSum:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateAPIKeyScope.
 const (
 	CreateAPIKeyScopeAdmin      CreateAPIKeyScope = "admin"
@@ -1886,6 +1904,17 @@ type Comparison struct {
 	PreviousTotal json.Number `json:"previous_total"`
 }
 
+// Counting defines model for Counting.
+type Counting struct {
+	Aggregation CountingAggregation `json:"aggregation"`
+
+	// GroupBy What usage is grouped by until status is complete
+	GroupBy []string `json:"group_by"`
+}
+
+// CountingAggregation defines model for Counting.Aggregation.
+type CountingAggregation string
+
 // CreateAPIKey defines model for CreateAPIKey.
 type CreateAPIKey struct {
 	// ExpiresAt From then on it is not valid; without it, it never expires
@@ -2090,10 +2119,15 @@ type Customer struct {
 
 // CustomerFields defines model for CustomerFields.
 type CustomerFields struct {
-	// BillingProviderId The customer at the billing provider
-	BillingProviderId *string                 `json:"billing_provider_id,omitempty"`
-	Metadata          *map[string]interface{} `json:"metadata,omitempty"`
-	Name              *string                 `json:"name,omitempty"`
+	// BillingProviderId The customer at the billing provider; null: none
+	BillingProviderId *string `json:"billing_provider_id,omitempty"`
+
+	// ExternalId May repeat that of the path
+	ExternalId *string `json:"external_id,omitempty"`
+
+	// Metadata Takes the place of what was there
+	Metadata *map[string]interface{} `json:"metadata,omitempty"`
+	Name     *string                 `json:"name,omitempty"`
 }
 
 // CustomerProduct defines model for CustomerProduct.
@@ -2681,6 +2715,7 @@ type Meter struct {
 	// CountedFrom Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
 	CountedFrom *time.Time `json:"counted_from"`
 	CreatedAt   time.Time  `json:"created_at"`
+	Current     *Counting  `json:"current,omitempty"`
 	EventType   string     `json:"event_type"`
 
 	// GroupBy The event properties that usage is grouped by
@@ -2691,7 +2726,7 @@ type Meter struct {
 	Name string `json:"name"`
 	Slug string `json:"slug"`
 
-	// Status backfilling while earlier events are being counted; usage answers 503 until then
+	// Status backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
 	Status MeterStatus `json:"status"`
 
 	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
@@ -2701,7 +2736,7 @@ type Meter struct {
 // MeterAggregation defines model for Meter.Aggregation.
 type MeterAggregation string
 
-// MeterStatus backfilling while earlier events are being counted; usage answers 503 until then
+// MeterStatus backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
 type MeterStatus string
 
 // MonthlyRevenue defines model for MonthlyRevenue.
@@ -5175,14 +5210,18 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpsertCustomerWithBody Create or replace a customer
+	// UpsertCustomerWithBody Create or update a customer
+	//
+	// What is absent stays as it is.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
 	UpsertCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpsertCustomer Create or replace a customer
+	// UpsertCustomer Create or update a customer
+	//
+	// What is absent stays as it is.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6670,7 +6709,9 @@ func (c *Client) AssignProduct(ctx context.Context, externalId string, body Assi
 	return c.Client.Do(req)
 }
 
-// UpsertCustomerWithBody Create or replace a customer
+// UpsertCustomerWithBody Create or update a customer
+//
+// What is absent stays as it is.
 //
 // Takes any type of body and a specified content type.
 //
@@ -6687,7 +6728,9 @@ func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, 
 	return c.Client.Do(req)
 }
 
-// UpsertCustomer Create or replace a customer
+// UpsertCustomer Create or update a customer
+//
+// What is absent stays as it is.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12787,14 +12830,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
-	// UpsertCustomerWithBodyWithResponse Create or replace a customer
+	// UpsertCustomerWithBodyWithResponse Create or update a customer
+	//
+	// What is absent stays as it is.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
 	UpsertCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
 
-	// UpsertCustomerWithResponse Create or replace a customer
+	// UpsertCustomerWithResponse Create or update a customer
+	//
+	// What is absent stays as it is.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18670,7 +18717,9 @@ func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, ext
 	return ParseAssignProductResponse(rsp)
 }
 
-// UpsertCustomerWithBodyWithResponse Create or replace a customer
+// UpsertCustomerWithBodyWithResponse Create or update a customer
+//
+// What is absent stays as it is.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18683,7 +18732,9 @@ func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Con
 	return ParseUpsertCustomerResponse(rsp)
 }
 
-// UpsertCustomerWithResponse Create or replace a customer
+// UpsertCustomerWithResponse Create or update a customer
+//
+// What is absent stays as it is.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

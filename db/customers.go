@@ -44,23 +44,40 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 	return created, err
 }
 
-// Upsert makes the customer or replaces its name, billing_provider_id and
-// metadata, and says which of the two it did.
+// CustomerChange is what to change of a customer; nil leaves it.
+type CustomerChange struct {
+	Name              *string
+	Link              bool    // whether to change the next one
+	BillingProviderID *string // nil: none
+	Metadata          json.RawMessage
+}
+
+// Upsert makes the customer or changes it, and says which of the two it did.
 func (s Customers) Upsert(
-	ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer, now time.Time,
+	ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, change CustomerChange, now time.Time,
 ) (saved metering.Customer, created bool, err error) {
-	c = withMetadata(c)
+	c := metering.Customer{ExternalID: externalID, BillingProviderID: change.BillingProviderID, Metadata: change.Metadata}
+	if change.Name != nil {
+		c.Name = *change.Name
+	}
 	if err := c.Validate(); err != nil {
 		return metering.Customer{}, false, err
+	}
+	var metadata *string
+	if len(change.Metadata) > 0 {
+		metadata = new(string(change.Metadata))
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
-			values ($1, $2, $3, $4, $5, $6)
+			values (@tenant, @external_id, coalesce(@name, ''), @billing_provider_id, coalesce(@metadata::jsonb, '{}'), @now)
 			on conflict (tenant_id, external_id) do update
-			set name = excluded.name, billing_provider_id = excluded.billing_provider_id, metadata = excluded.metadata
-			returning `+customerColumns+`, xmax = 0`,
-			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(append(customerFields(&saved), &created)...)
+			set name = coalesce(@name, c.name), metadata = coalesce(@metadata::jsonb, c.metadata),
+			  billing_provider_id = case when @link then @billing_provider_id else c.billing_provider_id end
+			returning `+customerColumns+`, xmax = 0`, pgx.NamedArgs{
+			"tenant": tenant, "external_id": externalID, "name": change.Name, "link": change.Link,
+			"billing_provider_id": change.BillingProviderID, "metadata": metadata, "now": now,
+		}).Scan(append(customerFields(&saved), &created)...)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.customer.ID, list[0].ID)
-		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, metering.Customer{ExternalID: "acme", Name: "Acme"}, clock.Now())
+		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, "acme", db.CustomerChange{Name: new("Acme")}, clock.Now())
 		require.NoError(t, err)
 		require.False(t, created)
 		require.Equal(t, ours.customer.ID, saved.ID)

@@ -53,6 +53,27 @@ func meterBySlug(ctx context.Context, q querier, tenant metering.TenantID, slug 
 	return meters[0], nil
 }
 
+// Next returns the ways of counting that meters change to once they are
+// backfilled.
+func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[metering.MeterID]metering.MeterVersion, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+meterVersionColumns+`
+		from meter_versions g
+		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id and m.meter_version_id <> g.id
+		where g.tenant_id = $1
+		  and g.status = 'backfilling'`, tenant)
+	if err != nil {
+		return nil, coded(err)
+	}
+	next := make(map[metering.MeterID]metering.MeterVersion)
+	var g metering.MeterVersion
+	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+		next[g.MeterID] = g
+		return nil
+	})
+	return next, coded(err)
+}
+
 // List returns up to limit meters with an id above after, in the order they were made.
 func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int) ([]metering.Meter, error) {
 	return collectMeters(ctx, s.pool, `and m.id > $2 order by m.id limit $3`, tenant, after, limit)

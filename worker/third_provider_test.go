@@ -40,7 +40,7 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	named := "acme at Tally"
 	far.Sign(named, metering.Range{Start: time.Now().AddDate(0, 0, -10).UTC().Truncate(time.Second), End: time.Now().AddDate(0, 0, 20).UTC().Truncate(time.Second)})
 	_, _, err = s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator,
-		metering.Customer{ExternalID: s.customer.ExternalID, BillingProviderID: &named}, time.Now())
+		s.customer.ExternalID, db.CustomerChange{Link: true, BillingProviderID: &named}, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, []string{"api-calls sum 1.25/1.25 counted"}, linesOf(s.await(s.request())))
 	require.Equal(t, "1.25", far.Total(named, s.meter.Slug).String())

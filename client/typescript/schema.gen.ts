@@ -765,7 +765,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Create or replace a customer */
+        /**
+         * Create or update a customer
+         * @description What is absent stays as it is.
+         */
         put: operations["upsert-customer"];
         post?: never;
         delete?: never;
@@ -1519,6 +1522,12 @@ export interface components {
              */
             previous_total: string;
         };
+        Counting: {
+            /** @enum {string} */
+            aggregation: "sum" | "count";
+            /** @description What usage is grouped by until status is complete */
+            group_by: string[];
+        };
         CreateAPIKey: {
             /**
              * Format: date-time
@@ -1702,8 +1711,11 @@ export interface components {
             tenant_id: string;
         };
         CustomerFields: {
-            /** @description The customer at the billing provider */
-            billing_provider_id?: string;
+            /** @description The customer at the billing provider; null: none */
+            billing_provider_id?: string | null;
+            /** @description May repeat that of the path */
+            external_id?: string;
+            /** @description Takes the place of what was there */
             metadata?: {
                 [key: string]: unknown;
             };
@@ -2220,6 +2232,7 @@ export interface components {
             counted_from: string | null;
             /** Format: date-time */
             created_at: string;
+            current?: components["schemas"]["Counting"];
             event_type: string;
             /** @description The event properties that usage is grouped by */
             group_by: string[];
@@ -2228,7 +2241,7 @@ export interface components {
             name: string;
             slug: string;
             /**
-             * @description backfilling while earlier events are being counted; usage answers 503 until then
+             * @description backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
              * @enum {string}
              */
             status: "backfilling" | "complete";

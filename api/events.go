@@ -57,6 +57,14 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 			s.metrics.events.WithLabelValues("rejected").Inc()
 			return ingestResult{}, rejected(rejection)
 		}
+		strangers, err := s.refuseStrangers(ctx, []metering.Event{event})
+		if err != nil {
+			return ingestResult{}, err
+		}
+		if rejection := strangers[0]; rejection != nil {
+			s.metrics.events.WithLabelValues("rejected").Inc()
+			return ingestResult{}, rejected(rejection)
+		}
 		result, err := s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
 		if err == nil && result.Rejected > 0 {
 			return ingestResult{}, rejected(metering.Forgotten())
@@ -89,6 +97,10 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 				continue
 			}
 			events, indexes = append(events, event), append(indexes, i)
+		}
+		events, indexes, rejections, err = s.withoutStrangers(ctx, events, indexes, rejections)
+		if err != nil {
+			return ingestResult{}, err
 		}
 		result, err := s.ingest(ctx, events, indexes, rejections)
 		result.Warnings = append(result.Warnings, batch.unknown()...)

@@ -16,6 +16,7 @@ type tenant struct {
 	GraceHours        int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
 	LatePolicy        metering.LatePolicy `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
 	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
+	Strict            bool                `json:"strict" doc:"Whether events of customers that do not exist, and of event types that no meter counts, are rejected"`
 	InvoiceHold       invoiceHoldSettings `json:"invoice_hold"`
 	CreatedAt         time.Time           `json:"created_at"`
 }
@@ -28,7 +29,7 @@ type invoiceHoldSettings struct {
 func showTenant(t metering.Tenant) tenant {
 	return tenant{
 		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
-		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, CreatedAt: t.CreatedAt.UTC(),
+		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, CreatedAt: t.CreatedAt.UTC(),
 		InvoiceHold: invoiceHoldSettings{t.InvoiceHold.Enabled, int(t.InvoiceHold.Deadline.Hours())},
 	}
 }
@@ -52,6 +53,7 @@ type updateTenantInput struct {
 		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
+		Strict            *bool                `json:"strict,omitempty" doc:"true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists"`
 		InvoiceHold       *invoiceHoldChange   `json:"invoice_hold,omitempty"`
 	}
 }
@@ -59,7 +61,7 @@ type updateTenantInput struct {
 func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tenantOutput, error) {
 	change := db.TenantChange{
 		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,
-		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute,
+		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute, Strict: in.Body.Strict,
 	}
 	if in.Body.GraceHours != nil {
 		grace := time.Duration(*in.Body.GraceHours) * time.Hour

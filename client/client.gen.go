@@ -3841,6 +3841,9 @@ type Tenant struct {
 	// RequestsPerMinute Requests with events
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 
+	// Strict Whether events of customers that do not exist, and of event types that no meter counts, are rejected
+	Strict bool `json:"strict"`
+
 	// Timezone Days, months and billing periods are its local ones
 	//
 	// Examples: Europe/Zurich
@@ -3912,6 +3915,9 @@ type UpdateTenant struct {
 	LatePolicy        *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
 	Name              *string                 `json:"name,omitempty"`
 	RequestsPerMinute *int64                  `json:"requests_per_minute,omitempty"`
+
+	// Strict true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists
+	Strict *bool `json:"strict,omitempty"`
 
 	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
 	Timezone *string `json:"timezone,omitempty"`

@@ -30,7 +30,8 @@ type Tenant struct {
 	Currency          string        // ISO 4217; the default of its prices
 	Grace             time.Duration // after a period's end, until it is closed
 	LatePolicy        LatePolicy
-	RequestsPerMinute int // requests a minute to the Events API
+	RequestsPerMinute int  // requests a minute to the Events API
+	Strict            bool // events of customers, and of event types, that are not known are rejected
 	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
 }

@@ -3340,6 +3340,8 @@ export interface components {
              * @description Requests with events
              */
             requests_per_minute: number;
+            /** @description Whether events of customers that do not exist, and of event types that no meter counts, are rejected */
+            strict: boolean;
             /**
              * @description Days, months and billing periods are its local ones
              * @example Europe/Zurich
@@ -3408,6 +3410,8 @@ export interface components {
             name?: string;
             /** Format: int64 */
             requests_per_minute?: number;
+            /** @description true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists */
+            strict?: boolean;
             /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
             timezone?: string;
         };

@@ -1,0 +1,50 @@
+package api
+
+import (
+	"context"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// refuseStrangers rejects, by their place, the events of a strict tenant that
+// name a customer or an event type that does not exist. It costs other tenants
+// nothing.
+func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (map[int]*metering.Rejection, error) {
+	tenant := principalOf(ctx).Tenant
+	if !tenant.Strict || len(events) == 0 {
+		return nil, nil
+	}
+	unknown, err := s.Writer.Unknown(ctx, tenant.ID, events)
+	if err != nil {
+		return nil, err
+	}
+	strangers := make(map[int]*metering.Rejection)
+	for i, e := range events {
+		switch {
+		case unknown.EventTypes[e.EventType]:
+			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is counted by no meter, and the tenant is strict"}
+		case unknown.Customers[e.ExternalID]:
+			strangers[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is no customer's external_id, and the tenant is strict"}
+		}
+	}
+	return strangers, nil
+}
+
+// withoutStrangers moves such events of a batch to its rejections.
+func (s *server) withoutStrangers(ctx context.Context, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
+	strangers, err := s.refuseStrangers(ctx, events)
+	if err != nil || len(strangers) == 0 {
+		return events, indexes, rejections, err
+	}
+	var known []metering.Event
+	var places []int
+	for i, e := range events {
+		if strangers[i] == nil {
+			known, places = append(known, e), append(places, indexes[i])
+			continue
+		}
+		strangers[i].Index = indexes[i]
+		rejections = append(rejections, *strangers[i])
+	}
+	return known, places, rejections, nil
+}

@@ -1,0 +1,50 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+)
+
+// TestAStrictTenantKnowsItsCustomersAndEventTypes: a typo makes no customer who
+// is billed, and no event that nobody counts.
+func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"strict":false`)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+	require.Contains(t, b.send(t, "PATCH", "/v1/tenant", `{"strict":true}`).body, `"strict":true`)
+
+	refused := func(body string) []api.FieldProblem {
+		return b.send(t, "POST", "/v1/events", body).problem(t, 422, "invalid").Errors
+	}
+	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is no customer's external_id, and the tenant is strict"}},
+		refused(`{"event_type":"call","customer_id":"acmee"}`))
+	require.Equal(t, []api.FieldProblem{{Location: "body.event_type", Message: "is counted by no meter, and the tenant is strict"}},
+		refused(`{"event_type":"cal","customer_id":"acme"}`))
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+
+	result := b.ingest(t, "/v1/events/batch", `{"events":[
+		{"event_type":"call","customer_id":"acmee"}, {"event_type":5,"customer_id":"acme"}, {"event_type":"call","customer_id":"acme","value":5},
+		{"event_type":"cal","customer_id":"acme"}]}`)
+	require.EqualValues(t, 1, result.Accepted)
+	require.EqualValues(t, 3, result.Rejected)
+	codes := map[string]bool{}
+	for _, e := range result.Errors {
+		codes[fmt.Sprint(e.Index, " ", e.Code)] = true
+	}
+	require.Equal(t, map[string]bool{"0 unknown_customer_id": true, "1 invalid_event_type": true, "3 unknown_event_type": true}, codes)
+	require.EqualValues(t, 2, b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"a","customer_id":"b"},{"event_type":"call","customer_id":"b"}]}`).Rejected)
+	b.send(t, "GET", "/v1/customers/acmee", "").problem(t, 404, "not_found")
+	require.Equal(t, `{"total":7}`, b.total(t, "acme"))
+
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acmee"}`)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acmee"}`)
+	b.send(t, "PATCH", "/v1/tenant", `{"strict":false}`)
+	b.ingest(t, "/v1/events", `{"event_type":"cal","customer_id":"anybody"}`)
+	require.Equal(t, 200, b.send(t, "GET", "/v1/customers/anybody", "").status)
+}

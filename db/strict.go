@@ -1,0 +1,47 @@
+package db
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Unknown are the customers, by external_id, and the event types of events that
+// do not exist. Of an event type, a meter is what makes it exist.
+type Unknown struct {
+	Customers, EventTypes map[string]bool
+}
+
+// Unknown looks up what a strict tenant's events name, in one round trip.
+func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events []metering.Event) (Unknown, error) {
+	customers, types := make(map[string]bool), make(map[string]bool)
+	for _, e := range events {
+		customers[e.ExternalID], types[e.EventType] = true, true
+	}
+	var batch pgx.Batch
+	batch.Queue(`select external_id from customers where tenant_id = $1 and external_id = any($2)`, tenant, namesIn(customers)).Query(without(customers))
+	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2)`, tenant, namesIn(types)).Query(without(types))
+	err := w.store.pool.SendBatch(ctx, &batch).Close()
+	return Unknown{customers, types}, coded(err)
+}
+
+func namesIn(set map[string]bool) (names []string) {
+	for name := range set {
+		names = append(names, name)
+	}
+	return names
+}
+
+// without removes the names that are found from a set.
+func without(set map[string]bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var name string
+		_, err := pgx.ForEachRow(rows, []any{&name}, func() error {
+			delete(set, name)
+			return nil
+		})
+		return err
+	}
+}

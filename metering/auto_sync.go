@@ -94,8 +94,12 @@ func (i Schedule) Validate(location string) error {
 	if !cronSyntax.MatchString(i.Cron()) {
 		return wrong
 	}
-	if _, err := cronParser.Parse(i.Cron()); err != nil {
+	times, err := cronParser.Parse(i.Cron())
+	if err != nil {
 		return wrong
+	}
+	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // it looks five years ahead, which have a 29 February
+		return Invalid(location, "must name a time that there is: no month of those named has such a day")
 	}
 	return nil
 }

@@ -26,6 +26,16 @@ func TestAScheduleIsAWordADurationOrACronExpression(t *testing.T) {
 	}
 }
 
+func TestAScheduleHasRuns(t *testing.T) {
+	t.Parallel()
+	for _, never := range []metering.Schedule{"0 0 31 2 *", "0 0 30 2 *", "* * 31 4,6,9,11 *"} {
+		require.EqualError(t, never.Validate("body.schedule"), "body.schedule must name a time that there is: no month of those named has such a day", never)
+	}
+	for _, rarely := range []metering.Schedule{"0 0 29 2 *", "0 0 31 1-2 *", "0 0 31 2 1"} {
+		require.NoError(t, rarely.Validate("body.schedule"), rarely)
+	}
+}
+
 func TestAScheduleThatIsRefusedNamesTheLimits(t *testing.T) {
 	t.Parallel()
 	require.EqualError(t, metering.Schedule("1m").Validate("body.schedule"), "body.schedule must be hourly, daily, "+

@@ -121,20 +121,33 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	x := exchangeOf(ctx.Context())
-	principal, err := s.failures.guard(ctx, x.request, s.authenticate)
-	x.principal = principal
-	if err == nil {
-		err = s.charge(ctx, principal.Tenant)
-	}
-	if err == nil && !permission.allows(principal) {
-		err = metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", principal, permission)
-	}
+	end, err := s.admit(ctx, permission)
 	if err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}
+	defer end()
 	next(ctx)
+}
+
+// admit finds out who asks, whether they may, and whether now. The request is
+// under way until end is called.
+func (s *server) admit(ctx huma.Context, permission Permission) (end func(), err error) {
+	x := exchangeOf(ctx.Context())
+	x.principal, err = s.failures.guard(ctx, x.request, s.authenticate)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.charge(ctx, x.principal.Tenant); err != nil {
+		return nil, err
+	}
+	if !permission.allows(x.principal) {
+		return nil, metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", x.principal, permission)
+	}
+	if err := x.body.payByTenant(s.bodies, x.principal.Tenant.ID); err != nil {
+		return nil, err
+	}
+	return s.begin(x.principal.Tenant.ID)
 }
 
 // noteUses notes which keys are in use.

@@ -162,16 +162,22 @@ var adaptHuma = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		x := exchangeOf(ctx.Context())
 		if message == "cannot read request body" {
+			if x.err = bodyProblem(errors.Join(errs...), 0); x.err != nil {
+				return x.problem(ctx, problemOf(x.err))
+			}
 			status = http.StatusBadRequest // the client went away
 		}
 		if status == http.StatusInternalServerError {
 			x.err = errors.Join(errs...) // those of validation may repeat what was sent
 		}
-		p := frameworkProblem(status, errs)
-		x.address(p, ctx.SetHeader)
-		return p
+		return x.problem(ctx, frameworkProblem(status, errs))
 	}
 })
+
+func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
+	x.address(p, ctx.SetHeader)
+	return p
+}
 
 // address fills in what belongs to this exchange, and the headers that go with it.
 func (x *exchange) address(p *Problem, setHeader func(name, value string)) {

@@ -21,7 +21,6 @@ const (
 	eventsPath       = "/v1/events"
 	maxBatch         = 1_000
 	maxEventsBody    = 8 << 20
-	bodyLimit        = 30 * time.Second // for a body to arrive: it holds a place in the byte budget meanwhile
 	maxSkippedFields = 100
 )
 
@@ -108,24 +107,16 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 	})
 }
 
-// withEventsBody makes room for the body before any of it is read, and keeps
-// the room until its events are stored.
+// withEventsBody refuses a body that is none of events before any of it is read.
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
 	x := exchangeOf(ctx)
-	if x.release == nil {
-		_, release, err := s.admit(x.request, maxEventsBody, 1)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+	if x.request.ContentLength > maxEventsBody {
+		return nil, tooLarge(maxEventsBody)
 	}
 	if err := eventsMediaType(x.request.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
-	connection := http.NewResponseController(x.writer)
-	_ = connection.SetReadDeadline(time.Now().Add(bodyLimit)) // tests have no connection
 	result, err := store(http.MaxBytesReader(x.writer, x.request.Body, maxEventsBody))
-	_ = connection.SetReadDeadline(time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -345,9 +336,9 @@ func atEnd(decoder bodyDecoder) error {
 }
 
 // malformed says why a body could not be read, by place alone.
-func malformed(decoder bodyDecoder, err error) error {
-	if late := bodyProblem(err, maxEventsBody); late != nil {
-		return late
+func malformed(decoder *json.Decoder, err error) error {
+	if problem := bodyProblem(err, maxEventsBody); problem != nil {
+		return problem
 	}
 	return metering.Errorf(codeMalformed, "the body is not JSON: it ends or breaks after byte %d", decoder.InputOffset())
 }

@@ -262,12 +262,10 @@ func TestABodyOverTheBoundIs413(t *testing.T) {
 func TestAFullBudgetAnswers503BeforeReading(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	release, err := b.writer.Admit(32<<20 - 100)
-	require.NoError(t, err)
-	a := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+	full := b.replica(t, func(d *api.Deps) { d.BodyBytes = 100 })
+	a := full.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
 	a.problem(t, 503, "overloaded")
 	require.Equal(t, "1", a.header.Get("Retry-After"))
-	release()
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
 }
 

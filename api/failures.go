@@ -48,9 +48,12 @@ func newFailures(deps Deps) (*failures, error) {
 func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(huma.Context) (Principal, error)) (Principal, error) {
 	address := f.addressOf(r)
 	name := nameOf(address, r.Header)
-	a := f.counts.look(address, f.limit)
-	if !a.allowed && !f.proven.Contains(name) {
+	proven := f.proven.Contains(name)
+	if a := f.counts.look(address, f.limit); !a.allowed && !proven {
 		return Principal{}, tooManyFailures(a)
+	}
+	if proven {
+		exchangeOf(ctx.Context()).proven = string(name[:])
 	}
 	principal, err := authenticate(ctx)
 	switch {

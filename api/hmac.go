@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -19,12 +18,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of signed requests. Their bodies are read before anybody knows who
-// sent them, so they share a part of the byte budget only.
+// Bounds of signed requests.
 const (
-	maxSkew       = 300 * time.Second
-	maxBody       = 1 << 20 // of a request without events
-	maxUnverified = 16 << 20
+	maxSkew = 300 * time.Second
+	maxBody = 1 << 20 // of a request without events
+
+	firstPiece = 4 << 10 // of a body that is read ahead
 )
 
 // Expired request ids are forgotten a while later than they expire, so that a
@@ -80,10 +79,12 @@ func unauthorizedf(format string, args ...any) error {
 }
 
 // by says whether the signature is that of a secret over this body.
-func (s signature) by(secret, body []byte) bool {
+func (s signature) by(secret []byte, body pieces) bool {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(s.timestamp + ":" + s.requestID + ":"))
-	mac.Write(body)
+	for _, piece := range body {
+		mac.Write(piece)
+	}
 	return hmac.Equal(mac.Sum(nil), s.mac)
 }
 
@@ -94,8 +95,7 @@ var (
 	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was used before: every attempt needs one of its own")
 )
 
-// bySignature finds out who signed a request. It reads the body and puts it
-// back, with its room in the byte budget kept until the request is answered.
+// bySignature finds out who signed a request. It reads the body and puts it back.
 func (s *server) bySignature(ctx context.Context, credential string) (Principal, error) {
 	x, now := exchangeOf(ctx), s.Now()
 	signed, err := readSignature(x.request.Header, credential, now)
@@ -141,7 +141,7 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 
 // signerOf returns the live secret that made the signature. All are tried,
 // whichever matches.
-func (s *server) signerOf(signed signature, body []byte, signers db.Signers) (signer metering.HMACSecret, err error) {
+func (s *server) signerOf(signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
 		signed.by(nil, body) // an unknown tenant takes as long as another
@@ -160,7 +160,7 @@ func (s *server) signerOf(signed signature, body []byte, signers db.Signers) (si
 
 // readAhead returns the body of a request and leaves it to be read again. A
 // GET has none: what came with it is not signed and therefore not read.
-func (s *server) readAhead(x *exchange) ([]byte, error) {
+func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		r.Body = http.NoBody
@@ -170,66 +170,51 @@ func (s *server) readAhead(x *exchange) ([]byte, error) {
 	if strings.HasPrefix(r.URL.Path, eventsPath) {
 		most = maxEventsBody
 	}
-	room, release, err := s.admit(r, most, 2) // the body stays while it is decoded
-	if err != nil {
-		return nil, err
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
 	}
-	x.release = release
-	defer s.unverified.Add(-room)
-	if s.unverified.Add(room) > maxUnverified {
-		return nil, metering.Errorf(metering.CodeOverloaded, "too many signed requests are being read; try again")
+	if x.proven != "" {
+		// Strangers do not stop those who were here before. Until the signature is
+		// verified it is not the tenant's share either.
+		if err := x.body.payBy(s.bodies.tenants, x.proven, 1); err != nil {
+			return nil, err
+		}
 	}
-	connection := http.NewResponseController(x.writer)
-	_ = connection.SetReadDeadline(time.Now().Add(bodyLimit)) // tests have no connection
-	body, err := readBody(http.MaxBytesReader(x.writer, r.Body, most), r.ContentLength)
-	_ = connection.SetReadDeadline(time.Time{})
+	body, err := readPieces(http.MaxBytesReader(x.writer, r.Body, most))
 	if err != nil {
 		if problem := bodyProblem(err, most); problem != nil {
 			return nil, problem
 		}
 		return nil, metering.Errorf(codeMalformed, "the body ended before it was complete").Because(err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = io.NopCloser(body.reader())
 	return body, nil
 }
 
-// readBody reads all, into as much memory as it takes where that is known.
-func readBody(body io.Reader, length int64) ([]byte, error) {
-	if length < 0 {
-		return io.ReadAll(body)
+// pieces are a body that takes as much memory as has come of it.
+type pieces [][]byte
+
+func readPieces(from io.Reader) (read pieces, err error) {
+	piece := make([]byte, 0, firstPiece)
+	for {
+		n, err := from.Read(piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		if errors.Is(err, io.EOF) {
+			return append(read, piece), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(piece) == cap(piece) {
+			read, piece = append(read, piece), make([]byte, 0, min(2*cap(piece), mostAhead))
+		}
 	}
-	read := make([]byte, length)
-	_, err := io.ReadFull(body, read)
-	return read, err
 }
 
-// admit makes room for so many copies of a body before any of it is read, and
-// returns how large it may be.
-func (s *server) admit(r *http.Request, most, copies int64) (room int64, release func(), err error) {
-	room = r.ContentLength
-	if room > most {
-		return 0, nil, tooLarge(most)
+func (p pieces) reader() io.Reader {
+	readers := make([]io.Reader, len(p))
+	for i, piece := range p {
+		readers[i] = bytes.NewReader(piece)
 	}
-	if room < 0 {
-		room = most
-	}
-	release, err = s.Writer.Admit(copies * room)
-	return room, release, err
-}
-
-func tooLarge(most int64) error {
-	return metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", most)
-}
-
-// bodyProblem says whether a body was too large or too slow.
-func bodyProblem(err error, most int64) error {
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return tooLarge(most)
-	}
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() {
-		return metering.Errorf(codeTimeout, "the body did not arrive within %s", bodyLimit)
-	}
-	return nil
+	return io.MultiReader(readers...)
 }

@@ -22,7 +22,8 @@ type exchange struct {
 	request   *http.Request
 	writer    http.ResponseWriter
 	principal Principal
-	release   func() // gives back the room of a body that was read ahead; may be nil
+	body      *body
+	proven    string // names the credential if it was valid before where it comes from
 	err       error  // for the log
 }
 
@@ -42,6 +43,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	x.request = r
+	x.body = s.bodies.receive(r, out, s.failures.addressOf(r))
 	out.Header().Set("X-Request-Id", x.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
@@ -51,9 +53,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure != nil {
 			s.survive(out, r, failure)
 		}
-		if x.release != nil {
-			x.release()
-		}
+		x.body.giveBack()
 		s.account(x, out, began)
 		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole

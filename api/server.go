@@ -45,6 +45,8 @@ type Deps struct {
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
 	FailuresPerMinute int
 	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
+	BodyBytes         int64          // of tenants' request bodies in memory at once; 0: 32 MiB
+	BodyTime          time.Duration  // for a body to arrive; 0: 30 s
 	Now               func() time.Time
 	Log               *slog.Logger
 	Metrics           prometheus.Registerer
@@ -61,7 +63,8 @@ type server struct {
 	secretUses    *coalescer[db.SecretUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids
 	claims        atomic.Int64                   // of request ids
-	unverified    atomic.Int64                   // bytes of bodies whose signature was not checked yet
+	bodies        bodies
+	requests      *db.Shares[metering.TenantID] // under way
 	failures      *failures
 	eventRequests limiter
 	pageKey       []byte
@@ -84,6 +87,7 @@ func New(deps Deps) (http.Handler, error) {
 	}
 	s := newServer(deps)
 	s.pageKey, s.requestKey = pageKey, requestKey
+	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
 	s.metrics = newMetrics(deps.Metrics)
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Store.HMACSecrets.Signers, timeout: credentialTimeout}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -27,23 +26,20 @@ type Writer struct {
 	groups    *lru.Cache[groupName, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
 
-	admitted atomic.Int64
-	mu       sync.Mutex
-	lanes    map[metering.TenantID]*lane
-	closed   bool
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	lanes   map[metering.TenantID]*lane
+	closed  bool
+	running sync.WaitGroup
 }
 
 // WriterOptions bounds a Writer. Zero values take the defaults.
 type WriterOptions struct {
-	Bytes       int64         // of request bodies in the process at once; 32 MiB
 	GroupEvents int           // in one transaction; 5,000. With 1, every request has a transaction of its own
 	Lanes       int           // transactions of one tenant at once; 2
 	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
 }
 
 func (o WriterOptions) withDefaults() WriterOptions {
-	o.Bytes = cmp.Or(o.Bytes, 32<<20)
 	o.GroupEvents = cmp.Or(o.GroupEvents, 5000)
 	o.Lanes = cmp.Or(o.Lanes, 2)
 	o.Deadline = cmp.Or(o.Deadline, 20*time.Second)
@@ -118,22 +114,6 @@ func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 		panic(err) // the size is a positive constant
 	}
 	return cache
-}
-
-var errFull = metering.Errorf(metering.CodeOverloaded, "too many events are waiting to be stored; try again")
-
-// minimumCharge is what even a tiny request costs while it waits.
-const minimumCharge = 4 << 10
-
-// Admit makes room for a request body of so many bytes, before it is read, or
-// answers CodeOverloaded. The caller releases it when the request is answered.
-func (w *Writer) Admit(bytes int64) (release func(), err error) {
-	bytes = max(bytes, minimumCharge)
-	if w.admitted.Add(bytes) > w.options.Bytes {
-		w.admitted.Add(-bytes)
-		return nil, errFull
-	}
-	return func() { w.admitted.Add(-bytes) }, nil
 }
 
 // Ingest stores the tenant's events and returns one outcome per event, after

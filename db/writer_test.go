@@ -256,43 +256,6 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t, dbtest.Open(t), db.WriterOptions{Bytes: 100 << 10})
-	refused := func(bytes int64) {
-		t.Helper()
-		_, err := w.Admit(bytes)
-		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
-	}
-	admitted := func(bytes int64) func() {
-		t.Helper()
-		release, err := w.Admit(bytes)
-		require.NoError(t, err)
-		return release
-	}
-
-	release := admitted(60 << 10)
-	refused(41 << 10)
-	releaseToo := admitted(40 << 10)
-	refused(0) // even the smallest has its price
-	release()
-	refused(61 << 10)
-	releaseToo()
-	admitted(100 << 10)()
-	refused(100<<10 + 1)
-
-	var all sync.WaitGroup
-	for range 100 {
-		all.Go(func() {
-			if release, err := w.Admit(3 << 10); err == nil {
-				release()
-			}
-		})
-	}
-	all.Wait()
-	admitted(100 << 10)()
-}
-
 func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)

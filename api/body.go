@@ -1,0 +1,162 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of the bodies in the process at once.
+const (
+	tenantsBytes   = 32 << 20
+	strangersBytes = 2*maxEventsBody + 2<<20 // so that one body of any size fits in a share
+	bodyTime       = 30 * time.Second        // for a body to arrive
+)
+
+// What a body costs: what has come, and the reader's buffers ahead of it.
+const (
+	leastCharge = 16 << 10 // even of a tiny one while it is answered
+	mostAhead   = 64 << 10
+)
+
+// bodies are the bytes of request bodies. Those of strangers, whose credential
+// is not verified yet, are shared by address, and none of them are the tenants'.
+type bodies struct {
+	tenants   *db.Shares[string]
+	strangers *db.Shares[string]
+	time      time.Duration
+}
+
+func newBodies(deps Deps) bodies {
+	b := bodies{tenants: db.NewShares[string](tenantsBytes), strangers: db.NewShares[string](strangersBytes), time: bodyTime}
+	if deps.BodyBytes > 0 {
+		b.tenants = db.NewShares[string](deps.BodyBytes)
+	}
+	if deps.BodyTime > 0 {
+		b.time = deps.BodyTime
+	}
+	return b
+}
+
+// body is one that is paid for as it arrives: what is only declared takes
+// nothing from anybody. It ends with an error where its payer's share does, or
+// its time.
+type body struct {
+	io.ReadCloser
+	connection *http.ResponseController
+	declared   int64 // -1: not
+	shares     *db.Shares[string]
+	payer      string
+	copies     int64 // that are held of each byte
+	read       int64
+	paid       int64
+}
+
+// receive has the request's body paid for by the address it comes from.
+func (b bodies) receive(r *http.Request, w http.ResponseWriter, address string) *body {
+	received := &body{
+		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
+		shares: b.strangers, payer: address, copies: 1,
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return received
+	}
+	// Also of one that nobody reads: the server waits for its end.
+	_ = received.connection.SetReadDeadline(time.Now().Add(b.time)) // tests have no connection
+	r.Body = received
+	return received
+}
+
+var errFull = metering.Errorf(metering.CodeOverloaded, "too many bytes are waiting to be stored; try again")
+
+// Read reads what has arrived, and pays for it before anybody sees it.
+func (b *body) Read(p []byte) (int, error) {
+	if b.paid == 0 && !b.shares.Fits(b.payer, b.copies*max(b.declared, leastCharge)) {
+		return 0, errFull
+	}
+	if err := b.pay(); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), mostAhead)])
+	b.read += int64(n)
+	if full := b.pay(); full != nil {
+		return 0, full
+	}
+	if errors.Is(err, io.EOF) {
+		_ = b.connection.SetReadDeadline(time.Time{}) // what comes after it is not the body's
+	}
+	return n, err
+}
+
+// pay pays in steps as large as what has come, so that shares are not asked
+// for each packet.
+func (b *body) pay() error {
+	due := max(b.copies*b.read, leastCharge)
+	if due <= b.paid {
+		return nil
+	}
+	ahead := due + min(due, mostAhead)
+	if b.declared >= 0 {
+		ahead = min(ahead, max(b.copies*b.declared, due))
+	}
+	for _, sum := range []int64{ahead, due} {
+		if b.shares.Take(b.payer, sum-b.paid) {
+			b.paid = sum
+			return nil
+		}
+	}
+	return errFull
+}
+
+// payBy has another pay from now on, for what has come already too.
+func (b *body) payBy(shares *db.Shares[string], payer string, copies int64) error {
+	b.giveBack()
+	b.shares, b.payer, b.copies = shares, payer, copies
+	if b.read == 0 {
+		return nil
+	}
+	return b.pay()
+}
+
+// payByTenant has the tenant pay. What was read ahead stays in memory beside
+// what is decoded from it.
+func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
+	copies := int64(1)
+	if b.read > 0 {
+		copies = 2
+	}
+	return b.payBy(bodies.tenants, tenant.String(), copies)
+}
+
+// giveBack is when nothing of the body is in memory any longer.
+func (b *body) giveBack() {
+	if b.paid > 0 {
+		b.shares.Give(b.payer, b.paid)
+		b.paid = 0
+	}
+}
+
+func tooLarge(most int64) error {
+	return metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", most)
+}
+
+// bodyProblem says whether a body was too large, too slow, or too much beside others.
+func bodyProblem(err error, most int64) error {
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return tooLarge(most)
+	}
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
+		return metering.Errorf(codeTimeout, "the body did not arrive in time")
+	}
+	if errors.Is(err, errFull) {
+		return errFull
+	}
+	return nil
+}

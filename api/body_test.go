@@ -1,0 +1,143 @@
+package api_test
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// stall begins a request and leaves it so until the test ends.
+func (b *bundle) stall(t testing.TB, body, path string, headers ...string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	// A body that is refused may come to its end before the server takes it.
+	_, _ = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: odometer\r\n%s\r\n\r\n%s", path, strings.Join(headers, "\r\n"), body)
+	return conn
+}
+
+const toBatch = "POST /v1/events/batch"
+
+// forged are the headers of a signature that nobody made, of this tenant's id.
+func forged(tenant metering.TenantID) []string {
+	return []string{
+		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(time.Now().Unix(), 10),
+		"X-Request-Id: x", "X-Tenant-Id: " + tenant.String(),
+	}
+}
+
+// chunk is one of a body whose length is not declared.
+func chunk(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
+
+func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
+	t.Parallel()
+	ours := setup(t).strict(t, 1_000_000)
+	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
+	s, large := ours.newSigner(t, metering.ScopeIngestOnly), strings.Repeat(" ", 4<<20)
+	elsewhere := append(forged(ours.tenant.ID), from("198.51.100.7"))
+	attacks := map[string]func(t *testing.T){
+		"bogus signatures": func(t *testing.T) {
+			for range 2 {
+				ours.stall(t, "", toBatch, append(forged(ours.tenant.ID), "Content-Length: 8388608")...)
+			}
+		},
+		"bogus signatures that have come but for a byte": func(t *testing.T) {
+			for range 4 {
+				ours.stall(t, large, toBatch, append(elsewhere, "Content-Length: 4194305")...)
+			}
+		},
+		"bogus signatures elsewhere": func(t *testing.T) {
+			for range 16 {
+				ours.stall(t, large[:1<<20-1], "POST /v1/customers", append(elsewhere, "Content-Length: 1048576")...)
+			}
+		},
+		"chunks of another tenant": func(t *testing.T) {
+			for range 4 {
+				ours.stall(t, chunk(3<<20), toBatch, "Authorization: Bearer "+theirs.key, "Transfer-Encoding: chunked")
+			}
+		},
+		"declared by another tenant": func(t *testing.T) {
+			for range 100 {
+				ours.stall(t, "{", toBatch, "Authorization: Bearer "+theirs.key, "Content-Length: 8388608")
+			}
+		},
+		"sign-ins": func(t *testing.T) {
+			for range 100 {
+				ours.stall(t, `{"email":"`+large[:1<<10], "POST /v1/auth/login", "Content-Type: application/json", "Content-Length: 10000")
+			}
+		},
+	}
+	attacks["all at once"] = func(t *testing.T) {
+		for _, name := range slices.Sorted(maps.Keys(attacks)) {
+			if name != "all at once" {
+				attacks[name](t)
+			}
+		}
+	}
+	goOn := func(t *testing.T) {
+		ours.ingest(t, "/v1/events", hello)
+		require.Equal(t, 200, ours.send(t, "POST", "/v1/events", hello, s.sign(hello)...).status)
+		batch := `{"events":[` + hello + `]}` + large
+		require.Equal(t, 200, ours.send(t, "POST", "/v1/events/batch", batch).status)
+		require.Equal(t, 200, ours.send(t, "POST", "/v1/events/batch", batch, s.sign(batch)...).status)
+		require.Less(t, ours.send(t, "PUT", "/v1/customers/acme/upsert", `{}`).status, 300)
+	}
+	goOn(t)
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			attack(t)
+			goOn(t)
+		})
+	}
+}
+
+func TestABodyThatIsTooSlowEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replicaWithin(t, 200*time.Millisecond)
+	heads := [][]string{
+		{toBatch, "Authorization: Bearer " + b.key, "Content-Length: 100"},
+		append([]string{toBatch, "Content-Length: 100"}, forged(b.tenant.ID)...),
+		{"POST /v1/customers", "Authorization: Bearer " + b.key, "Content-Length: 100"},
+		{"POST /v1/auth/login", "Content-Length: 100"},
+		{"GET /v1/customers", "Content-Length: 100"},
+		{"POST /nowhere", "Content-Length: 100"},
+	}
+	conns := make([]net.Conn, len(heads))
+	for i, head := range heads {
+		conns[i] = b.stall(t, "{", head[0], head[1:]...)
+	}
+	for i, conn := range conns {
+		head := heads[i]
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, head[0])
+		require.GreaterOrEqual(t, response.StatusCode, 400, head[0])
+		response.Body.Close()
+	}
+}
+
+func (b *bundle) replicaWithin(t testing.TB, bodyTime time.Duration) *bundle {
+	return b.replica(t, func(d *api.Deps) { d.BodyTime = bodyTime })
+}
+
+// of is another tenant at the same server, with an admin key.
+func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
+	t.Helper()
+	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: tenant, url: b.url, temporal: b.temporal, deps: b.deps, contract: b.contract}
+	other.key = other.newKey(t, metering.ScopeAdmin)
+	return other
+}

@@ -1,0 +1,132 @@
+package db
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Shares parts what there is little of, such as connections or bytes, among
+// those who want it. Each may hold as much as is then left free: one alone gets
+// half, and of several who take what they can, each leaves as much as it holds
+// to whoever comes next. Those who wait are let in by turns, one of each key.
+type Shares[K comparable] struct {
+	mu    sync.Mutex
+	free  int64
+	held  map[K]int64
+	lines map[K][]chan struct{} // who waits, in order
+	turns []K                   // keys with a line, the one that was let in longest ago first
+}
+
+// NewShares makes shares of so much.
+func NewShares[K comparable](all int64) *Shares[K] {
+	return &Shares[K]{free: all, held: make(map[K]int64), lines: make(map[K][]chan struct{})}
+}
+
+// Fits says whether Take would find so much for the key.
+func (s *Shares[K]) Fits(key K, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fits(key, n)
+}
+
+// Take takes so much for the key, or nothing where its share is used up.
+func (s *Shares[K]) Take(key K, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.take(key, n)
+}
+
+// fits compares with what is free before, so that the last place can be had too.
+func (s *Shares[K]) fits(key K, n int64) bool { return s.held[key]+n <= s.free }
+
+func (s *Shares[K]) take(key K, n int64) bool {
+	if !s.fits(key, n) {
+		return false
+	}
+	s.free -= n
+	s.held[key] += n
+	return true
+}
+
+// Wait takes one for the key when its turn has come, or fails as ctx does.
+func (s *Shares[K]) Wait(ctx context.Context, key K) error {
+	turn := s.join(key)
+	if turn == nil {
+		return nil
+	}
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		s.leave(key, turn)
+		return ctx.Err()
+	}
+}
+
+// join returns what is closed when the key's turn has come, or nil: it has.
+func (s *Shares[K]) join(key K) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := s.lines[key]
+	if len(line) == 0 {
+		if s.take(key, 1) {
+			return nil
+		}
+		s.turns = append(s.turns, key)
+	}
+	turn := make(chan struct{})
+	s.lines[key] = append(line, turn)
+	return turn
+}
+
+// leave gives up waiting, or gives back what came at the same moment.
+func (s *Shares[K]) leave(key K, turn chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := slices.Index(s.lines[key], turn)
+	if place < 0 {
+		s.give(key, 1)
+		return
+	}
+	if s.lines[key] = slices.Delete(s.lines[key], place, place+1); len(s.lines[key]) == 0 {
+		delete(s.lines, key)
+		s.turns = slices.DeleteFunc(s.turns, func(k K) bool { return k == key })
+	}
+}
+
+// Give gives back what was taken.
+func (s *Shares[K]) Give(key K, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.give(key, n)
+}
+
+func (s *Shares[K]) give(key K, n int64) {
+	s.free += n
+	if s.held[key] -= n; s.held[key] == 0 {
+		delete(s.held, key)
+	}
+	for i := 0; i < len(s.turns) && s.free > 0; {
+		key := s.turns[i]
+		if !s.take(key, 1) {
+			i++
+			continue
+		}
+		s.turns = slices.Delete(s.turns, i, i+1)
+		s.letIn(key)
+	}
+}
+
+// letIn is for the first of a line, for whom a place was taken. The rest of the
+// line waits for the other keys' turns.
+func (s *Shares[K]) letIn(key K) {
+	line := s.lines[key]
+	close(line[0])
+	if len(line) == 1 {
+		delete(s.lines, key)
+		return
+	}
+	s.lines[key] = line[1:]
+	s.turns = append(s.turns, key)
+}

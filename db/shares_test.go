@@ -1,0 +1,114 @@
+package db_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/db"
+)
+
+func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
+	t.Parallel()
+	s := db.NewShares[string](16)
+	require.True(t, s.Take("a", 8))
+	require.False(t, s.Take("a", 1))
+	require.False(t, s.Take("b", 9))
+	require.True(t, s.Take("b", 4))
+	require.False(t, s.Take("b", 1))
+	require.True(t, s.Fits("c", 4))
+	require.False(t, s.Fits("c", 5))
+	require.True(t, s.Take("c", 2))
+	s.Give("a", 8)
+	require.True(t, s.Take("b", 2))
+	require.True(t, db.NewShares[string](1).Take("a", 1), "of one place all can be had")
+}
+
+// TestSharesAddUp takes and gives at random: nothing is lost, and nobody gets
+// more than was free.
+func TestSharesAddUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.Int64Range(1, 50).Draw(t, "all")
+		s, held, free := db.NewShares[int](all), map[int]int64{}, all
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			key, n := rapid.IntRange(1, 4).Draw(t, "key"), rapid.Int64Range(1, 20).Draw(t, "n")
+			if rapid.Bool().Draw(t, "give") {
+				n = min(n, held[key])
+				s.Give(key, n)
+				held[key], free = held[key]-n, free+n
+				continue
+			}
+			if want := held[key]+n <= free; s.Take(key, n) != want {
+				t.Fatalf("take %d of %d free beside %d: not %t", n, free, held[key], want)
+			} else if want {
+				held[key], free = held[key]+n, free-n
+			}
+		}
+		for key, n := range held {
+			s.Give(key, n)
+		}
+		if !s.Take(9, all) {
+			t.Fatal("what was given back is not there")
+		}
+	})
+}
+
+func TestThoseWhoWaitAreLetInByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := db.NewShares[string](1)
+		require.NoError(t, s.Wait(t.Context(), "a"))
+		var mu sync.Mutex
+		order := ""
+		wait := func(key string) {
+			go func() {
+				if s.Wait(t.Context(), key) == nil {
+					mu.Lock()
+					order += key
+					mu.Unlock()
+				}
+			}()
+			synctest.Wait()
+		}
+		for _, key := range []string{"a", "a", "a", "b", "b", "c"} {
+			wait(key)
+		}
+		s.Give("a", 1)
+		for range 6 {
+			synctest.Wait()
+			mu.Lock()
+			last := order[len(order)-1:]
+			mu.Unlock()
+			s.Give(last, 1)
+		}
+		require.Equal(t, "abcaba", order)
+	})
+}
+
+func TestWhoStopsWaitingHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := db.NewShares[string](1)
+		require.NoError(t, s.Wait(t.Context(), "a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var gone, stays error
+		go func() { gone = s.Wait(ctx, "b") }()
+		synctest.Wait()
+		done := make(chan struct{})
+		go func() { defer close(done); stays = s.Wait(t.Context(), "b") }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.ErrorIs(t, gone, context.Canceled)
+		s.Give("a", 1)
+		<-done
+		require.NoError(t, stays)
+		s.Give("b", 1)
+		require.True(t, s.Take("c", 1))
+	})
+}

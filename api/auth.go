@@ -118,7 +118,7 @@ var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credential
 func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 	permission, _ := ctx.Operation().Metadata["permission"].(Permission)
 	if permission == Public {
-		next(ctx)
+		next(on(ctx, strangers))
 		return
 	}
 	end, err := s.admit(ctx, permission)
@@ -127,7 +127,15 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	defer end()
-	next(ctx)
+	next(on(ctx, principalOf(ctx.Context()).Tenant.ID))
+}
+
+// strangers share connections to the database as if they were one tenant.
+const strangers metering.TenantID = 0
+
+// on has what an operation does use the tenant's share of connections.
+func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
+	return huma.WithContext(ctx, db.For(ctx.Context(), tenant))
 }
 
 // admit finds out who asks, whether they may, and whether now. The request is
@@ -138,7 +146,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (end func(), err
 	if err != nil {
 		return nil, err
 	}
-	if err := s.charge(ctx, x.principal.Tenant); err != nil {
+	if err := s.charge(ctx, x.principal); err != nil {
 		return nil, err
 	}
 	if !permission.allows(x.principal) {
@@ -152,7 +160,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (end func(), err
 
 // noteUses notes which keys are in use.
 func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]struct{}, error) {
-	err := s.Store.APIKeys.Used(ctx, uses, s.Now())
+	err := s.Credentials.APIKeys.Used(ctx, uses, s.Now())
 	if err != nil {
 		s.Log.WarnContext(ctx, "when API keys were last used is not noted for now", "error", err)
 	}
@@ -161,7 +169,7 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 
 // noteSecretUses notes which HMAC secrets are in use.
 func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[db.SecretUse]struct{}, error) {
-	err := s.Store.HMACSecrets.Used(ctx, uses, s.Now())
+	err := s.Credentials.HMACSecrets.Used(ctx, uses, s.Now())
 	if err != nil {
 		s.Log.WarnContext(ctx, "when HMAC secrets were last used is not noted for now", "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 // document is the OpenAPI document before any operation is in it.
 func document() huma.Config {
 	config := huma.DefaultConfig("Odometer", "1")
-	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC."
+	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC.\n\n" + limitsDescription
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.CreateHooks = nil // no $schema in answers
 	config.DocsPath = ""
@@ -35,6 +35,10 @@ func document() huma.Config {
 	}
 	return config
 }
+
+const limitsDescription = "Requests are limited by the minute, which begins with the first one: those with events (`x-rate-limit: events`) by tenant, " +
+	"all others that need a credential (`x-rate-limit: calls`) by credential and by tenant. Every answer after authentication says in " +
+	"X-RateLimit-Limit and X-RateLimit-Remaining how the limit stands that is nearest; beyond, the answer is 429 with Retry-After"
 
 const hmacDescription = "`HMAC v1:` and the base64 of HMAC-SHA256, keyed with the bytes of the secret as it was shown, " +
 	"over `<X-Timestamp>:<X-Request-Id>:<body>`, with an empty body for GET. Also needed: X-Timestamp (Unix seconds, within " +

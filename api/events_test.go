@@ -370,8 +370,9 @@ func TestTheEventsAPIIsLimitedPerTenant(t *testing.T) {
 	}
 	require.Equal(t, 200, theirs.send(t, "POST", "/v1/events", hello).status)
 	a := b.send(t, "GET", "/v1/usage/total?customer=acme", "")
-	require.Equal(t, 200, a.status, "reading is not limited")
-	require.Empty(t, a.header.Get("X-RateLimit-Limit"))
+	require.Equal(t, 200, a.status, "reading has a limit of its own")
+	require.Equal(t, "3000", a.header.Get("X-RateLimit-Limit"))
+	require.Equal(t, "2997", a.header.Get("X-RateLimit-Remaining"))
 	a = b.send(t, "POST", "/v1/events", hello, "Authorization: Bearer guess")
 	require.Equal(t, 401, a.status)
 	require.Empty(t, a.header.Get("X-RateLimit-Limit"), "nobody knows whose")

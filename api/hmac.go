@@ -115,7 +115,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if err != nil {
 		return Principal{}, err
 	}
-	claimed, err := s.Store.RequestIDs.Claim(ctx, signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
+	claimed, err := s.Credentials.RequestIDs.Claim(db.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -132,7 +132,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 }
 
 func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{}]struct{}, error) {
-	_, err := s.Store.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
+	_, err := s.Credentials.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
 	if err != nil {
 		s.Log.WarnContext(ctx, "expired request ids stay for now", "error", err)
 	}

@@ -108,26 +108,44 @@ func (w *window) allowance(limit int, now time.Time) allowance {
 	return allowance{left > 0, left, w.ends.Sub(now)}
 }
 
-// limited has an operation charged to its tenant's rate limit.
+// limited has an operation charged to its tenant's limit of requests with events.
 func limited(op huma.Operation) huma.Operation {
 	op.Metadata["limited"] = true
+	op.Extensions["x-rate-limit"] = "events"
 	return op
 }
 
-// charge takes a request from its tenant's rate limit, and says in the answer
-// what is left of it.
-func (s *server) charge(ctx huma.Context, tenant metering.Tenant) error {
-	if ctx.Operation().Metadata["limited"] != true {
-		return nil
+// charge takes a request from a limit, and says in the answer what is left of it.
+func (s *server) charge(ctx huma.Context, who Principal) error {
+	if ctx.Operation().Metadata["limited"] == true {
+		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), who.Tenant.RequestsPerMinute, "the tenant may send %d requests with events a minute")
 	}
-	a := s.eventRequests.take(ctx.Context(), tenant.ID.String(), tenant.RequestsPerMinute)
-	ctx.SetHeader("X-RateLimit-Limit", strconv.Itoa(tenant.RequestsPerMinute))
-	ctx.SetHeader("X-RateLimit-Remaining", strconv.Itoa(a.remaining))
+	calls := "calls:" + who.Tenant.ID.String()
+	// A credential that uses up its own leaves the tenant's other half to others.
+	err := s.chargeTo(ctx, calls+":"+string(who.Actor), max(1, s.CallsPerMinute/2), "a credential may make %d calls a minute")
+	if err != nil {
+		return err
+	}
+	return s.chargeTo(ctx, calls, s.CallsPerMinute, "the tenant may make %d calls a minute")
+}
+
+// chargeTo answers with the limit of which the least is left.
+func (s *server) chargeTo(ctx huma.Context, key string, limit int, format string) error {
+	a := s.minutes.take(ctx.Context(), key, limit)
+	x := exchangeOf(ctx.Context())
+	if x.limit == 0 || a.remaining < x.remaining {
+		x.limit, x.remaining = limit, a.remaining
+		ctx.SetHeader("X-RateLimit-Limit", strconv.Itoa(limit))
+		ctx.SetHeader("X-RateLimit-Remaining", strconv.Itoa(a.remaining))
+	}
 	if a.allowed {
 		return nil
 	}
-	return tooMany(a, "the tenant may send %d requests with events a minute", tenant.RequestsPerMinute)
+	return tooMany(a, format, limit)
 }
+
+// defaultCalls is what every script and dashboard of a tenant's gets along with.
+const defaultCalls = 6_000
 
 // tooMany is a 429 whose Retry-After is the window's end.
 func tooMany(a allowance, format string, args ...any) error {

@@ -111,17 +111,17 @@ func (w *sharedWindows) learn(again bool, err error) {
 	switch {
 	case err != nil && !w.down:
 		w.down, w.retryAt = true, time.Now().Add(redisRetry)
-		w.log.Warn("Redis does not answer: the rate limit is per replica until it does", "error", err)
+		w.log.Warn("Redis does not answer: rate limits are per replica until it does", "error", err)
 	case err == nil && again:
 		w.down = false
-		w.log.Info("Redis answers again: replicas share the rate limit")
+		w.log.Info("Redis answers again: replicas share rate limits")
 	}
 }
 
 func (w *sharedWindows) ask(ctx context.Context, key string, limit int) (allowance, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	answer, err := takeScript.Run(ctx, w.redis, []string{w.space + "events:" + key}, limit, limitWindow.Milliseconds()).Int64Slice()
+	answer, err := takeScript.Run(ctx, w.redis, []string{w.space + key}, limit, limitWindow.Milliseconds()).Int64Slice()
 	if err != nil {
 		return allowance{}, fmt.Errorf("count request: %w", err)
 	}

@@ -24,7 +24,9 @@ type exchange struct {
 	principal Principal
 	body      *body
 	proven    string // names the credential if it was valid before where it comes from
-	err       error  // for the log
+	limit     int    // what X-RateLimit-Limit says; 0: nothing yet
+	remaining int
+	err       error // for the log
 }
 
 type exchangeKey struct{}

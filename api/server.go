@@ -7,11 +7,13 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +31,7 @@ import (
 // Deps is what the API is made of.
 type Deps struct {
 	Store         *db.DB
+	Credentials   *db.DB // on connections of its own, so that who asks is known however busy others are; nil: Store
 	Writer        *db.Writer
 	Temporal      client.Client
 	Guard         providers.Guard
@@ -44,6 +47,7 @@ type Deps struct {
 	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
 	FailuresPerMinute int
+	CallsPerMinute    int            // that a tenant may make beside those with events; 0: 6,000
 	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
 	BodyBytes         int64          // of tenants' request bodies in memory at once; 0: 32 MiB
 	BodyTime          time.Duration  // for a body to arrive; 0: 30 s
@@ -55,21 +59,21 @@ type Deps struct {
 type server struct {
 	Deps
 	*people
-	mux           *http.ServeMux
-	api           huma.API
-	apiKeys       *coalescer[string, *db.Credential] // by their hash
-	signers       *coalescer[metering.TenantID, db.Signers]
-	uses          *coalescer[db.KeyUse, struct{}]
-	secretUses    *coalescer[db.SecretUse, struct{}]
-	sweeps        *coalescer[struct{}, struct{}] // of request ids
-	claims        atomic.Int64                   // of request ids
-	bodies        bodies
-	requests      *db.Shares[metering.TenantID] // under way
-	failures      *failures
-	eventRequests limiter
-	pageKey       []byte
-	requestKey    []byte // under which repeatable requests are hashed
-	metrics       metrics
+	mux        *http.ServeMux
+	api        huma.API
+	apiKeys    *coalescer[string, *db.Credential] // by their hash
+	signers    *coalescer[metering.TenantID, db.Signers]
+	uses       *coalescer[db.KeyUse, struct{}]
+	secretUses *coalescer[db.SecretUse, struct{}]
+	sweeps     *coalescer[struct{}, struct{}] // of request ids
+	claims     atomic.Int64                   // of request ids
+	bodies     bodies
+	requests   *db.Shares[metering.TenantID] // under way
+	failures   *failures
+	minutes    limiter
+	pageKey    []byte
+	requestKey []byte // under which repeatable requests are hashed
+	metrics    metrics
 }
 
 // credentialTimeout bounds how long requests wait for the database to say who asks.
@@ -85,12 +89,14 @@ func New(deps Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	deps.Credentials = cmp.Or(deps.Credentials, deps.Store)
+	deps.CallsPerMinute = cmp.Or(deps.CallsPerMinute, defaultCalls)
 	s := newServer(deps)
 	s.pageKey, s.requestKey = pageKey, requestKey
 	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
 	s.metrics = newMetrics(deps.Metrics)
-	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Store.APIKeys.Credentials, timeout: credentialTimeout}
-	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Store.HMACSecrets.Signers, timeout: credentialTimeout}
+	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
+	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
 	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
@@ -100,7 +106,7 @@ func New(deps Deps) (http.Handler, error) {
 	if s.people, err = newPeople(deps); err != nil {
 		return nil, err
 	}
-	s.eventRequests, err = newLimiter(deps)
+	s.minutes, err = newLimiter(deps)
 	return s, err
 }
 
@@ -272,6 +278,7 @@ func operation(method, id, path string, permission Permission, summary string) h
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	if permission != Public {
+		op.Extensions["x-rate-limit"] = "calls"
 		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
 	}
 	return op
@@ -304,6 +311,7 @@ func accepted(op huma.Operation) huma.Operation {
 
 // serveDocument answers with a document that never changes while the process runs.
 func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
+	render = sync.OnceValues(render)
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := render()
 		if err != nil {

@@ -42,7 +42,7 @@ type people struct {
 
 func newPeople(deps Deps) (p *people, err error) {
 	p = &people{
-		sessions:  &coalescer[db.SessionName, *db.SignedIn]{run: deps.Store.Sessions.Find, timeout: credentialTimeout},
+		sessions:  &coalescer[db.SessionName, *db.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
 		passwords: newPasswords(),
 		issuers:   newIssuers(deps.Guard.Client(issuerTimeout)),
 	}

@@ -4,13 +4,12 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // AuditLog reads what audit wrote.
-type AuditLog struct{ pool *pgxpool.Pool }
+type AuditLog struct{ pool *pool }
 
 // audit records who changed what, in the transaction that changes it.
 func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // AutoSyncs are the tenants' wishes about when their customers are synced.
 // They decide; the schedules in Temporal follow.
-type AutoSyncs struct{ pool *pgxpool.Pool }
+type AutoSyncs struct{ pool *pool }
 
 const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
 	case when a.applied_at >= a.updated_at then a.applied_at end`

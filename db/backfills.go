@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Backfills counts the past of a meter version: the events that were ingested
 // before it was published, which carry a lower epoch.
-type Backfills struct{ pool *pgxpool.Pool }
+type Backfills struct{ pool *pool }
 
 // BackfillingMeterVersion names a meter version whose past is not counted yet.
 type BackfillingMeterVersion struct {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -22,7 +21,7 @@ const (
 // one inside, while rows are locked, deadlocks under load. A row is inserted
 // and deleted because create_chunk exists only in the Community edition.
 type chunks struct {
-	pool  *pgxpool.Pool
+	pool  *pool
 	mu    sync.Mutex
 	known map[chunk]bool
 	edge  time.Time // from when on events were kept when it was last read; it only rises
@@ -51,7 +50,7 @@ func (n need) and(e *metering.Event) need {
 
 func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Before(edge) }
 
-func newChunks(pool *pgxpool.Pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
+func newChunks(pool *pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
 // ensure makes the chunks that these events fall into, but none that only
 // events need that will be rejected as too old.

@@ -26,7 +26,7 @@ import (
 
 // DB is a pool of connections and the nouns that live behind it.
 type DB struct {
-	pool *pgxpool.Pool
+	pool *pool
 
 	Tenants         Tenants
 	APIKeys         APIKeys
@@ -82,6 +82,19 @@ const defaultConnections = 16
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
 // in it bounds the pool. read reads prices of providers'; nil: of none.
 func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
+	return open(ctx, url, read, func(config *pgxpool.Config) {
+		if !strings.Contains(url, "pool_max_conns") {
+			config.MaxConns = defaultConnections
+		}
+	})
+}
+
+// OpenSmall is Open with a few connections, whatever the URL says.
+func OpenSmall(ctx context.Context, url string, most int32) (*DB, error) {
+	return open(ctx, url, nil, func(config *pgxpool.Config) { config.MaxConns = most })
+}
+
+func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
@@ -93,9 +106,7 @@ func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
 	} {
 		config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
 	}
-	if !strings.Contains(url, "pool_max_conns") {
-		config.MaxConns = defaultConnections
-	}
+	bound(config)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
@@ -103,10 +114,11 @@ func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
 		return nil
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	opened, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
+	pool := newPool(opened)
 	return &DB{
 		pool:            pool,
 		Tenants:         Tenants{pool},

@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Discrepancies are the days on which rollups and events disagree.
-type Discrepancies struct{ pool *pgxpool.Pool }
+type Discrepancies struct{ pool *pool }
 
 // Discrepancy is one customer's, or the whole tenant's, usage of a meter on a
 // UTC day, counted twice with two results.

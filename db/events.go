@@ -6,13 +6,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Events reads raw events; Writer stores them.
-type Events struct{ pool *pgxpool.Pool }
+type Events struct{ pool *pool }
 
 // EventCursor is the last event of the former page.
 type EventCursor struct {

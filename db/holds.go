@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -18,7 +17,7 @@ import (
 // Holds are draft invoices that are kept from becoming final until what is on
 // them was compared. What holds and releases them are reports of the ledger.
 type Holds struct {
-	pool *pgxpool.Pool
+	pool *pool
 	read ReadPrice
 }
 

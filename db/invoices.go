@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Invoices are the providers', as they were read there: each version of an
 // invoice that said something else has its lines.
-type Invoices struct{ pool *pgxpool.Pool }
+type Invoices struct{ pool *pool }
 
 // Save keeps an invoice of the customer's, as the provider said at readAt,
 // unless something later is kept. Where it says something else than it did it is

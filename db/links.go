@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -17,7 +16,7 @@ import (
 // Links are what customers are at their billing provider, as it was last read
 // there.
 type Links struct {
-	pool *pgxpool.Pool
+	pool *pool
 	read ReadPrice
 }
 

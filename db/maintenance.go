@@ -14,7 +14,7 @@ import (
 )
 
 // Maintenance is what has to be done to the database now and then, for all tenants.
-type Maintenance struct{ pool *pgxpool.Pool }
+type Maintenance struct{ pool *pool }
 
 // MakeChunks makes the chunks of this week and the next two, so that no
 // request has to.

@@ -71,7 +71,7 @@ func (d *DB) Migrated(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read migrations: %w", err)
 	}
-	pool := stdlib.OpenDBFromPool(d.pool)
+	pool := stdlib.OpenDBFromPool(d.pool.Pool)
 	defer pool.Close()
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {

@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // OIDC keeps the tenants' issuers, and the sign-ins that have gone to them.
-type OIDC struct{ pool *pgxpool.Pool }
+type OIDC struct{ pool *pool }
 
 const oidcColumns = `issuer, client_id, client_secret, redirect_base, updated_at`
 

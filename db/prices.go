@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Prices keeps the versions of each meter's price, its own and its products'.
-type Prices struct{ pool *pgxpool.Pool }
+type Prices struct{ pool *pool }
 
 const selectPrices = `
 	select p.meter_id, coalesce(p.product_id, 0), p.version, t.terms, p.effective_from, p.created_at

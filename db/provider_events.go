@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // ProviderEvents are what billing providers have sent, each once.
-type ProviderEvents struct{ pool *pgxpool.Pool }
+type ProviderEvents struct{ pool *pool }
 
 // Store keeps an event, or finds it where it came before. handled says that
 // nothing is left to do.

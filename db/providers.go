@@ -6,13 +6,12 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Providers are the billing providers of the tenants: one active at a time.
-type Providers struct{ pool *pgxpool.Pool }
+type Providers struct{ pool *pool }
 
 // Save makes provider the tenant's active one and retires the one before it. The
 // secret is sealed by the caller. The connection to the same account in the

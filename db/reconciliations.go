@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -17,7 +16,7 @@ import (
 
 // Reconciliations are what closed periods came to for each meter beside what
 // the provider's final invoices bill of it.
-type Reconciliations struct{ pool *pgxpool.Pool }
+type Reconciliations struct{ pool *pool }
 
 // Reconciled is a closed period's meter, and what the provider has of it.
 type Reconciled struct {

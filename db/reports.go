@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -18,7 +17,7 @@ import (
 // was sent. Whatever is repeated, run twice or cut short, a provider's last
 // total equals ours, and a number never carries two bodies.
 type Ledger struct {
-	pool *pgxpool.Pool
+	pool *pool
 	read ReadPrice
 }
 

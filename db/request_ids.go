@@ -4,13 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // RequestIDs remembers the ids of signed requests, so that none is taken twice.
-type RequestIDs struct{ pool *pgxpool.Pool }
+type RequestIDs struct{ pool *pool }
 
 // Claim takes the id until expires, and says whether it was free at now. The
 // one clock that finds a request fresh also decides that its id has expired:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -17,7 +16,7 @@ import (
 // Restores is about a database that was restored from a backup: what was
 // reported after that was made is unknown to it.
 type Restores struct {
-	pool *pgxpool.Pool
+	pool *pool
 	read ReadPrice
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -315,7 +314,7 @@ func requireKept(ctx context.Context, q querier, r metering.Range) error {
 // hour of the zone whose events are not kept. Billing may read its periods,
 // which are kept until they are closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
-	pool, ok := u.q.(*pgxpool.Pool)
+	pool, ok := u.q.(*pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged
 	if !ok || len(ragged) == 0 {
 		return nil

@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Secrets are the sealed secrets of all tenants, wherever they are kept.
-type Secrets struct{ pool *pgxpool.Pool }
+type Secrets struct{ pool *pool }
 
 // sealedColumns is where secrets are kept. A purpose is named after its column.
 var sealedColumns = []struct {

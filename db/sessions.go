@@ -7,13 +7,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Sessions are the sign-ins of members.
-type Sessions struct{ pool *pgxpool.Pool }
+type Sessions struct{ pool *pool }
 
 // SessionName is all that a token says: whose session it was made for.
 type SessionName struct {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -17,7 +16,7 @@ import (
 // Syncs are the requests to bring customers' usage to the billing provider.
 // A pass takes all the requests of a customer, reads its totals after that,
 // and answers them.
-type Syncs struct{ pool *pgxpool.Pool }
+type Syncs struct{ pool *pool }
 
 // Request asks for a sync. The row is committed before anyone is told of it.
 func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {

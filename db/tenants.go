@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Tenants reads and makes tenants.
-type Tenants struct{ pool *pgxpool.Pool }
+type Tenants struct{ pool *pool }
 
 const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -19,7 +18,7 @@ type Usage struct{ q querier }
 
 // consistent runs fn on one snapshot of the database.
 func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
-	pool, ok := u.q.(*pgxpool.Pool)
+	pool, ok := u.q.(*pool)
 	if !ok {
 		return fn(u.q) // a transaction already
 	}

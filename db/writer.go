@@ -196,7 +196,7 @@ func (w *Writer) next(tenant metering.TenantID, l *lane) []*request {
 // of its content is run again one request per transaction, so that a poisoned
 // request harms nobody else.
 func (w *Writer) storeGroup(tenant metering.TenantID, group []*request) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.options.Deadline)
+	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), w.options.Deadline)
 	defer cancel()
 	var events []metering.Event
 	for _, r := range group {

@@ -27,6 +27,8 @@ const (
 	headerBytes   = 64 << 10
 	stopTimeout   = 25 * time.Second // longer than the writer's deadline
 	memoryLimit   = 100 << 20        // where GOMEMLIMIT does not say otherwise
+
+	credentialConnections = 4 // whoever waits for one of them waits for a look-up
 )
 
 // serveAPI runs until ctx ends, and then until every request is answered and
@@ -39,7 +41,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
 	stripeBase, retention := env.stripe(), env.retention()
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
-	shared, proxies := env.redis(), env.networks("TRUSTED_PROXIES")
+	shared, proxies, calls := env.redis(), env.networks("TRUSTED_PROXIES"), env.count("CALLS_PER_MINUTE")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
 	temporal, _ := env.temporal(log)
 	if err := env.err(); err != nil {
@@ -62,6 +64,12 @@ func serveAPI(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer ingest.Close()
+	// So has finding out who asks, however busy somebody keeps the others.
+	credentials, err := db.OpenSmall(ctx, url, credentialConnections)
+	if err != nil {
+		return err
+	}
+	defer credentials.Close()
 	if shared == nil {
 		log.Info("REDIS_URL is not set: the rate limit is counted by each replica alone")
 	} else {
@@ -72,8 +80,9 @@ func serveAPI(ctx context.Context, env *environment) error {
 
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
-		Store: store, Writer: writer, Temporal: temporal, Guard: guard, Providers: all,
-		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
+		Store: store, Credentials: credentials, Writer: writer, Temporal: temporal, Guard: guard, Providers: all,
+		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared,
+		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

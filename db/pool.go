@@ -1,0 +1,163 @@
+package db
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// turnTimeout is how long a request waits for its tenant's turn.
+const turnTimeout = 10 * time.Second
+
+// pool is connections to the database. What is done for a tenant waits for the
+// tenant's share of them, so that others go on.
+type pool struct {
+	*pgxpool.Pool
+
+	shares *Shares[metering.TenantID]
+}
+
+func newPool(of *pgxpool.Pool) *pool {
+	return &pool{of, NewShares[metering.TenantID](int64(of.Config().MaxConns))}
+}
+
+type tenantKey struct{}
+
+// For says for whom the statements in ctx are: they use the tenant's share of
+// connections. Those of nobody in particular do not wait for a turn.
+func For(ctx context.Context, tenant metering.TenantID) context.Context {
+	return context.WithValue(ctx, tenantKey{}, tenant)
+}
+
+// turn waits until the tenant may use one more connection, until end is called.
+func (p *pool) turn(ctx context.Context) (end func(), err error) {
+	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
+	if !known {
+		return func() {}, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	if err := p.shares.Wait(waiting, tenant); err != nil {
+		return nil, metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant wait for the database; try again").Because(err)
+	}
+	return sync.OnceFunc(func() { p.shares.Give(tenant, 1) }), nil
+}
+
+// Exec runs a statement in its tenant's turn.
+func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	end, err := p.turn(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer end()
+	return p.Pool.Exec(ctx, sql, args...)
+}
+
+// AcquireFunc has fn use a connection in its tenant's turn.
+func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) error {
+	end, err := p.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return p.Pool.AcquireFunc(ctx, fn)
+}
+
+// Query begins a statement in its tenant's turn, which lasts until its rows are closed.
+func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	end, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := p.Pool.Query(ctx, sql, args...)
+	if err != nil {
+		end()
+		return rows, err
+	}
+	return turnRows{rows, end}, nil
+}
+
+// QueryRow is Query for one row; the turn ends when it is scanned.
+func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	end, err := p.turn(ctx)
+	if err != nil {
+		return noRow{err}
+	}
+	return turnRow{p.Pool.QueryRow(ctx, sql, args...), end}
+}
+
+// Begin begins a transaction, which lasts as long as the turn.
+func (p *pool) Begin(ctx context.Context) (pgx.Tx, error) {
+	return p.BeginTx(ctx, pgx.TxOptions{})
+}
+
+// BeginTx is Begin with options.
+func (p *pool) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+	end, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := p.Pool.BeginTx(ctx, options)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return turnTx{tx, end}, nil
+}
+
+type turnRows struct {
+	pgx.Rows
+
+	end func()
+}
+
+// Next ends the turn after the last row: rows close themselves then.
+func (r turnRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.end()
+	return false
+}
+
+func (r turnRows) Close() {
+	r.Rows.Close()
+	r.end()
+}
+
+type turnRow struct {
+	pgx.Row
+
+	end func()
+}
+
+func (r turnRow) Scan(into ...any) error {
+	defer r.end()
+	return r.Row.Scan(into...)
+}
+
+type noRow struct{ err error }
+
+func (r noRow) Scan(...any) error { return r.err }
+
+type turnTx struct {
+	pgx.Tx
+
+	end func()
+}
+
+func (t turnTx) Commit(ctx context.Context) error {
+	defer t.end()
+	return t.Tx.Commit(ctx)
+}
+
+func (t turnTx) Rollback(ctx context.Context) error {
+	defer t.end()
+	return t.Tx.Rollback(ctx)
+}

@@ -121,12 +121,10 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		next(on(ctx, strangers))
 		return
 	}
-	end, err := s.admit(ctx, permission)
-	if err != nil {
+	if err := s.admit(ctx, permission); err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}
-	defer end()
 	next(on(ctx, principalOf(ctx.Context()).Tenant.ID))
 }
 
@@ -138,24 +136,23 @@ func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
 	return huma.WithContext(ctx, db.For(ctx.Context(), tenant))
 }
 
-// admit finds out who asks, whether they may, and whether now. The request is
-// under way until end is called.
-func (s *server) admit(ctx huma.Context, permission Permission) (end func(), err error) {
+// admit finds out who asks, whether they may, and whether now.
+func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	x := exchangeOf(ctx.Context())
 	x.principal, err = s.failures.guard(ctx, x.request, s.authenticate)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.charge(ctx, x.principal); err != nil {
-		return nil, err
+		return err
 	}
 	if !permission.allows(x.principal) {
-		return nil, metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", x.principal, permission)
+		return metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", x.principal, permission)
 	}
 	if err := x.body.payByTenant(s.bodies, x.principal.Tenant.ID); err != nil {
-		return nil, err
+		return err
 	}
-	return s.begin(x.principal.Tenant.ID)
+	return s.begin(ctx)
 }
 
 // noteUses notes which keys are in use.

@@ -19,10 +19,13 @@ import (
 )
 
 const (
+	exportPath   = "/v1/usage/export"
 	exportWindow = 30 * 24 * time.Hour
 	exportLead   = time.Hour // past now, for the clocks of clients that are ahead
-	exportChunk  = 2_000     // rows read at once; no connection is held while they are written
-	exportFlush  = 30 * time.Second
+	firstRows    = 100       // read at once; no connection is held while they are written
+	mostRows     = 2_000
+	maxExports   = 8 // under way in the process, some three megabytes each; a tenant alone has half of them
+	exportRetry  = 10 * time.Second
 )
 
 type exportInput struct {
@@ -69,23 +72,27 @@ type export struct {
 	customer metering.Customer
 	at       exportCursor
 	rows     int              // left to write
+	chunk    int              // rows to read next
 	next     *db.EventCursor  // where the page after this one begins; nil on the last
 	first    []metering.Event // read before the answer began, so that a failure still is a problem
 }
 
 func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+	tenant := principalOf(ctx).Tenant.ID
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {
 		return nil, err
 	}
-	e := &export{server: s, customer: c, rows: in.PageSize}
+	if err := s.beginExport(ctx, tenant); err != nil {
+		return nil, err
+	}
+	e := &export{server: s, customer: c, rows: in.PageSize, chunk: firstRows}
 	if e.at.Range, err = exportRange(in, s.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
 		return nil, err
 	}
-	tenant := principalOf(ctx).Tenant.ID
 	if e.next, err = s.Store.Events.Boundary(ctx, tenant, c.ID, e.at.Range, e.at.After, in.PageSize); err != nil {
 		return nil, err
 	}
@@ -111,7 +118,7 @@ func exportRange(in *exportInput, now time.Time) (metering.Range, error) {
 
 // read returns the next rows of the page.
 func (e *export) read(ctx context.Context) ([]metering.Event, error) {
-	limit := min(e.rows, exportChunk)
+	limit := min(e.rows, e.chunk)
 	if limit == 0 {
 		return nil, nil
 	}
@@ -120,9 +127,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 		return nil, err
 	}
 	e.rows -= len(events)
-	if len(events) < limit {
-		e.rows = 0
-	}
+	e.chunk = min(2*len(events), mostRows) // where they are large, fewer were read than wanted
 	if len(events) > 0 {
 		last := events[len(events)-1]
 		e.at.After = &db.EventCursor{At: last.At, ID: last.ID}
@@ -152,17 +157,24 @@ func (e *export) each(ctx context.Context, flush func() error, write func(export
 // stream writes the page. Once it has begun, a failure can only be told by
 // cutting the connection.
 func (e *export) stream(ctx context.Context, hc huma.Context, write func(context.Context, huma.Context, *bufio.Writer, func() error) error) {
+	x := exchangeOf(ctx)
+	x.writer.streams = true
 	buffered := bufio.NewWriterSize(hc.BodyWriter(), 64<<10)
-	connection := http.NewResponseController(exchangeOf(ctx).writer)
-	flush := func() error {
-		_ = connection.SetWriteDeadline(time.Now().Add(exportFlush)) // tests have no connection
-		return buffered.Flush()
-	}
-	if err := write(ctx, hc, buffered, flush); err != nil {
-		exchangeOf(ctx).err = fmt.Errorf("export: %w", err)
+	if err := write(ctx, hc, buffered, buffered.Flush); err != nil {
+		x.err = fmt.Errorf("export: %w", err)
 		panic(http.ErrAbortHandler)
 	}
-	_ = connection.SetWriteDeadline(time.Time{})
+}
+
+// beginExport lets an export of the tenant's begin where its share has room for it.
+func (s *server) beginExport(ctx context.Context, tenant metering.TenantID) error {
+	if !s.exports.Take(tenant, 1) {
+		err := metering.Errorf(metering.CodeRateLimited, "as many exports of the tenant are under way as there may be; try again when one has ended")
+		err.RetryAfter = exportRetry
+		return err
+	}
+	exchangeOf(ctx).atEnd(func() { s.exports.Give(tenant, 1) })
+	return nil
 }
 
 func (e *export) token(ctx context.Context) *string {
@@ -263,7 +275,7 @@ func nextPage(ctx context.Context, token string) string {
 // describeExport documents what the operation streams.
 func (s *server) describeExport() {
 	schemas := s.api.OpenAPI().Components.Schemas
-	op := s.api.OpenAPI().Paths["/v1/usage/export"].Get
+	op := s.api.OpenAPI().Paths[exportPath].Get
 	page := schemas.Schema(reflect.TypeFor[List[exportedEvent]](), true, "")
 	op.Responses["200"] = &huma.Response{
 		Description: "A page of events",

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,14 +22,18 @@ type exchange struct {
 	id        string
 	errorDocs string
 	request   *http.Request
-	writer    http.ResponseWriter
+	writer    *recorder
 	principal Principal
 	body      *body
 	proven    string // names the credential if it was valid before where it comes from
 	limit     int    // what X-RateLimit-Limit says; 0: nothing yet
 	remaining int
+	ends      []func()
 	err       error // for the log
 }
+
+// atEnd has something done when the request is answered.
+func (x *exchange) atEnd(end func()) { x.ends = append(x.ends, end) }
 
 type exchangeKey struct{}
 
@@ -41,11 +47,12 @@ func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).princip
 // ServeHTTP gives the request an id, finds its route, and counts and logs what
 // became of it.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := &recorder{ResponseWriter: w}
+	out := &recorder{ResponseWriter: w, connection: http.NewResponseController(w), time: cmp.Or(s.AnswerTime, answerTime)}
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	x.request = r
 	x.body = s.bodies.receive(r, out, s.failures.addressOf(r))
+	x.atEnd(x.body.giveBack)
 	out.Header().Set("X-Request-Id", x.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
@@ -55,7 +62,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure != nil {
 			s.survive(out, r, failure)
 		}
-		x.body.giveBack()
+		for _, end := range slices.Backward(x.ends) {
+			end()
+		}
 		s.account(x, out, began)
 		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole
@@ -176,23 +185,43 @@ func levelOf(status int, err error) slog.Level {
 	return slog.LevelDebug
 }
 
-// recorder remembers what was answered.
+// answerTime is how long a client may take for an answer, or for each part of
+// one that streams.
+const answerTime = 30 * time.Second
+
+// recorder remembers what was answered, and gives up on a client that does not
+// take it.
 type recorder struct {
 	http.ResponseWriter
-	status int
-	began  bool
+
+	connection *http.ResponseController
+	time       time.Duration
+	streams    bool
+	status     int
+	began      bool
+	wrote      bool
 }
 
 func (w *recorder) WriteHeader(status int) {
-	if !w.began {
-		w.status, w.began = status, true
+	if w.began {
+		return // of an answer that could not be written to its end
 	}
+	w.status, w.began = status, true
+	w.limit()
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	w.began = true
+	if !w.wrote || w.streams {
+		w.limit()
+	}
+	w.began, w.wrote = true, true
 	return w.ResponseWriter.Write(b)
+}
+
+// limit begins the client's time anew.
+func (w *recorder) limit() {
+	_ = w.connection.SetWriteDeadline(time.Now().Add(w.time)) // tests have no connection
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -51,6 +51,7 @@ type Deps struct {
 	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
 	BodyBytes         int64          // of tenants' request bodies in memory at once; 0: 32 MiB
 	BodyTime          time.Duration  // for a body to arrive; 0: 30 s
+	AnswerTime        time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
 	Now               func() time.Time
 	Log               *slog.Logger
 	Metrics           prometheus.Registerer
@@ -69,6 +70,8 @@ type server struct {
 	claims     atomic.Int64                   // of request ids
 	bodies     bodies
 	requests   *db.Shares[metering.TenantID] // under way
+	exports    *db.Shares[metering.TenantID]
+	largePages *db.Shares[metering.TenantID]
 	failures   *failures
 	minutes    limiter
 	pageKey    []byte
@@ -94,6 +97,7 @@ func New(deps Deps) (http.Handler, error) {
 	s := newServer(deps)
 	s.pageKey, s.requestKey = pageKey, requestKey
 	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
+	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
 	s.metrics = newMetrics(deps.Metrics)
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
@@ -155,7 +159,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number"), s.usageTotal)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before"), s.usageComparison)
-	huma.Register(s.api, get("export-usage", "/v1/usage/export", EventsRead, "Export a customer's events"), s.exportUsage)
+	huma.Register(s.api, get("export-usage", exportPath, UsageRead, "Export a customer's events"), s.exportUsage)
 	s.describeExport()
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -19,9 +18,13 @@ type EventCursor struct {
 	ID uuid.UUID
 }
 
+// pageBytes is about how many bytes of what clients have sent a page holds at most.
+const pageBytes = 1 << 20
+
 // Page returns up to limit events of a customer in time order, after the
-// cursor where one is given. It holds no connection once it has returned. It
-// answers CodeInvalid where the range begins before events are kept.
+// cursor where one is given, and fewer where they are large: more follow until
+// none comes. It holds no connection once it has returned. It answers
+// CodeInvalid where the range begins before events are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
@@ -35,13 +38,19 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 	if err != nil {
 		return nil, coded(err)
 	}
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.Event, err error) {
-		err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey)
+	defer rows.Close()
+	var events []metering.Event
+	for bytes := 0; bytes < pageBytes && rows.Next(); {
+		var e metering.Event
+		err := rows.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey)
+		if err != nil {
+			return nil, coded(err)
+		}
 		e.At = e.At.UTC()
-		return e, err
-	})
-	if err != nil {
-		return nil, coded(err)
+		events, bytes = append(events, e), bytes+len(e.Properties)+len(e.IdempotencyKey)+len(e.EventType)
+	}
+	if rows.Close(); rows.Err() != nil {
+		return nil, coded(rows.Err())
 	}
 	return events, requireKept(ctx, s.pool, r)
 }

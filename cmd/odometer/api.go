@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	headerBytes   = 64 << 10
-	stopTimeout   = 25 * time.Second // longer than the writer's deadline
-	memoryLimit   = 100 << 20        // where GOMEMLIMIT does not say otherwise
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	metricsTimeout = 10 * time.Second // to take them
+	headerBytes    = 64 << 10
+	stopTimeout    = 25 * time.Second // longer than the writer's deadline
+	memoryLimit    = 100 << 20        // where GOMEMLIMIT does not say otherwise
 
 	credentialConnections = 4 // whoever waits for one of them waits for a look-up
 )
@@ -110,6 +111,7 @@ func newRegistry() *prometheus.Registry {
 func withMetrics(handler, metrics http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // tests have no connection
 			metrics.ServeHTTP(w, r)
 			return
 		}

@@ -23,7 +23,7 @@ const maxProven = 10_000
 // whoever shares the address goes on working, and guesses cost the database nothing.
 type failures struct {
 	limit   int
-	counts  *windows
+	counts  limiter
 	proven  *lru.Cache[credentialName, struct{}]
 	proxies []netip.Prefix
 }
@@ -31,11 +31,7 @@ type failures struct {
 // credentialName tells credentials apart without keeping them.
 type credentialName [sha256.Size]byte
 
-func newFailures(deps Deps) (*failures, error) {
-	counts, err := newWindows(deps.Now, maxWindows)
-	if err != nil {
-		return nil, err
-	}
+func newFailures(deps Deps, counts limiter) (*failures, error) {
 	proven, err := lru.New[credentialName, struct{}](maxProven)
 	f := &failures{limit: deps.FailuresPerMinute, counts: counts, proven: proven, proxies: deps.TrustedProxies}
 	if f.limit == 0 {
@@ -49,7 +45,7 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 	address := f.addressOf(r)
 	name := nameOf(address, r.Header)
 	proven := f.proven.Contains(name)
-	if a := f.counts.look(address, f.limit); !a.allowed && !proven {
+	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !proven {
 		return Principal{}, tooManyFailures(a)
 	}
 	if proven {
@@ -60,12 +56,14 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 	case err == nil:
 		f.proven.Add(name, struct{}{})
 	case metering.CodeOf(err) == metering.CodeUnauthorized:
-		if a := f.counts.take(ctx.Context(), address, f.limit); !a.allowed {
+		if a := f.counts.take(ctx.Context(), failuresOf(address), f.limit); !a.allowed {
 			return Principal{}, tooManyFailures(a)
 		}
 	}
 	return principal, err
 }
+
+func failuresOf(address string) string { return "failures:" + address }
 
 func tooManyFailures(a allowance) error {
 	return tooMany(a, "too many invalid credentials came from this address")

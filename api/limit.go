@@ -31,15 +31,26 @@ type allowance struct {
 // limiter counts the requests of each key in fixed windows.
 type limiter interface {
 	take(ctx context.Context, key string, limit int) allowance
+	// look says what take would, as far as this process knows.
+	look(key string, limit int) allowance
 }
 
-// newLimiter counts in Redis where there is one.
-func newLimiter(deps Deps) (limiter, error) {
+// newLimiters count in Redis where there is one. What strangers are counted by
+// in memory drives out nothing of the tenants'.
+func newLimiters(deps Deps) (tenants, strangers limiter, err error) {
 	local, err := newWindows(deps.Now, maxWindows)
-	if err != nil || deps.Redis == nil {
-		return local, err
+	if err != nil {
+		return nil, nil, err
 	}
-	return newSharedWindows(deps.Redis, deps.Secret, local, deps.Log)
+	apart, err := newWindows(deps.Now, maxWindows)
+	if err != nil || deps.Redis == nil {
+		return local, apart, err
+	}
+	shared, err := newSharedWindows(deps.Redis, deps.Secret, local, deps.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return shared, shared.beside(apart), nil
 }
 
 // windows counts in memory.

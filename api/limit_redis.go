@@ -55,7 +55,11 @@ type sharedWindows struct {
 	space   string // before every key: services with other secrets may share a Redis
 	local   *windows
 	log     *slog.Logger
+	outage  *outage
+}
 
+// outage is what is known of one of Redis.
+type outage struct {
 	mu      sync.Mutex
 	down    bool
 	retryAt time.Time
@@ -67,8 +71,15 @@ func newSharedWindows(client *redis.Client, secret []byte, local *windows, log *
 		return nil, err
 	}
 	return &sharedWindows{
-		redis: client, timeout: redisTimeout, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log,
+		redis: client, timeout: redisTimeout, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log, outage: new(outage),
 	}, nil
+}
+
+// beside counts in the same Redis, and in other windows while it is down.
+func (w *sharedWindows) beside(local *windows) *sharedWindows {
+	other := *w
+	other.local = local
+	return &other
 }
 
 func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowance {
@@ -88,32 +99,35 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	return a
 }
 
+// look knows what this replica was told by Redis last, and asks nobody.
+func (w *sharedWindows) look(key string, limit int) allowance { return w.local.look(key, limit) }
+
 // due says whether to ask Redis: always, or once in a while again when it is down.
 func (w *sharedWindows) due() (due, again bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.outage.mu.Lock()
+	defer w.outage.mu.Unlock()
 	now := time.Now()
-	if !w.down {
+	if !w.outage.down {
 		return true, false
 	}
-	if now.Before(w.retryAt) {
+	if now.Before(w.outage.retryAt) {
 		return false, false
 	}
-	w.retryAt = now.Add(redisRetry)
+	w.outage.retryAt = now.Add(redisRetry)
 	return true, true
 }
 
 // learn notes an outage and its end. What was asked before an outage says
 // nothing about its end.
 func (w *sharedWindows) learn(again bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.outage.mu.Lock()
+	defer w.outage.mu.Unlock()
 	switch {
-	case err != nil && !w.down:
-		w.down, w.retryAt = true, time.Now().Add(redisRetry)
+	case err != nil && !w.outage.down:
+		w.outage.down, w.outage.retryAt = true, time.Now().Add(redisRetry)
 		w.log.Warn("Redis does not answer: rate limits are per replica until it does", "error", err)
 	case err == nil && again:
-		w.down = false
+		w.outage.down = false
 		w.log.Info("Redis answers again: replicas share rate limits")
 	}
 }

@@ -82,7 +82,7 @@ func (s *server) newPassword(ctx context.Context, location, password string) (ha
 	if err := metering.ValidPassword(location, password); err != nil {
 		return "", err
 	}
-	return s.passwords.hash(ctx, password)
+	return s.passwords.hash(ctx, principalOf(ctx).Tenant.ID.String(), password)
 }
 
 func mayGive(who Principal, role metering.Role) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,14 +26,16 @@ const (
 	hashingWait = 5 * time.Second
 )
 
-// passwords hashes and checks passwords, few at a time.
+// passwords hashes and checks passwords, few at a time, and by turns: who makes
+// many wait, such as a tenant that makes members or an address that guesses,
+// waits for its own.
 type passwords struct {
-	slots chan struct{}
+	slots *db.Shares[string]
 	dummy string // of a password that nobody has
 }
 
 func newPasswords() *passwords {
-	return &passwords{make(chan struct{}, maxHashing), HashPassword(rand.Text())}
+	return &passwords{db.NewShares[string](maxHashing), HashPassword(rand.Text())}
 }
 
 // HashPassword returns the argon2id hash of a password, as a PHC string.
@@ -41,32 +44,30 @@ func HashPassword(password string) string {
 	return hash
 }
 
-// hash is HashPassword in its turn.
-func (p *passwords) hash(ctx context.Context, password string) (hash string, err error) {
-	err = p.inTurn(ctx, func() { hash = HashPassword(password) })
+// hash is HashPassword in the turn of whoever asks.
+func (p *passwords) hash(ctx context.Context, who, password string) (hash string, err error) {
+	err = p.inTurn(ctx, who, func() { hash = HashPassword(password) })
 	return hash, err
 }
 
 // match says whether the password is the hash's. With nil it takes as long and
 // says no.
-func (p *passwords) match(ctx context.Context, hash *string, password string) (matches bool, err error) {
+func (p *passwords) match(ctx context.Context, who string, hash *string, password string) (matches bool, err error) {
 	against := p.dummy
 	if hash != nil {
 		against = *hash
 	}
-	err = p.inTurn(ctx, func() { matches = isPassword(against, password) && hash != nil })
+	err = p.inTurn(ctx, who, func() { matches = isPassword(against, password) && hash != nil })
 	return matches, err
 }
 
-func (p *passwords) inTurn(ctx context.Context, work func()) error {
+func (p *passwords) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(ctx.Err())
+	if err := p.slots.Wait(ctx, who); err != nil {
+		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(err)
 	}
-	defer func() { <-p.slots }()
+	defer p.slots.Give(who, 1)
 	work()
 	return nil
 }

@@ -41,21 +41,40 @@ func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
 		hash := HashPassword("correct horse")
-		for range maxHashing {
-			p.slots <- struct{}{}
-		}
+		require.True(t, p.slots.Take("another", maxHashing))
 		for _, of := range []*string{nil, &hash} {
 			began := time.Now()
-			_, err := p.match(t.Context(), of, "correct horse")
+			_, err := p.match(t.Context(), "ada", of, "correct horse")
 			require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
 			require.Equal(t, hashingWait, time.Since(began))
 		}
-		<-p.slots
-		matches, err := p.match(t.Context(), &hash, "correct horse")
+		p.slots.Give("another", maxHashing)
+		matches, err := p.match(t.Context(), "ada", &hash, "correct horse")
 		require.NoError(t, err)
 		require.True(t, matches)
-		matches, err = p.match(t.Context(), nil, "correct horse")
+		matches, err = p.match(t.Context(), "ada", nil, "correct horse")
 		require.NoError(t, err)
 		require.False(t, matches)
+	})
+}
+
+// TestHashingIsByTurns has a tenant make many members, and somebody sign in.
+func TestHashingIsByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasswords()
+		require.True(t, p.slots.Take("another", maxHashing))
+		var order []string
+		for _, who := range []string{"ten_1", "ten_1", "ten_1", "198.51.100.7"} {
+			go func() {
+				if p.inTurn(t.Context(), who, func() { order = append(order, who) }) != nil {
+					t.Error(who)
+				}
+			}()
+			synctest.Wait()
+		}
+		p.slots.Give("another", maxHashing)
+		synctest.Wait()
+		require.Equal(t, []string{"ten_1", "198.51.100.7", "ten_1", "ten_1"}, order)
 	})
 }

@@ -104,13 +104,15 @@ func New(deps Deps) (http.Handler, error) {
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
 	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
-	if s.failures, err = newFailures(deps); err != nil {
+	tenants, strangers, err := newLimiters(deps)
+	if err != nil {
 		return nil, err
 	}
-	if s.people, err = newPeople(deps); err != nil {
+	s.minutes = tenants
+	if s.failures, err = newFailures(deps, strangers); err != nil {
 		return nil, err
 	}
-	s.minutes, err = newLimiter(deps)
+	s.people, err = newPeople(deps, strangers)
 	return s, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,8 +24,9 @@ const (
 	csrfHeader    = "X-CSRF-Token"
 )
 
-// Attempts to sign in a minute. All count, so that guesses made at once are
-// no more than guesses made one after another.
+// Attempts to sign in a minute, at an address and there as one account. All
+// count, so that guesses made at once are no more than guesses made one after
+// another. What others guess elsewhere does not lock the right password out.
 const (
 	signInsByAddress = 30
 	signInsByAccount = 10
@@ -35,15 +37,16 @@ type people struct {
 	sessions  *coalescer[db.SessionName, *db.SignedIn]
 	tokens    *tokens
 	passwords *passwords
-	signIns   *windows
+	signIns   limiter
 	issuers   *http.Client
 	csrfKey   []byte
 }
 
-func newPeople(deps Deps) (p *people, err error) {
+func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 	p = &people{
 		sessions:  &coalescer[db.SessionName, *db.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
 		passwords: newPasswords(),
+		signIns:   signIns,
 		issuers:   newIssuers(deps.Guard.Client(issuerTimeout)),
 	}
 	if p.tokens, err = newTokens(deps.Secret); err != nil {
@@ -52,8 +55,7 @@ func newPeople(deps Deps) (p *people, err error) {
 	if p.csrfKey, err = derive(deps.Secret, "csrf-tokens"); err != nil {
 		return nil, err
 	}
-	p.signIns, err = newWindows(deps.Now, maxWindows)
-	return p, err
+	return p, nil
 }
 
 type signedIn struct {
@@ -88,7 +90,7 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	if len(candidates) == 1 {
 		m = candidates[0]
 	}
-	matches, err := s.passwords.match(ctx, m.PasswordHash, in.Body.Password)
+	matches, err := s.passwords.match(ctx, s.addressOf(ctx), m.PasswordHash, in.Body.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -108,22 +110,25 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 var errSignIn = metering.Errorf(metering.CodeUnauthorized,
 	"the e-mail and the password are not a member's; an e-mail that belongs to several tenants also needs tenant_id")
 
-// countSignIn counts an attempt to sign in by its address and by its account,
-// whether or not there is such an account.
+// countSignIn counts an attempt to sign in by its address, and by its address
+// and account, whether or not there is such an account.
 func (s *server) countSignIn(ctx context.Context, email string) error {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return err
 	}
-	account := sha256.Sum256([]byte(strings.ToLower(email)))
-	if a := s.signIns.take(ctx, "account "+string(account[:]), signInsByAccount); !a.allowed {
-		return tooMany(a, "too many attempts to sign in as this member")
+	account := sha256.Sum256([]byte(s.addressOf(ctx) + "\n" + strings.ToLower(email)))
+	if a := s.signIns.take(ctx, "sign-ins:account:"+hex.EncodeToString(account[:]), signInsByAccount); !a.allowed {
+		return tooMany(a, "too many attempts to sign in as this member from this address")
 	}
 	return nil
 }
 
+func (s *server) addressOf(ctx context.Context) string {
+	return s.failures.addressOf(exchangeOf(ctx).request)
+}
+
 func (s *server) countSignInFrom(ctx context.Context) error {
-	address := s.failures.addressOf(exchangeOf(ctx).request)
-	if a := s.signIns.take(ctx, "address "+address, signInsByAddress); !a.allowed {
+	if a := s.signIns.take(ctx, "sign-ins:address:"+s.addressOf(ctx), signInsByAddress); !a.allowed {
 		return tooMany(a, "too many attempts to sign in from this address")
 	}
 	return nil
@@ -342,14 +347,14 @@ func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPas
 	if err := s.countSignIn(ctx, who.Member.Email); err != nil {
 		return nil, err
 	}
-	matches, err := s.passwords.match(ctx, current, in.Body.Current)
+	matches, err := s.passwords.match(ctx, who.Tenant.ID.String(), current, in.Body.Current)
 	if err != nil {
 		return nil, err
 	}
 	if !matches {
 		return nil, metering.Invalid("body.current", "is not the password")
 	}
-	hash, err := s.passwords.hash(ctx, in.Body.New)
+	hash, err := s.passwords.hash(ctx, who.Tenant.ID.String(), in.Body.New)
 	if err != nil {
 		return nil, err
 	}

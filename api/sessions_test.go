@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +279,48 @@ func TestSignInsAreLimitedByAccountAndByAddress(t *testing.T) {
 
 	b.ahead.Store(int64(time.Minute + time.Second))
 	b.logIn(t, ada.Email)
+}
+
+func TestWhatAStrangerGuessesLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t).strict(t, 1_000_000)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
+	logIn := func(password, address string) answer {
+		return b.send(t, "POST", "/v1/auth/login", logInBody(ada.Email, password, ""), "Authorization: ", from(address))
+	}
+	for range 10 {
+		logIn("wrong", "198.51.100.7").problem(t, 401, "unauthorized")
+	}
+	logIn(password, "198.51.100.7").problem(t, 429, "rate_limited")
+	require.Equal(t, 200, logIn(password, "198.51.100.8").status)
+}
+
+// TestReplicasCountSignInsAndFailuresTogether has one replica count what another refuses.
+func TestReplicasCountSignInsAndFailuresTogether(t *testing.T) {
+	t.Parallel()
+	shared, err := api.OpenRedis(os.Getenv("TEST_REDIS_URL"))
+	require.NoError(t, err)
+	defer shared.Close()
+	b := setup(t)
+	replica := func() *bundle {
+		return b.replica(t, func(d *api.Deps) {
+			d.Redis, d.FailuresPerMinute, d.TrustedProxies = shared, 12, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		})
+	}
+	replicas := []*bundle{replica(), replica()}
+	someone := email("someone")
+	for i := range 10 {
+		replicas[i%2].send(t, "POST", "/v1/auth/login", logInBody(someone, "wrong", ""), "Authorization: ", from("198.51.100.9")).problem(t, 401, "unauthorized")
+	}
+	for _, r := range replicas {
+		r.send(t, "POST", "/v1/auth/login", logInBody(someone, "wrong", ""), "Authorization: ", from("198.51.100.9")).problem(t, 429, "rate_limited")
+	}
+	for i := range 12 {
+		replicas[i%2].send(t, "GET", "/v1/customers", "", "Authorization: Bearer guess", from("198.51.100.10")).problem(t, 401, "unauthorized")
+	}
+	for _, r := range replicas {
+		r.send(t, "GET", "/v1/customers", "", "Authorization: Bearer guess", from("198.51.100.10")).problem(t, 429, "rate_limited")
+	}
 }
 
 func TestANewPasswordEndsTheOtherSessions(t *testing.T) {

@@ -34,6 +34,7 @@ var clocksAllowed = map[string]string{
 	"set ended_at = now()":                           "sessions",
 	"set removed_at = now()":                         "members",
 	"set retired_at = now()":                         "billing providers",
+	"set withdrawn_at = now()":                       "versions of prices",
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
 	"completed_at = now()":                           "a meter whose past is counted",
 	"case when past.found then null else now() end,": "the same, without a past",

@@ -110,7 +110,7 @@ func grantTo(ctx context.Context, tx pgx.Tx, role string, deletes []string) erro
 }
 
 // asOwner runs fn as the owner of the tables, which only maintenance needs:
-// dropping and compressing chunks, and refreshing usage_daily.
+// dropping and compressing chunks, and refreshing the aggregate of the days.
 func asOwner(ctx context.Context, conn querier, fn func() error) (err error) {
 	var owner string
 	if err := conn.QueryRow(ctx, `select tableowner from pg_tables where schemaname = current_schema and tablename = 'events'`).Scan(&owner); err != nil {

@@ -95,10 +95,8 @@ func endOfString(text []byte, start int) int {
 
 func appendUnknown(names []string, literal []byte, known []string) []string {
 	plain := bytes.Trim(literal, `"`)
-	for _, k := range known { // nearly always one of them, as it is written
-		if string(plain) == k {
-			return names
-		}
+	if slices.Contains(known, string(plain)) { // nearly always
+		return names
 	}
 	var name string
 	if len(names) == maxUnknownFields || json.Unmarshal(literal, &name) != nil || slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {

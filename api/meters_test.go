@@ -87,7 +87,7 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","properties":{"model":"a","region":"eu"}}`)
 	patched := b.sent(t, 200, "PATCH", "/v1/meters/calls", `{"group_by":["region"],"aggregation":"count"}`)
 	require.Equal(t, []string{"region"}, patched.GroupBy)
-	require.EqualValues(t, "count backfilling", string(patched.Aggregation)+" "+string(patched.Status))
+	require.Equal(t, "count backfilling", string(patched.Aggregation)+" "+string(patched.Status))
 	require.Equal(t, []string{"model"}, patched.Current.GroupBy)
 	require.EqualValues(t, "sum", patched.Current.Aggregation)
 	require.Equal(t, patched, b.sent(t, 200, "GET", "/v1/meters/calls", ""))

@@ -182,7 +182,7 @@ func (p *planner) lateCharges(target Period) {
 	}
 	for l, s := range p.lateLines(at) {
 		changed := !l.Amount.Equal(s.Taken.Added)
-		if reason := p.excludedLate(l.Currency, target); reason != "" && changed {
+		if reason := p.excludedIn(l.Currency, at.Target, target); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false // it stays booked
 		}
@@ -226,14 +226,15 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
 	}
 }
 
-// excludedLate says why late usage in the currency is not charged now, if it is not.
-func (f Facts) excludedLate(currency string, target Period) string {
+// excludedIn says why an amount in the currency is not charged with the period's
+// own invoice, or with the subscription's next one, if it is not.
+func (f Facts) excludedIn(currency, target string, period Period) string {
 	if f.Side == nil {
 		return ""
 	}
 	in := f.Side.Currency
-	if target.Own() {
-		in = f.ownCurrency(target)
+	if target == OwnInvoice {
+		in = f.ownCurrency(period)
 	}
 	if in == "" || in == currency {
 		return ""
@@ -277,11 +278,21 @@ func (f Facts) carried() []calculation {
 		target.Kind = ChargeReport
 		if f.subscribed() {
 			target.Customer, target.Target = f.Side.Customer, f.Side.Subscription
-		} else if open.Own() {
+		} else if open.Own() && f.Side != nil {
 			target.Customer, target.Target = f.Side.Customer, OwnInvoice
 		}
 	}
 	return f.lateCalculations(periods, target, nil)
+}
+
+// excludedLate says why late usage in the currency is not charged with the open
+// period, if it is not.
+func (f Facts) excludedLate(currency string, open Period) string {
+	target := ""
+	if open.Own() && !f.subscribed() {
+		target = OwnInvoice
+	}
+	return f.excludedIn(currency, target, open)
 }
 
 // Adjustment is what late usage adds to a closed period, as its target period

@@ -190,7 +190,7 @@ func (m *amountPlanner) excluded() string {
 		return m.destination.Excluded
 	case slices.Contains(m.Facts.Excluded, m.meter.ID):
 		return ExcludedByOperator
-	case !amount.IsZero() && m.excludedLate(m.currency, m.period) != "":
+	case !amount.IsZero() && m.excludedIn(m.currency, m.target(), m.period) != "":
 		return ExcludedOtherPrice
 	}
 	return ""
@@ -251,7 +251,7 @@ func (p *planner) lateAmounts(at Series, target Period) {
 	for l, s := range p.lateLines(at) {
 		d := p.chargeOf(l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
-		if reason := p.excludedAmount(d, l, s, target); changed && reason != "" {
+		if reason := p.excludedAmount(d, l, s, at.Target, target); changed && reason != "" {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
 			changed = false // it stays booked
 		}
@@ -270,14 +270,14 @@ func (p *planner) lateAmounts(at Series, target Period) {
 }
 
 // excludedAmount says why a line of late usage is not set now, if it is not.
-func (p *planner) excludedAmount(d Destination, l Line, s Reported, target Period) string {
+func (p *planner) excludedAmount(d Destination, l Line, s Reported, target string, period Period) string {
 	switch {
 	case d.Excluded != "":
 		return d.Excluded
 	case !s.Standing.Any && p.lines >= linesAtMost:
 		return ExcludedLines
 	}
-	return p.excludedLate(l.Currency, target)
+	return p.excludedIn(l.Currency, target, period)
 }
 
 // shownAmounts are the calculations of an open period as its lines are set.
@@ -304,7 +304,8 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 
 // reconciledAmount is what the invoices bill of a closed period's meter that was
 // charged as amounts; it is known once each of them is on a final invoice, and the
-// last invoice of the period is final; not where nothing was charged, nor is to be.
+// last invoice of the period is final, or there will be none; not where nothing was
+// charged, nor is to be.
 // Half a minor unit is no difference.
 func (f Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
@@ -349,7 +350,8 @@ func (f Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r 
 	touched := slices.ContainsFunc(invoices, func(i invoiced) bool {
 		return i.Subscription == p.Subscription.ID && !i.Period.Within(p.Range).Empty()
 	})
-	return r, charged && (touched || lines && p.Subscription.Invoiced)
+	none := p.Own() && p.pending() && !p.Subscription.Invoiced // nothing of it goes onto an invoice of ours
+	return r, charged && (touched || lines && p.Subscription.Invoiced || none)
 }
 
 // agree says whether two amounts differ by half a minor unit at the most.

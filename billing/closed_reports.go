@@ -119,10 +119,10 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 }
 
 // awaitsInvoice says whether the period is one of the present subscription's
-// whose last invoice is not final, or one whose own invoice is not.
+// whose last invoice is not final, or one that its own invoice is to bill.
 func (f Facts) awaitsInvoice(p Period) bool {
 	if p.Own() {
-		return f.Connection.Invoices && !p.Subscription.Invoiced
+		return f.Connection.Invoices && !p.Subscription.Invoiced && f.isCharged(p)
 	}
 	return f.Connection.Invoices && f.subscribed() && p.Subscription.ID == f.Side.Subscription && !p.Subscription.Invoiced
 }
@@ -194,7 +194,7 @@ func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
 // isComplete says whether nothing of a closed period is to be reported any
 // more, on its way, or to be seen on an invoice.
 func (f Facts) isComplete(p Period) bool {
-	own := p.Own() && f.Connection != nil && f.Side != nil && f.awaitsInvoice(p)
+	own := p.Own() && f.Connection != nil && f.Connection.Invoices && f.Side != nil && !p.Subscription.Invoiced
 	if own && f.isToInvoice(p) {
 		return false
 	}

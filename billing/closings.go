@@ -119,9 +119,9 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 // closeAmount notes whether a provider that is charged amounts bills the line.
 func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
-	if p.Side != nil && p.Side.Charges != nil {
+	if p.Side != nil && p.chargeOf(c.meter.ID).Excluded != ExcludedFewerMeters {
 		m := p.amountOf(period, c)
-		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.goesOntoOwn(period))
+		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.leavesRest(period))
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return

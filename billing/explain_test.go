@@ -232,8 +232,12 @@ func (w workings) recount(l *life, steps []billing.Step) {
 				want = new(big.Rat) // what cannot be charged below zero
 			}
 		case billing.StepAdjustment:
-			w.recount(l, s.Of)
-			want = rational(amountOf(s.Of))
+			if of(s.Of, billing.StepPart).Name != "" { // of a target period that is closed: what it was reported with
+				want = w.sum(l, s.Of)
+			} else {
+				w.recount(l, s.Of)
+				want = rational(amountOf(s.Of))
+			}
 			adjusted.Add(adjusted, want)
 		case billing.StepAll:
 			want = new(big.Rat).Add(known(billing.StepAmount, billing.StepCharge), adjusted)

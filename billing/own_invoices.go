@@ -32,9 +32,11 @@ func (p *Period) own(f Facts) {
 	}
 }
 
-// goesOntoOwn says whether what the invoices of a subscription that has ended lack
-// of a period goes onto one of ours.
-func (f Facts) goesOntoOwn(p Period) bool { return p.Subscription.ID != "" && !f.subscribed() }
+// leavesRest says whether what the invoices of a subscription that has ended lack
+// of a period is carried: onto the next one's, or onto one of ours.
+func (f Facts) leavesRest(p Period) bool {
+	return p.Subscription.ID != "" && !(f.subscribed() && p.Within(p.Subscription.Range).Empty())
+}
 
 // finalization is the last report that makes the period's invoice final; zero:
 // there is none.
@@ -53,29 +55,42 @@ func (f Facts) finalizes(p Period) bool {
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
-// isOnOwn says whether the series is a line of the period's own invoice.
+// isOnOwn says whether the series is a line of the period's own invoice, as the
+// customer that it is there now.
 func (f Facts) isOnOwn(s Series, p Period) bool {
-	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Customer == f.Side.Customer && s.Window.Start.Equal(p.Start)
+	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer
 }
 
-// hasOwnLines says whether the period's own invoice has a line of something.
-func (f Facts) hasOwnLines(p Period) bool {
+// isOwnLine says the same of any customer that it was there.
+func (f Facts) isOwnLine(s Series, p Period) bool {
+	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
+}
+
+// hasLines says whether there is a line of something among some of the series.
+func (f Facts) hasLines(p Period, is func(Series, Period) bool) bool {
 	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
-		return f.isOnOwn(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
+		return is(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
 	})
 }
 
 // isToInvoice says whether a closed period is to have, or has, an invoice of
 // ours: it comes to something, or what came late for earlier ones does.
 func (f Facts) isToInvoice(p Period) bool {
-	if f.finalizes(p) || f.hasOwnLines(p) {
+	return f.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(f.lateOnOwn(p), func(l Line) bool {
+		return !l.Amount.IsZero() && f.excludedIn(l.Currency, OwnInvoice, p) == ""
+	})
+}
+
+// isCharged says whether what the closed period itself came to is to be put on an
+// invoice of ours, or is on one that is not final.
+func (f Facts) isCharged(p Period) bool {
+	if f.finalizes(p) || f.hasLines(p, f.isOwnLine) {
 		return !p.Subscription.Invoiced
 	}
 	billed := f.billedOf(p)
-	lacking := slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-		return f.stated(l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0
+	return slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		return f.stated(l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && f.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
-	return lacking || slices.ContainsFunc(f.lateOnOwn(p), func(l Line) bool { return !l.Amount.IsZero() && f.excludedLate(l.Currency, p) == "" })
 }
 
 // lateOnOwn are the lines of what came late for earlier periods that go onto the
@@ -151,7 +166,7 @@ func (p *planner) finalize(period Period) {
 	case p.finalizes(period):
 	case slices.ContainsFunc(p.plan.Reports, onIt):
 		p.open, p.plan.More = true, true
-	case p.open, !p.hasOwnLines(period):
+	case p.open, !p.hasLines(period, p.isOnOwn):
 	case last.Number > p.After: // it was refused in this pass
 		p.open = true
 	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:

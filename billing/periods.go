@@ -142,9 +142,10 @@ func (p *Period) subscribe(f Facts) {
 		}
 		return
 	}
-	if s.ID != side.Subscription || s.Range != side.Period || s.Trial != side.Trial {
-		s.ID, s.Range, s.Trial = side.Subscription, side.Period, side.Trial
+	if s.ID != side.Subscription || !s.Start.Equal(side.Period.Start) {
+		s.Invoiced, s.Scales = false, nil // that was of the former one
 	}
+	s.ID, s.Range, s.Trial = side.Subscription, side.Period, side.Trial
 	if f.Connection != nil {
 		s.Connection = f.Connection.ID
 	}

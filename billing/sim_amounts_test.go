@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -21,6 +23,9 @@ type item struct {
 	set      metering.Decimal
 	amount   metering.Decimal // somebody else may have made another of it
 	invoice  *invoice
+	by       uuid.UUID        // the report that set it last
+	units    metering.Decimal // that it says it is for
+	madeAt   time.Time
 }
 
 // itemKey is what a line is of: a meter in a period, as its own or with a later one.
@@ -40,34 +45,52 @@ func (f *farSide) setsItem(r *storedReport, now time.Time) (taken bool) {
 	line := lineOf(r)
 	i := slices.IndexFunc(f.items, func(i *item) bool { return i.line == line })
 	if i < 0 {
-		c := f.byID(r.Target)
-		if !c.charges(r.Currency) {
+		in := f.nextInvoice(r, now)
+		if in == nil || in.final && f.own && r.Target == billing.OwnInvoice {
 			return false
 		}
-		c.roll(now)
-		i, f.items = len(f.items), append(f.items, &item{line: line, currency: r.Currency, invoice: c.last()})
+		i, f.items = len(f.items), append(f.items, &item{line: line, currency: r.Currency, invoice: in, madeAt: now})
 	}
 	it := f.items[i]
 	if it.invoice.final {
 		return false
 	}
-	it.set, it.amount = r.Quantity, r.Quantity
+	it.set, it.amount, it.by, it.units = r.Quantity, r.Quantity, r.id, r.Lines[0].Quantity
 	return true
 }
 
+// nextInvoice is the one that a line that is made now goes on; nil: none takes it.
+func (f *farSide) nextInvoice(r *storedReport, now time.Time) *invoice {
+	if r.Target == billing.OwnInvoice {
+		return f.drafts(r)
+	}
+	c := f.byID(r.Target)
+	if !c.charges(r.Currency) {
+		return nil
+	}
+	c.roll(now)
+	return c.last()
+}
+
 // chargeLine is what a final invoice that was heard of has of a line; nil: none has it.
-func (f *farSide) chargeLine(line itemKey) *billing.ChargeLine {
+func (f *farSide) chargeLine(l *ledger, line itemKey) *billing.ChargeLine {
 	i := slices.IndexFunc(f.items, func(i *item) bool { return i.line == line })
 	if i < 0 || !f.items[i].invoice.heard || f.items[i].invoice.none {
 		return nil
 	}
 	it := f.items[i]
-	return &billing.ChargeLine{Amount: it.amount, Set: it.set, Currency: it.currency}
+	if !l.has(it.by) {
+		return nil
+	}
+	return &billing.ChargeLine{Amount: it.amount, Set: it.set, Currency: it.currency, Void: it.invoice.heardVoid}
 }
 
 // refuses says whether the line of a report is on a final invoice of which nobody
 // has heard: it is set in vain until then.
 func (f *farSide) refuses(r billing.Report) bool {
+	if in := f.invoiceOfOurs(r.Window.Start); r.Kind == billing.ChargeReport && r.Target == billing.OwnInvoice && in != nil && in.final && !in.heard {
+		return true
+	}
 	return r.Kind == billing.ChargeReport && slices.ContainsFunc(f.items, func(i *item) bool {
 		return i.line == lineOf(&storedReport{Report: r}) && i.invoice.final && !i.invoice.heard
 	})
@@ -78,7 +101,7 @@ func (l *ledger) noteLines(all []billing.Reported) {
 	for n := range all {
 		r := &all[n]
 		if r.Kind == billing.ChargeReport && r.Counting == billing.Replaces {
-			r.Line = l.farSide.chargeLine(itemKey{r.Target, r.MeterID, r.Period.UnixMicro(), r.Window.Start.UnixMicro(), r.Late})
+			r.Line = l.sideOfConnection(r.Connection).chargeLine(l, itemKey{r.Target, r.MeterID, r.Period.UnixMicro(), r.Window.Start.UnixMicro(), r.Late})
 		}
 	}
 }
@@ -88,6 +111,9 @@ func (f *farSide) charges(c *contract, meters []metering.Meter) []billing.Destin
 	all := []billing.Destination{}
 	for _, m := range meters {
 		d := billing.Destination{MeterID: m.ID, Excluded: "the customer has no subscription"}
+		if c == nil && f.own {
+			d = billing.Destination{MeterID: m.ID, Method: "item", Counting: billing.Replaces, NotNegative: true}
+		}
 		if c != nil {
 			d = billing.Destination{MeterID: m.ID, Target: c.id, Method: "item", Counting: billing.Replaces, NotNegative: true}
 		}
@@ -101,6 +127,7 @@ func (l *life) edits() bool {
 	for _, f := range l.farSides {
 		for _, it := range f.items {
 			if !it.invoice.final && it.amount.Equal(it.set) && !it.set.IsZero() && l.now.After(it.invoice.End) {
+				l.backup = nil // what it was set to since would not be found
 				it.amount = it.set.Add(metering.Whole(int64(l.rng.IntN(9) - 4)))
 				return true
 			}
@@ -111,7 +138,7 @@ func (l *life) edits() bool {
 
 // billsOtherwise has the tenant bill in another way: each customer's next period.
 func (l *life) billsOtherwise() bool {
-	if !l.charging || l.connection == nil {
+	if !l.charging || l.own || l.connection == nil {
 		return false
 	}
 	c := *l.connection

@@ -117,7 +117,7 @@ func (l *life) newScale() bool {
 }
 
 func (l *life) replaces(receiver bool) bool {
-	if l.charging || l.recovering {
+	if l.charging && !l.own || l.recovering {
 		return false
 	}
 	l.connect(receiver, false)
@@ -138,7 +138,7 @@ func (l *life) moves() bool {
 // changesMode saves a key of the other mode: back and forth, each has what it
 // was reported.
 func (l *life) changesMode() bool {
-	if l.charging || l.recovering || l.connection == nil || l.farSide.receiver {
+	if l.charging && !l.own || l.recovering || l.connection == nil || l.farSide.receiver {
 		return false
 	}
 	f := l.farSide
@@ -166,14 +166,16 @@ func (l *life) disconnects() bool {
 
 // links links the customer, who has a subscription then.
 func (l *life) links() bool {
-	if l.recovering || l.connection == nil || l.connection.Statements || l.present() != nil {
+	if l.recovering || l.connection == nil || l.connection.Statements || l.present() != nil || l.unsubscribed() {
 		return false
 	}
 	l.backup = nil
-	if l.providerID = "cus_1"; l.farSide.contract("cus_1") == nil {
+	if l.providerID = "cus_1"; l.farSide.contract("cus_1") == nil && !l.own {
 		l.farSide.subscribe("cus_1", l)
 	}
-	l.farSide.contract("cus_1").roll(l.now)
+	if c := l.farSide.contract("cus_1"); c != nil {
+		c.roll(l.now)
+	}
 	l.note(lives.Action{Do: lives.Link})
 	return true
 }
@@ -341,6 +343,7 @@ func (l *life) readsMissed() bool {
 			}
 		}
 	}
+	missed = l.readsOurs() || missed
 	if missed {
 		l.sync()
 	}

@@ -94,6 +94,7 @@ func (l *life) check() {
 		l.failf("the same facts gave another plan")
 	}
 	l.checkMost()
+	l.tracksMoney()
 }
 
 // checkSynced holds that a pass that met no trouble has reported all that was
@@ -107,7 +108,7 @@ func (l *life) checkSynced(p *pass) {
 	}
 	for _, r := range l.facts(l.now, l.number).Plan().Reports {
 		first := func(o *storedReport) bool {
-			return p.tried[o.id] && o.number <= p.after && o.Series != r.Series && o.Lines[0].MeterID == r.Lines[0].MeterID
+			return p.tried[o.id] && o.number <= p.after && o.Series != r.Series && meterOf(o.Report) == meterOf(r)
 		}
 		if r.Counting != billing.Latest && !l.farSide.refuses(r) && !slices.ContainsFunc(l.reports, first) {
 			l.failf("a pass is over, and there is something to report: %+v", r)
@@ -261,7 +262,7 @@ func (l *life) checkClosing(c billing.Closing) {
 			l.failf("the period from %s closed at the price %v of meter %d, which cost %v", c.Period.Start, line.Price, line.MeterID, then)
 		}
 		charge := l.charged(line.Price, line.MeterID, version, billable(line, rational(used)))
-		if (line.Scale != nil || line.Billed && line.Bills == metering.BillsAmounts) && l.onTrial(c.Period) {
+		if (line.Scale != nil || line.Billed && l.chargedAmounts(c.Period, line)) && l.onTrial(c.Period) {
 			charge = new(big.Rat)
 		}
 		if !line.Usage.Equal(used) || line.PriceVersion != version || currency != "" && line.Currency != currency || rational(line.Charge).Cmp(charge) != 0 {
@@ -333,6 +334,7 @@ func (l *life) end() {
 			l.passTime(l.now.Add(25 * time.Hour))
 		}
 	}
+	l.settlesOwn()
 	l.passTime(l.lastInvoice().Add(25 * time.Hour))
 	for l.invoiceIsFinal() {
 	}
@@ -411,6 +413,10 @@ func (l *life) closed(latest time.Time) bool {
 func (l *life) checkBilled() {
 	l.checkInvoiced()
 	l.checkAmounts()
+	if l.own {
+		l.checkMoney()
+		return
+	}
 	for _, p := range l.periods {
 		for _, line := range p.Closed {
 			l.checkLine(p, line)

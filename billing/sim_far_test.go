@@ -41,6 +41,8 @@ type farSide struct {
 	lag        time.Duration          // of what it shows as counted
 	charging   bool                   // it is asked where charges go
 	items      []*item
+	own        bool       // who has no subscription there gets invoices of ours
+	ours       []*invoice // these
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
@@ -59,6 +61,8 @@ type invoice struct {
 	heard bool // that it is final
 	cut   bool // its subscription was cancelled at once
 	none  bool // and made no invoice of it
+
+	void, heardVoid bool // of one of ours: nobody has to pay it
 }
 
 // call is a quantity or a charge that was taken.
@@ -157,7 +161,8 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 		}
 		c.onNone = c.invoice.final
 	}
-	if r.Kind == billing.ChargeReport && r.Counting == billing.Replaces && !f.setsItem(r, now) {
+	refused := r.Kind == billing.ChargeReport && r.Counting == billing.Replaces && !f.setsItem(r, now)
+	if refused || r.Kind == billing.ActionReport && !f.finalizes(r) {
 		return reply{refused: true}
 	}
 	f.answers[key] = savedAnswer{now, what == savedError} // a refusal is not saved
@@ -391,14 +396,14 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	if f.charging {
 		s.Charges = f.charges(c, meters)
 	}
-	takes := c != nil && !c.ended
+	takes := c != nil && (f.own || !c.ended)
 	for _, m := range meters {
 		d := f.destination(c, m.ID)
 		takes = takes || d.Excluded == ""
 		s.Destinations = append(s.Destinations, d)
 	}
 	if !takes && f.charging {
-		s.Charges = f.charges(nil, meters) // lives have no invoices of ours
+		s.Charges = f.charges(nil, meters)
 	}
 	if takes {
 		s.Subscription, s.Period, s.Currency, s.Ended = c.id, c.last().Range, c.currency, c.ended

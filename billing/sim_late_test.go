@@ -144,7 +144,7 @@ func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat)
 
 // costs is the oracle's charge for units of a closed line: a trial's are free.
 func (l *life) costs(p billing.Period, line billing.ClosedLine, units *big.Rat) *big.Rat {
-	if (line.Scale != nil || line.Bills == metering.BillsAmounts) && l.onTrial(p) {
+	if (line.Scale != nil || l.chargedAmounts(p, line)) && l.onTrial(p) {
 		return new(big.Rat)
 	}
 	return l.charged(line.Price, line.MeterID, line.PriceVersion, units)

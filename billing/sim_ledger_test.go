@@ -18,6 +18,8 @@ type catalog struct {
 	prices     map[metering.MeterID][]billing.Price
 	connection *billing.Connection
 	farSide    *farSide // behind the connection
+	known      []*farSide
+	own        bool // its counters charge amounts, and who has no subscription gets invoices of ours
 	tests      []metering.ConnectionID
 }
 
@@ -148,6 +150,9 @@ func (r *storedReport) bytes() string {
 
 // facts are read at one instant.
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
+	if l.own {
+		l.markInvoiced() // that is read with them
+	}
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
 		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
@@ -162,6 +167,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		}
 	}
 	f.Open, f.Invoices, f.Statements = l.open(), l.unreconciled(), l.statements()
+	f.Finalized = l.finalized()
 	f.Reconcile()
 	for _, p := range billing.Periods(f) {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})

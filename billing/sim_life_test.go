@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,11 +28,14 @@ type life struct {
 	passes     [2]*pass
 	backup     *backup
 	restoredAt time.Time
-	recovering bool     // what was lost with the restore is not known again
-	charging   bool     // in amounts, as a tenant has chosen who stays with its counter
-	happened   []bool   // by kind
-	followed   coverage // which kinds happened at once after which
-	ends       []string // how closed periods were when they closed
+	recovering bool                 // what was lost with the restore is not known again
+	stays      bool                 // at its first connection
+	charging   bool                 // in amounts, as a tenant has chosen who stays with its counter
+	stated     map[int64]bool       // by start, periods that closed at a receiver
+	dearest    map[usedKey]*big.Rat // the most that open periods ever came to
+	happened   []bool               // by kind
+	followed   coverage             // which kinds happened at once after which
+	ends       []string             // how closed periods were when they closed
 	most       map[usedKey]mostUsed
 	plans      int // made so far
 	startedIn  billing.Settings
@@ -64,22 +68,25 @@ func script(seed uint64) []step {
 	for i := range steps {
 		steps[i] = step{anyOf(usual, rng), rng.Uint64()}
 	}
+	if own(seed) {
+		return among(steps, seed, slices.Concat(restoring, charging, owning), len(usual), 2)
+	}
 	if seed%4 == 2 {
-		return among(steps, seed, restoring, len(usual))
+		return among(steps, seed, restoring, len(usual), 4)
 	}
 	if seed%4 == 3 {
-		return among(steps, seed, charging, len(usual)+len(restoring))
+		return among(steps, seed, charging, len(usual)+len(restoring), 4)
 	}
 	return steps
 }
 
-// among are the steps, and after some of them others, of kinds whose first one
-// has this place among all.
-func among(steps []step, seed uint64, others []kind, place int) (all []step) {
+// among are the steps, and after each of them others at these odds, of kinds whose
+// first one has this place among all.
+func among(steps []step, seed uint64, others []kind, place, odds int) (all []step) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	for _, s := range steps {
 		all = append(all, s)
-		for rng.IntN(4) == 0 {
+		for rng.IntN(odds) == 0 {
 			all = append(all, step{place + anyOf(others, rng), rng.Uint64()})
 		}
 	}
@@ -185,7 +192,7 @@ func (l *life) connect(receiver, test bool) {
 	for _, m := range l.meters {
 		f.newPlace(l, m.ID)
 	}
-	if !receiver {
+	if !receiver && !l.own {
 		f.subscribe("cus_1", l)
 	}
 }
@@ -194,6 +201,7 @@ func (l *life) connect(receiver, test bool) {
 func (l *life) connectTo(f *farSide) {
 	l.backup = nil
 	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver, Invoices: !f.receiver}
+	l.chargesAlone()
 	l.markInvoiced()
 }
 
@@ -249,6 +257,9 @@ type circumstances struct {
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed)
 	l.lazy, l.tape, l.startedIn, l.monthly, l.steady = in.lazy, in.tape, l.settings, in.monthly, in.known
+	if own(seed) && in.tape == nil {
+		l.beginOwn(seed)
+	}
 	l.noteBeginning()
 	if seed%4 == 3 && in.tape == nil && !l.farSide.receiver {
 		l.charging, l.farSide.charging, l.connection.Bills = true, true, metering.BillsAmounts
@@ -291,7 +302,7 @@ const never = -1
 
 // step has a step happen, if it can, after one of another kind. It returns its own.
 func (l *life) step(s step, former int) int {
-	if !kinds[s.kind].happen(l) {
+	if l.stays && slices.Contains(leading, kinds[s.kind].name) || !kinds[s.kind].happen(l) {
 		return never
 	}
 	l.happened[s.kind] = true
@@ -310,6 +321,7 @@ func (l *life) failf(format string, args ...any) {
 // passTime lets time pass. What runs every day does so before a subscription's
 // period ends, if nothing else did.
 func (l *life) passTime(to time.Time) {
+	l.seenBefore(to)
 	for l.connection != nil && !l.connection.Statements && l.providerID != "" {
 		c := l.farSide.contract(l.providerID)
 		if c == nil {
@@ -413,7 +425,9 @@ func (l *life) closePeriods() int {
 	plan := f.Plan()
 	l.ledger.store(plan, l.now)
 	for _, c := range plan.Closings {
+		l.closesAt(c)
 		l.checkClosing(c)
+		l.checkOwnClosing(c)
 		l.ends = append(l.ends, closedText(c.Period.Range, c.Lines))
 	}
 	l.checkDue()

@@ -104,7 +104,9 @@ func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
 	if stored.number = l.number; r.Kind != billing.StatementReport {
 		stored.timestamp = timestampOf(r, now)
 	}
-	binary.BigEndian.PutUint64(stored.id[8:], uint64(l.number))
+	if binary.BigEndian.PutUint64(stored.id[8:], uint64(l.number)); r.Lost != uuid.Nil {
+		stored.id = r.Lost
+	}
 	for _, former := range l.reports { // a series' window is as it was when it began
 		if s := former.Series; s.Window.Start.Equal(r.Window.Start) {
 			if s.Window.End = r.Window.End; s == r.Series {
@@ -121,7 +123,7 @@ func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
 // timestampOf is the time of a quantity that is made now.
 func timestampOf(r billing.Report, now time.Time) time.Time {
 	switch {
-	case r.Kind == billing.ChargeReport:
+	case r.Kind != billing.QuantityReport:
 		return now
 	case r.Counting == billing.Replaces:
 		return r.Window.Start.Add(time.Second)

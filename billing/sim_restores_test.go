@@ -85,6 +85,7 @@ func (l *life) restores() bool {
 	for _, f := range l.farSides {
 		f.lag = min(f.lag, certain) // it counts within this time
 		f.forget(l.invoices)
+		f.forgetOurs(l.invoices)
 	}
 	return true
 }
@@ -181,7 +182,8 @@ func (p *pass) readAddedUp(l *ledger) {
 			l.farSide.overlook(at)
 		}
 	}
-	charges := slices.DeleteFunc(l.farSide.charged(l.providerID, f.ChargedSince(l.knownUntil)), l.knowsCharge)
+	all := l.farSide.charged(l.providerID, f.ChargedSince(l.knownUntil))
+	charges := slices.DeleteFunc(slices.Clone(all), l.knowsCharge)
 	lost := append(f.Lost(found), f.LostCharges(charges)...)
 	plan, through := f.Plan(), l.through
 	plan.Reconciled = nil // that is the next plan's
@@ -195,6 +197,7 @@ func (p *pass) readAddedUp(l *ledger) {
 		written := l.add(r, p.now)
 		written.state, written.settledAt, p.found = billing.Counted, p.now, true
 	}
+	l.keepFound(all, p.now)
 	l.readIn = maps.Clone(l.readIn)
 	if l.readIn == nil {
 		l.readIn = make(map[string]int64)
@@ -239,6 +242,9 @@ func (f *farSide) overlook(at billing.AddedUp) {
 
 // charged is what the customer was charged with since an instant.
 func (f *farSide) charged(customer string, since time.Time) (all []billing.FoundCharge) {
+	if f.charging {
+		return f.foundItems(since)
+	}
 	for _, c := range f.calls {
 		if c.Kind == billing.ChargeReport && c.Customer == customer && !c.at.Before(since) {
 			all = append(all, billing.FoundCharge{

@@ -19,7 +19,7 @@ type kind struct {
 }
 
 // kinds are all of them. Those beside the usual ones happen in lives of their own.
-var kinds = slices.Concat(usual, restoring, charging)
+var kinds = slices.Concat(usual, restoring, charging, owning)
 
 var usual = []kind{
 	{"usage", 10, (*life).usesNow},
@@ -79,6 +79,14 @@ var restoring = []kind{
 var charging = []kind{
 	{"a line is edited", 2, (*life).edits},
 	{"another way of billing", 1, (*life).billsOtherwise},
+}
+
+// namesOf are the names of some kinds.
+func namesOf(some ...[]kind) (names []string) {
+	for _, k := range slices.Concat(some...) {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // anyOf is the place of one of the kinds, by their weights.

@@ -94,7 +94,7 @@ func (l *life) notePrice(p billing.Price) {
 
 func (l *life) noteConnection() {
 	a := lives.Action{Do: lives.Receiver, Connection: int(l.connection.ID)}
-	if !l.connection.Statements {
+	if !l.connection.Statements && !l.own {
 		a.Do = lives.Counter
 		l.farSide.noteContract(&a)
 	}

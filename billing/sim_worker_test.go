@@ -153,7 +153,7 @@ func (p *pass) checkReports(plan billing.Plan) {
 		again := slices.ContainsFunc(p.ledger.reports, func(o *storedReport) bool {
 			series := o.Series
 			series.Window.End = r.Window.End
-			return series == r.Series && o.number > p.after && o.Lines[0].MeterID == r.Lines[0].MeterID
+			return series == r.Series && o.number > p.after && meterOf(o.Report) == meterOf(r)
 		})
 		if again && r.Kind != billing.StatementReport {
 			p.failf("a pass reports a series again: %+v", r)
@@ -181,6 +181,14 @@ func (p *pass) checkCharge(r billing.Report) {
 	if rational(line.Charge).Cmp(want) != 0 {
 		p.failf("%s of meter %d are charged %s; the oracle says %s", line.Usage, line.MeterID, line.Charge, want.FloatString(4))
 	}
+}
+
+// meterOf is whose usage a report to a counter is of; 0: it is of none.
+func meterOf(r billing.Report) metering.MeterID {
+	if len(r.Lines) == 0 {
+		return 0
+	}
+	return r.Lines[0].MeterID
 }
 
 func (p *pass) lease() {
@@ -227,6 +235,11 @@ func (p *pass) call() {
 	}
 	p.noteCall(fates[what])
 	switch {
+	case answer.refused && r.Kind == billing.ActionReport:
+		p.outcome = billing.Rejected
+		if in := p.farSide.invoiceOfOurs(r.Window.Start); p.attempt > 1 && in != nil && in.final {
+			p.outcome = billing.Accepted
+		}
 	case answer.refused && (adds || r.Kind == billing.ChargeReport) && p.attempt > 1:
 		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before
 			p.outcome = billing.InDoubt

@@ -1,0 +1,198 @@
+package billing_test
+
+import (
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// settlesOwn lives on until what came late is on the invoice of a later period,
+// which closes before anything can go onto it.
+func (l *life) settlesOwn() {
+	for range 3 {
+		if !l.own || l.failure != "" {
+			return
+		}
+		if l.passBorder(0); !l.passBorder(l.settings.Grace) {
+			l.passTime(l.now.Add(25 * time.Hour))
+		}
+		for l.invoiceIsFinal() {
+		}
+		l.resolve()
+		l.closePeriods()
+		l.sync()
+		l.readsMissed()
+		l.sync()
+	}
+}
+
+// checkMoney holds, for each closed line of a life that is all in money, that what
+// everybody bills of it is what it came to; no more than it ever came to, and no
+// less where it can be billed. What an invoice that was voided bills is waived, and
+// what somebody has made of a line that was set is not what is billed from here.
+func (l *life) checkMoney() {
+	for _, p := range l.periods {
+		for _, line := range p.Closed {
+			if l.checkNotLate(p, line, !line.Test); !line.Billed {
+				l.checkNotLate(p, line, line.Test)
+				continue
+			}
+			here := l.connection != nil && l.inTest() == line.Test
+			if here {
+				l.checkBooked(p, line)
+			}
+			l.checkOut(p, line, here)
+		}
+	}
+	l.checkOurs()
+}
+
+func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
+	out, others := l.moneyOf(p, line)
+	for currency, amount := range others {
+		if !amount.IsZero() {
+			l.failf("%s %s are billed of meter %d in the period from %s; its currency is %s", amount, currency, line.MeterID, p.Start, line.Currency)
+		}
+	}
+	worth := l.worth(p, line)
+	want, most := new(big.Rat).Set(worth[len(worth)-1]), new(big.Rat)
+	for _, b := range l.bookingsOf(p, line) {
+		if !b.Billed { // it is only reported
+			want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
+		}
+	}
+	for _, w := range append(worth, l.dearest[usedKey{line.MeterID, p.Start.UnixMicro()}]) {
+		if w != nil {
+			most = upper(most, w)
+		}
+	}
+	switch due := out.Cmp(want); {
+	case due < 0 && here && l.billable(line.Currency):
+		l.failf("%s %s are billed of meter %d in the period from %s, which came to %s", out.FloatString(4), line.Currency, line.MeterID, p.Start, want.FloatString(4))
+	case due > 0 && out.Cmp(most) > 0:
+		l.failf("%s %s are billed of meter %d in the period from %s, which came to %s at the most", out.FloatString(4), line.Currency, line.MeterID, p.Start, most.FloatString(4))
+	}
+}
+
+// closesAt notes whether the period closes at a receiver, which charges our price.
+func (l *life) closesAt(c billing.Closing) {
+	if l.own {
+		l.stated[c.Period.Start.UnixMicro()] = l.connection != nil && l.connection.Statements
+	}
+}
+
+// chargedAmounts says whether a provider charges the line as an amount, and its
+// trials are free.
+func (l *life) chargedAmounts(p billing.Period, line billing.ClosedLine) bool {
+	return line.Bills == metering.BillsAmounts && !l.stated[p.Start.UnixMicro()]
+}
+
+// tracksMoney notes what the open periods of a life that is all in money come to
+// by now: it may be billed, and what is on a final invoice is not given back.
+func (l *life) tracksMoney() {
+	for _, p := range l.periods {
+		for _, m := range l.meters {
+			if !l.own || p.ClosedAt != nil {
+				continue
+			}
+			version, _ := l.versionAt(m.ID, p.Start)
+			key, worth := usedKey{m.ID, p.Start.UnixMicro()}, l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)))
+			if former := l.dearest[key]; former == nil || worth.Cmp(former) > 0 {
+				l.dearest[key] = worth
+			}
+		}
+	}
+}
+
+// moneyOf is what everybody of its mode bills of a closed line, with its period or
+// with later ones, in its currency and in others.
+func (l *life) moneyOf(p billing.Period, line billing.ClosedLine) (out *big.Rat, others map[string]metering.Decimal) {
+	others, late := l.billedOf(p, line, line.Test)
+	for _, f := range l.inMode(line.Test) {
+		for _, it := range f.items {
+			if !it.line.late && it.line.meter == line.MeterID && it.line.period == p.Start.UnixMicro() {
+				others[it.currency] = others[it.currency].Add(it.set)
+			}
+		}
+	}
+	for currency, amount := range late {
+		others[currency] = others[currency].Add(amount)
+	}
+	out = rational(others[line.Currency])
+	delete(others, line.Currency)
+	return out, others
+}
+
+// billable says whether late usage in the currency can be billed now: to a
+// receiver, on a subscription in that currency, or on invoices of ours that have
+// it, as far as their period's charges tell.
+func (l *life) billable(currency string) bool {
+	if l.connection.Statements {
+		return true
+	}
+	if c := l.present(); c != nil || l.providerID == "" {
+		return c != nil && c.currency == currency
+	}
+	last := slices.IndexFunc(l.periods, func(p billing.Period) bool { return p.ClosedAt == nil }) - 1
+	if last < 0 {
+		last = len(l.periods) - 1
+	}
+	in := currenciesOf(l.periods[last : last+1])
+	if len(in) == 0 {
+		in = currenciesOf(l.periods)
+	}
+	if len(in) == 1 {
+		return in[0] == currency
+	}
+	return currency == l.settings.Currency
+}
+
+// currenciesOf are those of the periods' charges.
+func currenciesOf(periods []billing.Period) (all []string) {
+	for _, p := range periods {
+		for _, line := range p.Closed {
+			if !line.Charge.IsZero() && !slices.Contains(all, line.Currency) {
+				all = append(all, line.Currency)
+			}
+		}
+	}
+	return all
+}
+
+// checkOurs holds that no invoice of ours with anything on it stays a draft, and
+// that each period with one is complete, where somebody is there to see to it.
+func (l *life) checkOurs() {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" {
+		return
+	}
+	for _, it := range l.farSide.items {
+		if it.line.contract == billing.OwnInvoice && !it.invoice.final && !it.set.IsZero() {
+			l.failf("the invoice of ours from %s has %s of meter %d, and stays a draft", it.invoice.Start, it.set, it.line.meter)
+		}
+	}
+	for n, p := range l.periods {
+		open := n+1 == len(l.periods) || l.periods[n+1].ClosedAt == nil
+		waits := slices.ContainsFunc(p.Closed, func(line billing.ClosedLine) bool { return line.Billed && line.Test != l.inTest() }) ||
+			slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt && r.Period.Equal(p.Start) })
+		if p.ClosedAt != nil && p.Own() && !p.Complete && !open && !waits {
+			l.failf("the period from %s is closed, and never complete: %+v", p.Start, p)
+		}
+	}
+}
+
+// checkOwnClosing holds that all is billed which a period closes at whose invoice
+// is one of ours, but in another currency than the others.
+func (l *life) checkOwnClosing(c billing.Closing) {
+	if !c.Period.Own() || !l.unsubscribed() || l.sideOf != l.link() {
+		return
+	}
+	in := currenciesOf([]billing.Period{{Closed: c.Lines}})
+	for _, line := range c.Lines {
+		if !line.Billed && !line.Charge.IsZero() && (len(in) == 1 || line.Currency == l.settings.Currency) {
+			l.failf("%s %s of meter %d in the period from %s are billed by nobody", line.Charge, line.Currency, line.MeterID, c.Period.Start)
+		}
+	}
+}

@@ -54,9 +54,12 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 			}
 			i.Void = i.Void || invoice.Void
 			for _, l := range invoice.Lines {
+				if f.fed(l.MeterID, invoice.Period).Empty() {
+					continue // it is another stream's
+				}
 				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
+				i.lines = append(i.lines, l)
 			}
-			i.lines = append(i.lines, invoice.Lines...)
 		}
 		all = append(all, i)
 	}
@@ -91,13 +94,19 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
 	beside := func(o invoiced) bool {
 		return o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
 	}
-	if slices.ContainsFunc(all, func(o invoiced) bool { _, named := o.units[meter]; return named && beside(o) }) {
+	instead := func(o invoiced) bool {
+		_, named := o.units[meter]
+		return named && beside(o) && !slices.ContainsFunc(f.Reported, func(r Reported) bool {
+			return r.MeterID == meter && i.bills(r.Series) && !o.bills(r.Series) // of a time before the other one's
+		})
+	}
+	if slices.ContainsFunc(all, instead) {
 		return false
 	}
 	return !slices.ContainsFunc(f.Stored, func(p Period) bool {
 		s := p.Subscription
 		own := invoiced{Invoice: Invoice{Connection: i.Connection, Customer: i.Customer, Subscription: s.ID, Period: s.Range}}
-		return s.ID != "" && beside(own) && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
+		return s.ID != "" && beside(own) && !p.Within(s.Range).Within(i.Period).Empty() && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
 	})
 }
 

@@ -245,7 +245,7 @@ func (l *life) movesSubscription() bool {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil || l.recovering {
+	if l.present() == nil || l.recovering || l.own { // what is charged as an amount depends on no item
 		return false
 	}
 	id := l.someMeter()

@@ -69,7 +69,7 @@ func script(seed uint64) []step {
 		steps[i] = step{anyOf(usual, rng), rng.Uint64()}
 	}
 	if own(seed) {
-		return among(steps, seed, slices.Concat(restoring, charging, owning), len(usual), 2)
+		return among(steps, seed, slices.Concat(restoring, charging, owning), len(usual), 3)
 	}
 	if seed%4 == 2 {
 		return among(steps, seed, restoring, len(usual), 4)

@@ -343,8 +343,7 @@ func (l *life) readsMissed() bool {
 			}
 		}
 	}
-	missed = l.readsOurs() || missed
-	if missed {
+	if l.readsOurs() || missed {
 		l.sync()
 	}
 	return missed

@@ -13,11 +13,20 @@ type apart struct {
 
 var restores = []string{"a backup", "a restore"}
 
-var charges = []string{"a line is edited", "another way of billing"}
+var otherwise = []string{"another way of billing"}
+
+var ours = namesOf(owning)
 
 var neverInOneLife = []apart{
-	{restores, charges, "they are lived by others: what is not billed in amounts is restored by its totals"},
-	{charges, []string{"a new receiver", "a new counter", "another mode", "the receiver moves"}, "who is charged amounts stays with one counter, so that all is in money"},
+	{restores, otherwise, "they are lived by others: what is not billed in amounts is restored by its totals"},
+	{otherwise, []string{"a new receiver", "a new counter", "another mode", "the receiver moves"}, "who is billed in both ways stays with one counter"},
+	{ours, slices.Concat(otherwise, []string{"a silent drop", "an item is added", "an item is removed"}), "with invoices of ours all is charged as amounts"},
+}
+
+// seldomInOneLife are kinds of steps of which few lives have both.
+var seldomInOneLife = []apart{
+	{ours, slices.Concat(leading, []string{"a link", "another subscription", "a final invoice"}), "most lives with invoices of ours stay where they are, without a subscription"},
+	{[]string{"a line is edited"}, slices.Concat(restores, leading), "most who are charged amounts stay where they are"},
 }
 
 var (
@@ -52,7 +61,20 @@ var neverAtOnce = []apart{
 	{[]string{"a closing"}, []string{"a meter is counted"}, "no meter was waited for"},
 	{connectedTo, []string{"a restore"}, "no life goes back over them"},
 	{[]string{"a restore"}, []string{"a restore", "the receiver moves"}, "there is no backup since, and what was lost is not known again"},
+	{slices.Concat(removed, receiving), ofUnsubscribed, "there is no counter"},
+	{ofUnsubscribed, []string{"the receiver moves"}, "they happen at a counter"},
+	{[]string{"an unlink"}, ofOurs, "the customer is linked to nobody"},
+	{ofOurs, []string{"a link"}, "the customer is linked"},
+	{[]string{"a subscription begins"}, []string{"a subscription begins", "a month is billed"}, "it has one"},
+	{[]string{"a subscription ends", "a month is billed"}, []string{"a subscription ends", "another subscription"}, "it has none"},
+	{[]string{"a new counter"}, []string{"a subscription ends", "an invoice of ours is read"}, "it has none yet"},
+	{[]string{"a subscription begins", "a subscription ends", "a line is edited"}, []string{"a restore"}, "no life goes back over them"},
 }
+
+var (
+	ofOurs         = []string{"a month is billed", "a subscription begins", "a subscription ends"}
+	ofUnsubscribed = append(ofOurs, "an invoice of ours is read")
+)
 
 // seldomAtOnce are kinds of steps that can happen at once after others, which few
 // lives show.
@@ -63,7 +85,32 @@ var seldomAtOnce = []apart{
 	{[]string{"a server error", "a worker dies after a call"}, []string{"a silent drop"}, "what is on its way is sent first"},
 	{[]string{"a missed invoice is read"}, []string{"a worker dies before a call"}, "it was read by a sync, which has left little to send"},
 	{[]string{"a border passes"}, []string{"a border passes"}, "the next period is not known yet"},
-	{[]string{"a border passes"}, []string{"an old report comes again"}, "what was sent days ago is remembered no longer"},
+	{[]string{"a border passes", "a deadline passes"}, []string{"an old report comes again"}, "what was sent days ago is remembered no longer"},
+	{[]string{"an answer is lost"}, []string{"a link", "an invoice of ours is read"}, "the call was of who is linked"},
+	{[]string{"a restore"}, []string{"a subscription begins", "a subscription ends", "an invoice of ours is voided"}, "what was lost is known again only where time passes over a border in between"},
+	{[]string{"a line is edited"}, []string{"the receiver moves", "another mode", "an invoice of ours is read"}, "drafts are of a present counter, and not final"},
+	{began, []string{"a line is edited"}, "only of drafts of a former connection"},
+	{receiving, []string{"a line is edited"}, "only of drafts of a former connection"},
+	{[]string{"another mode"}, []string{"a subscription ends"}, "only where the mode was there before"},
+	{[]string{"another subscription"}, []string{"an invoice of ours is read"}, "only of a time before it"},
+	{[]string{"a month is billed"}, []string{"a closing"}, "all that was due is closed"},
+	{
+		[]string{"a meter is counted", "the receiver moves", "no connection", "another subscription", "a final invoice", "a missed invoice is read"},
+		[]string{"a draft of ours is made final by hand"}, "drafts are seldom there for long",
+	},
+	{
+		[]string{"a draft of ours is made final by hand"},
+		[]string{"a closing", "a meter is counted", "the receiver moves", "a new counter", "another mode", "a link", "another subscription", "a final invoice"},
+		"drafts are seldom there for long",
+	},
+	{
+		[]string{"a subscription ends"},
+		slices.Concat(dying, []string{"an earlier month's usage", "a server error", "a refusal", "another mode", "an unlink"}), "what is left is not sent before its month is over",
+	},
+	{
+		[]string{"an invoice of ours is read"},
+		slices.Concat(dying, []string{"an answer is lost", "a server error", "a meter is counted", "no connection", "a link"}), "it was read by a sync, which has left little to send",
+	},
 }
 
 func (a apart) are(one, other string) bool {

@@ -154,7 +154,7 @@ var owning = []kind{
 	{"a subscription begins", 3, (*life).subscribes},
 	{"a subscription ends", 6, (*life).unsubscribes},
 	{"an invoice of ours is read", 5, (*life).readsOurs},
-	{"a draft of ours is made final by hand", 6, (*life).finalizesByHand},
+	{"a draft of ours is made final by hand", 16, (*life).finalizesByHand},
 	{"an invoice of ours is voided", 4, (*life).voids},
 }
 
@@ -166,7 +166,7 @@ func (l *life) billsMonth() bool {
 	l.use(l.now.Add(-l.settings.Grace-time.Duration(l.rng.IntN(200))*time.Hour), l.someMeter(), l.value())
 	l.tracksMoney()
 	l.closePeriods()
-	return l.goOn(l.rng.IntN(2), 1+l.rng.IntN(24), noTrouble)
+	return l.goOn(l.rng.IntN(2), 3+l.rng.IntN(12), noTrouble)
 }
 
 func (l *life) subscribes() bool {

@@ -69,15 +69,6 @@ func (f *farSide) finalizes(r *storedReport) (taken bool) {
 	return in != nil
 }
 
-// lineOfOurs is the line that a report sets; nil: there is none.
-func (f *farSide) lineOfOurs(r *storedReport) *item {
-	i := slices.IndexFunc(f.items, func(i *item) bool { return i.line == lineOf(r) })
-	if i < 0 {
-		return nil
-	}
-	return f.items[i]
-}
-
 // foundItems are the lines that were made since an instant, as they stand.
 func (f *farSide) foundItems(since time.Time) (all []billing.FoundCharge) {
 	for _, it := range f.items {

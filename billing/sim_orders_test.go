@@ -86,6 +86,7 @@ var seldomAtOnce = []apart{
 	{[]string{"a missed invoice is read"}, []string{"a worker dies before a call"}, "it was read by a sync, which has left little to send"},
 	{[]string{"a border passes"}, []string{"a border passes"}, "the next period is not known yet"},
 	{[]string{"a border passes", "a deadline passes"}, []string{"an old report comes again"}, "what was sent days ago is remembered no longer"},
+	{[]string{"a missed invoice is read"}, []string{"an invoice of ours is read"}, "all were read"},
 	{[]string{"an answer is lost"}, []string{"a link", "an invoice of ours is read"}, "the call was of who is linked"},
 	{[]string{"a restore"}, []string{"a subscription begins", "a subscription ends", "an invoice of ours is voided"}, "what was lost is known again only where time passes over a border in between"},
 	{[]string{"a line is edited"}, []string{"the receiver moves", "another mode", "an invoice of ours is read"}, "drafts are of a present counter, and not final"},

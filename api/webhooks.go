@@ -293,10 +293,30 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 	return out
 }
 
+// Tests a minute, so that nobody makes a flood of them.
+const (
+	testsOfWebhook = 10
+	testsOfTenant  = 60 // also where it makes its webhooks anew
+)
+
+func (s *server) countTest(ctx context.Context, id metering.EndpointID) error {
+	tests := "webhook-tests:" + principalOf(ctx).Tenant.ID.String()
+	if a := s.minutes.take(ctx, tests+":"+id.String(), testsOfWebhook); !a.allowed {
+		return tooMany(a, "a webhook may be tested %d times a minute", testsOfWebhook)
+	}
+	if a := s.minutes.take(ctx, tests, testsOfTenant); !a.allowed {
+		return tooMany(a, "webhooks may be tested %d times a minute", testsOfTenant)
+	}
+	return nil
+}
+
 // testWebhook sends a message of kind webhook.test, as any other is sent.
 func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput, error) {
 	id, err := in.endpoint()
 	if err != nil {
+		return nil, err
+	}
+	if err := s.countTest(ctx, id); err != nil {
 		return nil, err
 	}
 	message, err := s.Store.Deliveries.Test(ctx, principalOf(ctx).Tenant.ID, id, s.Now())

@@ -189,6 +189,29 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 	}
 }
 
+func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	test := func(id string) answer { return b.send(t, http.MethodPost, "/v1/webhooks/"+id+"/test", "") }
+	first := b.makeHook(t, someHook)
+	for range 10 {
+		require.Equal(t, 202, test(first.Id).status)
+	}
+	require.Contains(t, test(first.Id).problem(t, 429, "rate_limited").Detail, "10 times a minute")
+	for n := range 5 { // each is a new one, with an allowance of its own
+		made := b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/%d","event_types":["usage.discrepancy"]}`, n))
+		for range 10 {
+			require.Equal(t, 202, test(made.Id).status)
+		}
+		require.Equal(t, 200, b.send(t, http.MethodDelete, "/v1/webhooks/"+made.Id, "").status)
+	}
+	again := b.makeHook(t, `{"url":"https://example.com/again","event_types":["usage.discrepancy"]}`)
+	require.Contains(t, test(again.Id).problem(t, 429, "rate_limited").Detail, "60 times a minute")
+	b.ahead.Store(int64(time.Minute + time.Second))
+	require.Equal(t, 202, test(again.Id).status)
+	require.Equal(t, 409, b.send(t, http.MethodPost, "/v1/webhooks", someHook).status)
+}
+
 func TestAnotherTenantsWebhookIsNotFound(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)

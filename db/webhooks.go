@@ -24,10 +24,18 @@ func endpointFields(e *metering.Endpoint) []any {
 	}
 }
 
+// sameURL says that what was refused is another webhook's URL.
+func sameURL(err error) error {
+	if sqlState(err) != stateUniqueViolation {
+		return err
+	}
+	return metering.Errorf(metering.CodeConflict, "another webhook of the tenant has this URL").Because(err)
+}
+
 var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
 
 // Create stores an endpoint whose secret the caller has sealed. CodeConflict
-// when the tenant has as many as it may.
+// when the tenant has as many as it may, or one with this URL.
 func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -48,7 +56,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 			"last_four": e.LastFour, "now": metering.Instant(now), "actor": actor,
 		}).Scan(endpointFields(&made)...)
 		if err != nil {
-			return err
+			return sameURL(err)
 		}
 		return audit(ctx, tx, tenant, actor, "webhook.create", made.ID.String())
 	})
@@ -125,7 +133,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
 		}
 		if err != nil {
-			return err
+			return sameURL(err)
 		}
 		if changed, err = lockEndpoint(ctx, tx, tenant, id); err != nil {
 			return err

@@ -25,6 +25,7 @@ type hooked struct {
 	tenant   metering.TenantID
 	customer metering.Customer
 	hook     metering.Endpoint
+	hooks    int
 	now      time.Time
 }
 
@@ -43,8 +44,9 @@ func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 
 func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	h.Helper()
+	h.hooks++
 	e, err := h.store.Webhooks.Create(h.Context(), h.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", EventTypes: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
+		URL: fmt.Sprintf("https://example.com/hook%d", h.hooks), EventTypes: kinds, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, h.now)
 	require.NoError(h, err)
 	return e
@@ -378,6 +380,24 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	close(done)
 	all.Wait()
 	require.Len(t, h.deliveries(), messages)
+}
+
+func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	same := metering.Endpoint{URL: h.hook.URL, EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: []byte("s")}
+	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, same, h.now)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	other := h.add(metering.PeriodClosed)
+	for url, want := range map[string]metering.Code{h.hook.URL: metering.CodeConflict, other.URL: ""} {
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, other.ID, db.EndpointChange{URL: &url}, h.now)
+		require.Equal(t, want, metering.CodeOf(err))
+	}
+	_, err = h.store.Webhooks.Create(t.Context(), dbtest.Tenant(t, h.store).ID, metering.Operator, same, h.now)
+	require.NoError(t, err, "another tenant's is another's")
+	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
+	_, err = h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, same, h.now)
+	require.NoError(t, err)
 }
 
 func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {

@@ -36,6 +36,7 @@ create table webhook_endpoints (
   check ((disabled_at is null) = (disabled_because is null))
 );
 comment on table webhook_endpoints is 'Where a tenant receives messages, and of which event types.';
+create unique index webhook_endpoints_url on webhook_endpoints (tenant_id, md5(url)); -- a URL may be too long for an index
 
 -- It holds what the tenant is shown: the payload of the message is its data.
 create table webhook_deliveries (

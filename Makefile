@@ -29,6 +29,9 @@ outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost
 invoice: ## two months end at Stripe for customers of every kind, and what its invoices bill is compared with what was used
 	@dev/up test go run ./dev/invoice
 
+attack: ## what a tenant notices of strangers and another tenant who attack, ROUNDS=5 of SECONDS=60; exit 1 where it is too much
+	@dev/up test go run ./dev/attack
+
 pictures: ## those in docs, of the running system; needs Chromium or Chrome
 	@dev/up start >/dev/null
 	go build -C dev/pictures -o $(CURDIR)/.dev/bin/pictures . && .dev/bin/pictures
@@ -88,4 +91,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage invoice pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check

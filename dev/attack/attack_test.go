@@ -1,0 +1,22 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNobodyIsStoppedByTheOthers makes every attack at once beside a tenant
+// that behaves.
+func TestNobodyIsStoppedByTheOthers(t *testing.T) {
+	d := newDrill(t)
+	require.Empty(t, d.watch(2*time.Second).failed, "alone")
+	end := d.attack()
+	saw := d.watch(15 * time.Second)
+	end()
+	require.Empty(t, saw.failed, "under attack; p99 %s", saw.p99())
+	_, peak := d.api.Memory(t)
+	t.Logf("p99 %s, RSS of api at most %d MiB", saw.p99(), peak>>20)
+	require.LessOrEqual(t, peak, int64(mostMemory))
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// attacker does something over and over until ctx ends.
+type attacker struct {
+	times int // side by side
+	again func(ctx context.Context, d *drill, n int)
+}
+
+const (
+	pause = 20 * time.Millisecond // between an attacker's attempts, so that attacks do not wait for the machine
+	hold  = 5 * time.Second       // for which a socket is kept as it is
+)
+
+// attacks are what was found to stop others, all of it at once.
+var attacks = []attacker{
+	// Strangers.
+	{8, func(ctx context.Context, d *drill, n int) {
+		d.stall(ctx, stranger(n), "POST /v1/events/batch", forged(d.ours.id)+"Content-Length: 8388608\r\n", "")
+	}},
+	{16, func(ctx context.Context, d *drill, n int) {
+		d.stall(ctx, stranger(n), "POST /v1/customers", forged(d.ours.id)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
+	}},
+	{4, func(ctx context.Context, d *drill, n int) {
+		d.stall(ctx, stranger(n), "GET /openapi.json", "", "")
+	}},
+	{4, func(ctx context.Context, d *drill, n int) {
+		body := fmt.Sprintf(`{"email":%q,"password":"not the password","tenant_id":%q}`, d.email, d.ours.id)
+		d.try(ctx, tenant{address: stranger(n)}, "POST", "/v1/auth/login", body)
+	}},
+	{4, func(ctx context.Context, d *drill, n int) {
+		d.try(ctx, tenant{address: stranger(n), key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
+	}},
+	// Another tenant.
+	{4, func(ctx context.Context, d *drill, _ int) {
+		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))
+		d.stall(ctx, theirAddress, "POST /v1/events/batch", "Authorization: Bearer "+d.ingest+"\r\nTransfer-Encoding: chunked\r\n", chunk)
+	}},
+	{40, func(ctx context.Context, d *drill, n int) {
+		d.try(ctx, d.theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p%d"]}`, n%7))
+	}},
+	{8, func(ctx context.Context, d *drill, _ int) {
+		d.try(ctx, d.theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Repeat(event+",", 999)+event+`]}`)
+	}},
+	{4, func(ctx context.Context, d *drill, _ int) {
+		d.try(ctx, d.theirs, "GET", "/v1/usage/summary?customer=acme", "")
+	}},
+	{14, func(ctx context.Context, d *drill, _ int) {
+		d.stall(ctx, theirAddress, "GET /v1/usage/export?customer=acme", "Authorization: Bearer "+d.theirs.key+"\r\n", "")
+	}},
+	{10, func(ctx context.Context, d *drill, _ int) {
+		d.stall(ctx, theirAddress, "GET /v1/customers?page_size=1000", "Authorization: Bearer "+d.theirs.key+"\r\n", "")
+	}},
+	{4, func(ctx context.Context, d *drill, n int) {
+		body := fmt.Sprintf(`{"email":"%d-%d@example.com","role":"viewer","password":"correct horse battery staple"}`, n, time.Now().UnixNano())
+		d.try(ctx, d.theirs, "POST", "/v1/tenant/members", body)
+	}},
+	{4, func(ctx context.Context, d *drill, _ int) {
+		d.try(ctx, d.theirs, "POST", "/v1/webhooks/"+d.hook+"/test", "")
+	}},
+}
+
+// attack begins every attack; end ends them and waits for that.
+func (d *drill) attack() (end func()) {
+	ctx, cancel := context.WithCancel(d.Context())
+	var running sync.WaitGroup
+	for _, a := range attacks {
+		for n := range a.times {
+			running.Go(func() {
+				for wait(ctx, pause) {
+					a.again(ctx, d, n)
+				}
+			})
+		}
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func wait(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+func stranger(n int) string { return "198.51.100." + strconv.Itoa(100+n) }
+
+// forged are the headers of a signature that nobody made.
+func forged(tenant string) string {
+	return fmt.Sprintf("Authorization: HMAC v1:%s=\r\nX-Timestamp: %d\r\nX-Request-Id: forged\r\nX-Tenant-Id: %s\r\n",
+		strings.Repeat("A", 43), time.Now().Unix(), tenant)
+}
+
+// stall sends the beginning of a request, reads no answer, and goes away after a while.
+func (d *drill) stall(ctx context.Context, address, path, headers, body string) {
+	conn, err := net.Dial("tcp", d.api.Address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if limited, is := conn.(*net.TCPConn); is {
+		_ = limited.SetReadBuffer(4 << 10)
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(hold))
+	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: odometer\r\nX-Forwarded-For: %s\r\n%s\r\n%s", path, address, headers, body)
+	if err == nil {
+		wait(ctx, hold)
+	}
+}
+
+// try makes a request, whatever comes of it.
+func (d *drill) try(ctx context.Context, who tenant, method, path, body string) {
+	status, _, err := d.send(ctx, who, method, path, body)
+	if err == nil && status == http.StatusInternalServerError {
+		d.Errorf("%s %s: %d", method, path, status)
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+// Addresses of the documentation (RFC 5737), as a load balancer would say them.
+const (
+	ourAddress   = "203.0.113.1"
+	theirAddress = "198.51.100.1"
+)
+
+const (
+	password = "correct horse battery staple"
+	event    = `{"event_type":"call","customer_id":"acme"}`
+)
+
+// tenant is one side of the drill.
+type tenant struct {
+	id, key, address string
+}
+
+// drill is an API with a well-behaved tenant, and another.
+type drill struct {
+	testing.TB
+
+	api    *proc.Process
+	ours   tenant
+	theirs tenant
+	ingest string // an ingest key of theirs
+	hook   string // a webhook of theirs
+	secret string // ours, to sign with
+	email  string // of a member of ours
+	client *http.Client
+}
+
+func newDrill(t testing.TB) *drill {
+	t.Helper()
+	_, database := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{
+		DatabaseURL: database, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"),
+		Env: []string{"TRUSTED_PROXIES=127.0.0.0/8", "LOG_LEVEL=error"},
+	})
+	d := &drill{TB: t, email: "ada@example.com", client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	d.ours.id, d.ours.key = system.Tenant(t)
+	d.theirs.id, d.theirs.key = system.LimitedTenant(t, 1000)
+	d.ours.address, d.theirs.address = ourAddress, theirAddress
+	d.api = system.API(t)
+	for _, who := range []tenant{d.ours, d.theirs} {
+		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
+		d.must(who, "POST", "/v1/events", event)
+	}
+	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`)["secret"].(string)
+	d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer","password":%q}`, d.email, password))
+	d.ingest = d.must(d.theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`)["key"].(string)
+	d.hook = d.must(d.theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`)["id"].(string)
+	d.fill(database)
+	return d
+}
+
+// fill gives the other tenant large events and customers.
+func (d *drill) fill(database string) {
+	conn, err := pgx.Connect(d.Context(), database)
+	require.NoError(d, err)
+	defer conn.Close(d.Context())
+	for _, statement := range []string{`
+		insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, ingested_at, epoch)
+		select e.tenant_id, e.customer_id, e.ts - n * interval '1 millisecond', gen_random_uuid(), e.event_type, n,
+		  jsonb_build_object('p', repeat('x', 16000)), e.ingested_at, e.epoch
+		from events e, generate_series(1, 3000) n
+		where 'ten_' || e.tenant_id = $1`, `
+		insert into customers (tenant_id, external_id, metadata, created_at)
+		select t.id, n, jsonb_build_object('p', repeat('x', 2000)), now()
+		from tenants t, generate_series(1, 1000) n
+		where 'ten_' || t.id = $1`} {
+		_, err := conn.Exec(d.Context(), statement, d.theirs.id)
+		require.NoError(d, err)
+	}
+}
+
+func (d *drill) must(who tenant, method, path, body string) (answer map[string]any) {
+	d.Helper()
+	status, text, err := d.send(d.Context(), who, method, path, body)
+	require.NoError(d, err)
+	require.Less(d, status, 300, "%s %s: %s", method, path, text)
+	require.NoError(d, json.Unmarshal(text, &answer))
+	return answer
+}
+
+// send makes a request; headers are names and values in turn.
+func (d *drill) send(ctx context.Context, who tenant, method, path, body string, headers ...string) (status int, text []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, d.api.URL+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Forwarded-For", who.address)
+	if who.key != "" {
+		request.Header.Set("Authorization", "Bearer "+who.key)
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		request.Header.Set(pair[0], pair[1])
+	}
+	response, err := d.client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(response.Body)
+	return response.StatusCode, text, err
+}
+
+// seen is what the well-behaved tenant has seen.
+type seen struct {
+	mu     sync.Mutex
+	took   []time.Duration
+	failed []string
+}
+
+func (s *seen) p99() time.Duration {
+	sorted := slices.Sorted(slices.Values(s.took))
+	return sorted[(len(sorted)*99+99)/100-1]
+}
+
+// Requests of the well-behaved tenant.
+const (
+	pace       = time.Second / 12
+	signInPace = 120 // one in so many is a sign-in
+	longest    = time.Second
+)
+
+// watch makes our requests for a while, twelve a second, however long each takes.
+func (d *drill) watch(lasts time.Duration) *seen {
+	s := new(seen)
+	var requests sync.WaitGroup
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for n := range int(lasts / pace) {
+		select {
+		case <-tick.C:
+		case <-d.Context().Done():
+			d.Fatal(d.Context().Err())
+		}
+		requests.Go(func() { d.behave(s, n) })
+	}
+	requests.Wait()
+	return s
+}
+
+// behave makes one request, notes how long it took, and whether it failed.
+func (d *drill) behave(s *seen, n int) {
+	who, method, path, body, headers := d.ours, "POST", "/v1/events", event, []string(nil)
+	want := http.StatusOK
+	switch {
+	case n%signInPace == signInPace/2:
+		who.key, path = "", "/v1/auth/login"
+		body = fmt.Sprintf(`{"email":%q,"password":%q,"tenant_id":%q}`, d.email, password, d.ours.id)
+	case n%4 == 1:
+		headers = d.signed(body)
+	case n%4 == 2:
+		method, path, body = "GET", "/v1/usage/total?customer=acme", ""
+	case n%4 == 3:
+		path, body = "/v1/events/batch", `{"events":[`+event+`,`+event+`]}`
+	}
+	began := time.Now()
+	status, text, err := d.send(d.Context(), who, method, path, body, headers...)
+	took := time.Since(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.took = append(s.took, took)
+	if err != nil || status != want || took > longest {
+		s.failed = append(s.failed, fmt.Sprintf("%s %s: status %d after %s: %s %v", method, path, status, took, text, err))
+	}
+}
+
+func (d *drill) signed(body string) []string {
+	timestamp, id := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
+	mac := hmac.New(sha256.New, []byte(d.secret))
+	mac.Write([]byte(timestamp + ":" + id + ":" + body))
+	return []string{
+		"Authorization", "HMAC v1:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
+		"X-Timestamp", timestamp, "X-Request-Id", id, "X-Tenant-Id", d.ours.id,
+	}
+}

@@ -44,14 +44,14 @@ func newBodies(deps Deps) bodies {
 }
 
 // body is one that is paid for as it arrives: what is only declared takes
-// nothing from anybody. It ends with an error where its payer's share does, or
+// nothing from anybody. It ends with an error where the share of whoever pays does, or
 // its time.
 type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
 	declared   int64 // -1: not
 	shares     *db.Shares[string]
-	payer      string
+	key        string
 	copies     int64 // that are held of each byte
 	read       int64
 	paid       int64
@@ -61,7 +61,7 @@ type body struct {
 func (b bodies) receive(r *http.Request, w http.ResponseWriter, address string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
-		shares: b.strangers, payer: address, copies: 1,
+		shares: b.strangers, key: address, copies: 1,
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
@@ -76,7 +76,7 @@ var errFull = metering.Errorf(metering.CodeOverloaded, "too many bytes are waiti
 
 // Read reads what has arrived, and pays for it before anybody sees it.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.shares.Fits(b.payer, b.copies*max(b.declared, leastCharge)) {
+	if b.paid == 0 && !b.shares.Fits(b.key, b.copies*max(b.declared, leastCharge)) {
 		return 0, errFull
 	}
 	if err := b.pay(); err != nil {
@@ -105,7 +105,7 @@ func (b *body) pay() error {
 		ahead = min(ahead, max(b.copies*b.declared, due))
 	}
 	for _, sum := range []int64{ahead, due} {
-		if b.shares.Take(b.payer, sum-b.paid) {
+		if b.shares.Take(b.key, sum-b.paid) {
 			b.paid = sum
 			return nil
 		}
@@ -114,9 +114,9 @@ func (b *body) pay() error {
 }
 
 // payBy has another pay from now on, for what has come already too.
-func (b *body) payBy(shares *db.Shares[string], payer string, copies int64) error {
+func (b *body) payBy(shares *db.Shares[string], key string, copies int64) error {
 	b.giveBack()
-	b.shares, b.payer, b.copies = shares, payer, copies
+	b.shares, b.key, b.copies = shares, key, copies
 	if b.read == 0 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 // giveBack is when nothing of the body is in memory any longer.
 func (b *body) giveBack() {
 	if b.paid > 0 {
-		b.shares.Give(b.payer, b.paid)
+		b.shares.Give(b.key, b.paid)
 		b.paid = 0
 	}
 }

@@ -23,8 +23,10 @@ type pool struct {
 	shares *Shares[metering.TenantID]
 }
 
+// newPool leaves half of the connections to what is done for nobody in
+// particular: more busy ones would make each slower. A tenant alone has a quarter.
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{of, NewShares[metering.TenantID](int64(of.Config().MaxConns))}
+	return &pool{of, NewShares[metering.TenantID](max(1, int64(of.Config().MaxConns)/2))}
 }
 
 type tenantKey struct{}

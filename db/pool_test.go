@@ -41,7 +41,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	dbtest.Eventually(t, 20*time.Second, func() error {
 		var n int
 		err := lock.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted`).Scan(&n)
-		if err == nil && n != 8 {
+		if err == nil && n != 4 {
 			return fmt.Errorf("%d wait for the lock", n)
 		}
 		return err

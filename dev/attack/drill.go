@@ -71,10 +71,10 @@ func newDrill(t testing.TB) *drill {
 		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
 		d.must(who, "POST", "/v1/events", event)
 	}
-	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`)["secret"].(string)
+	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`).Secret
 	d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer","password":%q}`, d.email, password))
-	d.ingest = d.must(d.theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`)["key"].(string)
-	d.hook = d.must(d.theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`)["id"].(string)
+	d.ingest = d.must(d.theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
+	d.hook = d.must(d.theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
 	d.fill(database)
 	return d
 }
@@ -99,7 +99,14 @@ func (d *drill) fill(database string) {
 	}
 }
 
-func (d *drill) must(who tenant, method, path, body string) (answer map[string]any) {
+// made is what answers say of what was made.
+type made struct {
+	ID     string `json:"id"`
+	Key    string `json:"key"`
+	Secret string `json:"secret"`
+}
+
+func (d *drill) must(who tenant, method, path, body string) (answer made) {
 	d.Helper()
 	status, text, err := d.send(d.Context(), who, method, path, body)
 	require.NoError(d, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,28 +17,28 @@ type attacker struct {
 }
 
 const (
-	pause = 20 * time.Millisecond // between an attacker's attempts, so that attacks do not wait for the machine
-	hold  = 5 * time.Second       // for which a socket is kept as it is
+	atFullSpeed = 20 * time.Millisecond // between an attacker's attempts
+	hold        = 5 * time.Second       // for which a socket is kept as it is
 )
 
 // attacks are what was found to stop others, all of it at once.
 var attacks = []attacker{
-	// Strangers.
+	// A stranger.
 	{8, func(ctx context.Context, d *drill, n int) {
-		d.stall(ctx, stranger(n), "POST /v1/events/batch", forged(d.ours.id)+"Content-Length: 8388608\r\n", "")
+		d.stall(ctx, strangerAddress, "POST /v1/events/batch", forged(d.ours.id)+"Content-Length: 8388608\r\n", "")
 	}},
 	{16, func(ctx context.Context, d *drill, n int) {
-		d.stall(ctx, stranger(n), "POST /v1/customers", forged(d.ours.id)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
+		d.stall(ctx, strangerAddress, "POST /v1/customers", forged(d.ours.id)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
 	}},
-	{4, func(ctx context.Context, d *drill, n int) {
-		d.stall(ctx, stranger(n), "GET /openapi.json", "", "")
+	{4, func(ctx context.Context, d *drill, _ int) {
+		d.stall(ctx, strangerAddress, "GET /openapi.json", "", "")
 	}},
-	{4, func(ctx context.Context, d *drill, n int) {
+	{4, func(ctx context.Context, d *drill, _ int) {
 		body := fmt.Sprintf(`{"email":%q,"password":"not the password","tenant_id":%q}`, d.email, d.ours.id)
-		d.try(ctx, tenant{address: stranger(n)}, "POST", "/v1/auth/login", body)
+		d.try(ctx, tenant{address: strangerAddress}, "POST", "/v1/auth/login", body)
 	}},
-	{4, func(ctx context.Context, d *drill, n int) {
-		d.try(ctx, tenant{address: stranger(n), key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
+	{4, func(ctx context.Context, d *drill, _ int) {
+		d.try(ctx, tenant{address: strangerAddress, key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
 	// Another tenant.
 	{4, func(ctx context.Context, d *drill, _ int) {
@@ -71,7 +70,7 @@ var attacks = []attacker{
 }
 
 // attack begins every attack; end ends them and waits for that.
-func (d *drill) attack() (end func()) {
+func (d *drill) attack(pause time.Duration) (end func()) {
 	ctx, cancel := context.WithCancel(d.Context())
 	var running sync.WaitGroup
 	for _, a := range attacks {
@@ -97,8 +96,6 @@ func wait(ctx context.Context, pause time.Duration) bool {
 		return true
 	}
 }
-
-func stranger(n int) string { return "198.51.100." + strconv.Itoa(100+n) }
 
 // forged are the headers of a signature that nobody made.
 func forged(tenant string) string {

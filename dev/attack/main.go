@@ -50,7 +50,7 @@ func measure(t testing.TB, rounds int, lasts time.Duration) {
 	var alone, attacked []time.Duration
 	for round := range rounds {
 		calm := d.watch(lasts)
-		end := d.attack()
+		end := d.attack(atFullSpeed)
 		busy := d.watch(lasts)
 		end()
 		alone, attacked = append(alone, calm.p99()), append(attacked, busy.p99())

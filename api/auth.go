@@ -32,9 +32,17 @@ type Principal struct {
 // String says what the permissions come from.
 func (p Principal) String() string {
 	if p.Role != "" {
-		return "member with the role " + string(p.Role)
+		return "Role " + string(p.Role)
 	}
-	return string(p.Scope) + " credential"
+	return p.kind() + " scope " + string(p.Scope)
+}
+
+// kind is what sort of credential a program came with.
+func (p Principal) kind() string {
+	if strings.HasPrefix(string(p.Actor), "sec_") {
+		return "HMAC secret"
+	}
+	return "API key"
 }
 
 // scopePrefixes is how a key names its scope.
@@ -121,7 +129,16 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		next(on(ctx, strangers))
 		return
 	}
-	if err := s.admit(ctx, permission); err != nil {
+	x := exchangeOf(ctx.Context())
+	principal, err := s.failures.guard(ctx, x.request, s.authenticate)
+	x.principal = principal
+	if err == nil {
+		err = s.charge(ctx, principal.Tenant)
+	}
+	if err == nil && !permission.allows(principal) {
+		err = metering.Errorf(metering.CodeForbidden, "%s lacks permission %s", principal, permission)
+	}
+	if err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}

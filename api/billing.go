@@ -16,7 +16,7 @@ type previewItem struct {
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them"`
-	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by"`
+	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge"`
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
 

@@ -104,7 +104,8 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 
 	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // a secret of its own
 	wrong.problem(t, 422, "provider_refused")
-	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://127.0.0.1:1/x"}`).problem(t, 422, "provider_refused")
+	gone := b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://127.0.0.1:1/x"}`).problem(t, 422, "provider_refused")
+	require.Contains(t, gone.Detail, "could not connect: connection refused; it must answer a signed ping with 2xx")
 	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://example.com"}`).problem(t, 422, "invalid")
 	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"https://10.0.0.1"}`).problem(t, 422, "invalid")
 	b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":"CANARY"}`, hooks.URL)).problem(t, 422, "invalid")

@@ -34,26 +34,26 @@ type kind struct {
 
 // kinds is the one table from code to HTTP status.
 var kinds = map[metering.Code]kind{
-	metering.CodeInvalid:        {422, "The request breaks a rule", "Each item of errors names a place of the request and the rule that it breaks.", 0},
-	codeMalformed:               {400, "The request cannot be read", "The body is not the JSON that its Content-Type promises; detail names the place.", 0},
-	metering.CodeUnauthorized:   {401, "No valid credentials", "Send Authorization: Bearer with a live API key, or with the token of POST /v1/auth/login, or sign the request with a live HMAC secret. What is revoked, expired or logged out is not valid.", 0},
+	metering.CodeInvalid:        {422, "Validation failed", "Each item of errors names a field of the request and the rule that it breaks.", 0},
+	codeMalformed:               {400, "Malformed request", "The body is not the JSON that its Content-Type promises; detail names the place.", 0},
+	metering.CodeUnauthorized:   {401, "Unauthorized", "Send Authorization: Bearer with a live API key, or with the token of POST /v1/auth/login, or sign the request with a live HMAC secret. What is revoked, expired or logged out is not valid.", 0},
 	metering.CodeForbidden:      {403, "Insufficient permissions", "The credentials are valid, but their scope or role does not include this operation.", 0},
 	metering.CodeNotFound:       {404, "Not found", "Nothing with this name exists in your tenant, or the path does not exist.", 0},
 	codeMethod:                  {405, "Method not allowed", "The Allow header lists the methods of this path.", 0},
 	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
-	codeTimeout:                 {408, "The request took too long to arrive", "Send the whole body within the time limit.", 0},
+	codeTimeout:                 {408, "Request timeout", "Send the whole body within the time limit.", 0},
 	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
 	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
-	metering.CodeTooLarge:       {413, "The request is too large", "Send less at once. Nothing was stored.", 0},
+	metering.CodeTooLarge:       {413, "Request too large", "Send less at once. Nothing was stored.", 0},
 	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json.", 0},
-	metering.CodeProviderRefuse: {422, "The billing provider refused", "The provider said no. Nothing was saved; check what detail names.", 0},
+	metering.CodeProviderRefuse: {422, "Rejected by the billing provider", "Nothing was saved; detail says why.", 0},
 	metering.CodeRateLimited:    {429, "Too many requests", "Wait for the seconds in Retry-After before the next attempt.", 1},
 	metering.CodeInternal:       {500, "Internal error", "Something went wrong on our side. Tell the operator the request_id.", 0},
 	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Send the same request again after the seconds in Retry-After.", 1},
 	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
-	metering.CodeBackfilling:    {503, "The meter's past is still being counted", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
-	metering.CodeProviderDown:   {503, "The billing provider does not answer", "The provider did not answer, or asked to wait. Try again after the seconds in Retry-After.", 10},
+	metering.CodeBackfilling:    {503, "Meter is backfilling", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
+	metering.CodeProviderDown:   {503, "Billing provider unavailable", "The provider did not answer, or asked to wait. Try again after the seconds in Retry-After.", 10},
 }
 
 // codes maps the statuses that the framework decides on its own.
@@ -130,13 +130,21 @@ func frameworkProblem(status int, errs []error) *Problem {
 	for _, err := range errs {
 		var detail *huma.ErrorDetail
 		if errors.As(err, &detail) && known {
-			found.Fields = append(found.Fields, metering.Field{Location: shortened(detail.Location), Message: detail.Message})
+			found.Fields = append(found.Fields, metering.Field{Location: shortened(detail.Location), Message: plain(detail.Message)})
 		}
 	}
 	if len(found.Fields) > 0 {
 		found.Message = found.Fields[0].Location + ": " + found.Fields[0].Message
 	}
 	return problemOf(&found)
+}
+
+// plain says in words what huma says with a layout of Go's.
+func plain(message string) string {
+	if strings.HasPrefix(message, "invalid date/time") {
+		return "must be RFC 3339, such as 2026-11-01T00:00:00Z"
+	}
+	return strings.Replace(message, "expected string to be RFC 3339 date-time", "must be RFC 3339, such as 2026-11-01T00:00:00Z", 1)
 }
 
 // shortened bounds a location, which may contain a property name of the

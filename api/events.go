@@ -48,6 +48,9 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if err != nil && sent.rejection == nil {
 			return ingestResult{}, malformed(decoder, err)
 		}
+		if sent.rejection != nil && sent.rejection.Field == "event" {
+			return ingestResult{}, metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
+		}
 		if err := atEnd(decoder); err != nil {
 			return ingestResult{}, err
 		}

@@ -27,7 +27,7 @@ type PeriodHead struct {
 	State    billing.PeriodState `json:"state" doc:"in_grace: it is over, and takes usage until it is closed"`
 	DueAt    time.Time           `json:"due_at" doc:"When it is to be closed: its end and the grace"`
 	Bills    metering.Bills      `json:"bills,omitempty" doc:"In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none"`
-	ClosedAt *time.Time          `json:"closed_at" doc:"Since when its figures do not change any more; null: they do"`
+	ClosedAt *time.Time          `json:"closed_at" doc:"When the period was closed; null while open"`
 }
 
 func showPeriodHead(s billing.Statement) PeriodHead {
@@ -50,7 +50,7 @@ type periodLine struct {
 	Currency      string           `json:"currency"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed, in the mode that the present provider is in"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"What the amount grows by because of it"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge from late usage"`
 }
 
 type listPeriodsOutput struct{ Body List[billingPeriod] }

@@ -25,7 +25,7 @@ type StatementLine struct {
 	Steps         []step           `json:"steps" doc:"The working; its last step is the amount"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"What the charge grows by because of it, whichever period carries that"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge from late usage, whichever period carries it"`
 	LateSteps     []step           `json:"late_steps" doc:"The working of late_amount, which is its last step; of an open period there is none"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }

@@ -27,7 +27,7 @@ type syncLine struct {
 	Component billing.Component `json:"component" doc:"Usage of the period, or what late usage adds to it once it is closed"`
 	Usage     metering.Decimal  `json:"usage" doc:"Of the whole period so far"`
 	UnitPrice metering.Decimal  `json:"unit_price"`
-	Amount    metering.Decimal  `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by"`
+	Amount    metering.Decimal  `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge"`
 	Currency  string            `json:"currency"`
 
 	Kind         billing.Kind      `json:"kind" doc:"Of the report that it stands in"`

@@ -175,7 +175,7 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, err
 			continue
 		}
 		if !slices.Contains(m.Version.GroupBy, key) {
-			return nil, metering.Invalid("query.group", "must name a property that the meter groups by")
+			return nil, metering.Invalid(shortened("query."+strings.ToValidUTF8(name, "�")), "not a dimension of the meter; %s", dimensions(m))
 		}
 		if len(values) > 1 || !storable(values[0]) {
 			return nil, metering.Invalid("query.group", "must have one value per property, in UTF-8")
@@ -183,6 +183,14 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, err
 		filters[key] = values[0]
 	}
 	return filters, nil
+}
+
+// dimensions names what a meter is grouped by.
+func dimensions(m metering.Meter) string {
+	if len(m.Version.GroupBy) == 0 {
+		return "it has none"
+	}
+	return "available: " + strings.Join(m.Version.GroupBy, ", ")
 }
 
 type summaryInput struct {

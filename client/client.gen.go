@@ -1856,7 +1856,7 @@ type BillingPeriod struct {
 	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
 	Bills *BillingPeriodBills `json:"bills,omitempty"`
 
-	// ClosedAt Since when its figures do not change any more; null: they do
+	// ClosedAt When the period was closed; null while open
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// DueAt When it is to be closed: its end and the grace
@@ -2273,7 +2273,7 @@ type Explain struct {
 	// ExternalId The customer's
 	ExternalId string `json:"external_id"`
 
-	// LateAmount What the charge grows by because of it, whichever period carries that
+	// LateAmount Additional charge from late usage, whichever period carries it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps The working of late_amount, which is its last step; of an open period there is none
@@ -2782,7 +2782,7 @@ type PeriodHead struct {
 	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
 	Bills *PeriodHeadBills `json:"bills,omitempty"`
 
-	// ClosedAt Since when its figures do not change any more; null: they do
+	// ClosedAt When the period was closed; null while open
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// DueAt When it is to be closed: its end and the grace
@@ -2818,7 +2818,7 @@ type PeriodLine struct {
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
 
-	// LateAmount What the amount grows by because of it
+	// LateAmount Additional charge from late usage
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateUsage What arrived after the closing
@@ -2846,7 +2846,7 @@ type PeriodStatement struct {
 	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
 	Bills *PeriodStatementBills `json:"bills,omitempty"`
 
-	// ClosedAt Since when its figures do not change any more; null: they do
+	// ClosedAt When the period was closed; null while open
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// CustomerId Examples: cus_42
@@ -2887,7 +2887,7 @@ type PeriodStatementState string
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
+	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge
 	Amount json.Number `json:"amount"`
 
 	// Backfilling The meter's past is still being counted: usage and amount are 0 and not known yet
@@ -3478,7 +3478,7 @@ type StatementLine struct {
 	Digest     *Digest `json:"digest,omitempty"`
 	EventCount int64   `json:"event_count"`
 
-	// LateAmount What the charge grows by because of it, whichever period carries that
+	// LateAmount Additional charge from late usage, whichever period carries it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps The working of late_amount, which is its last step; of an open period there is none
@@ -3695,7 +3695,7 @@ type SyncBilling struct {
 
 // SyncLine defines model for SyncLine.
 type SyncLine struct {
-	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by
+	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge
 	Amount json.Number `json:"amount"`
 
 	// Component Usage of the period, or what late usage adds to it once it is closed

@@ -1467,7 +1467,7 @@ export interface components {
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Since when its figures do not change any more; null: they do
+             * @description When the period was closed; null while open
              */
             closed_at: string | null;
             /**
@@ -1858,7 +1858,7 @@ export interface components {
             external_id: string;
             /**
              * Format: decimal
-             * @description What the charge grows by because of it, whichever period carries that
+             * @description Additional charge from late usage, whichever period carries it
              */
             late_amount: string;
             /** @description The working of late_amount, which is its last step; of an open period there is none */
@@ -2303,7 +2303,7 @@ export interface components {
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Since when its figures do not change any more; null: they do
+             * @description When the period was closed; null while open
              */
             closed_at: string | null;
             /**
@@ -2344,7 +2344,7 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description What the amount grows by because of it
+             * @description Additional charge from late usage
              */
             late_amount: string;
             /**
@@ -2380,7 +2380,7 @@ export interface components {
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Since when its figures do not change any more; null: they do
+             * @description When the period was closed; null while open
              */
             closed_at: string | null;
             /** @example cus_42 */
@@ -2420,7 +2420,7 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, what the closed period's charge grows by
+             * @description The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge
              */
             amount: string;
             /** @description The meter's past is still being counted: usage and amount are 0 and not known yet */
@@ -2963,7 +2963,7 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description What the charge grows by because of it, whichever period carries that
+             * @description Additional charge from late usage, whichever period carries it
              */
             late_amount: string;
             /** @description The working of late_amount, which is its last step; of an open period there is none */
@@ -3191,7 +3191,7 @@ export interface components {
         SyncLine: {
             /**
              * Format: decimal
-             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment, what the closed period's charge grows by
+             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge
              */
             amount: string;
             /**

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,9 +42,17 @@ func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets p
 		return providers.Identity{}, err
 	}
 	if err := ping(ctx, p.client, in.Address, secrets.Call, in.Now); err != nil {
-		return providers.Identity{}, providers.Unreached(err, "it must answer a signed ping with 2xx")
+		return providers.Identity{}, providers.Unreached(err, failed(err)+"; it must answer a signed ping with 2xx")
 	}
 	return providers.Identity{}, nil
+}
+
+// failed is what came of a ping, without what the other side has said.
+func failed(err error) string {
+	if cause := errors.Unwrap(err); cause != nil {
+		return "could not connect: " + providers.Redact(cause).Error()
+	}
+	return err.Error()
 }
 
 // Read has nothing to read.

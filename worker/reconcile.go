@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -124,17 +125,21 @@ func (u unfinished) once(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	failed := 0
+	var failures []error
 	for _, start := range starts {
-		if failure := start(ctx); failure != nil {
-			failed++
-			err = failure
+		if err := start(ctx); err != nil {
+			failures = append(failures, err)
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d, the last: %w", failed, len(starts), err)
+	return someOf(failures, len(starts))
+}
+
+// someOf is all failures of so many attempts as one error.
+func someOf(failures []error, attempts int) error {
+	if len(failures) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%d of %d: %w", len(failures), attempts, errors.Join(failures...))
 }
 
 func rest(ctx context.Context, d time.Duration) {
@@ -158,7 +163,8 @@ func applySchedules(ctx context.Context, config Config) {
 }
 
 // applySchedulesOnce makes the schedules follow the database: those of tenants
-// whose settings have changed, or all of them.
+// whose settings have changed, or all of them. One that cannot be applied keeps
+// no other from it.
 func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	if all {
 		if err := workflows.EnsureSchedules(ctx, config.Temporal); err != nil {
@@ -169,14 +175,19 @@ func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	if err != nil {
 		return err
 	}
+	var failures []error
 	for _, a := range list {
-		setPaused := a.AppliedAt == nil // the tenant's latest word; otherwise the operators' stands
-		if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
-			return err
-		}
-		if err := config.Store.AutoSyncs.Applied(ctx, a.Tenant.ID, a.AutoSync); err != nil {
-			return err
+		if err := applySchedule(ctx, config, a); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", a.Tenant.ID, err))
 		}
 	}
-	return nil
+	return someOf(failures, len(list))
+}
+
+func applySchedule(ctx context.Context, config Config, a db.TenantAutoSync) error {
+	setPaused := a.AppliedAt == nil // the tenant's latest word; otherwise the operators' stands
+	if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
+		return err
+	}
+	return config.Store.AutoSyncs.Applied(ctx, a.Tenant.ID, a.AutoSync)
 }

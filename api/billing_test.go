@@ -82,6 +82,8 @@ func TestAPriceThatBreaksARuleNamesItsField(t *testing.T) {
 	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
 	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls"} {
 		for _, field := range []string{"base_price", "included_units", "overage_rate"} {
+			p := b.send(t, "PUT", path, fmt.Sprintf(`{%q:1e400}`, field)).problem(t, 422, "invalid")
+			require.Equal(t, "body."+field, p.Errors[0].Location)
 			for value, rule := range map[string]string{
 				"1e18": "must be smaller than 10^18 in absolute value", "0.0000000000001": "must have at most 12 decimals",
 				"null": "must be a JSON number", "-1": "must not be negative",

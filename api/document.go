@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,8 +110,21 @@ func (objectSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
+// numbersKept is any JSON value with its numbers as they were sent: of one that
+// no float holds, validation can name the place.
+type numbersKept struct{ into *any }
+
+func (n numbersKept) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(n.into)
+}
+
 // unmarshal is json.Unmarshal with errors that do not repeat what was sent.
 func unmarshal(data []byte, into any) error {
+	if tree, any := into.(*any); any {
+		into = &numbersKept{tree}
+	}
 	err := json.Unmarshal(data, into)
 	if err == nil {
 		return nil

@@ -30,6 +30,8 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 0}), "meter_id must be a meter's number")
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "storage"}), "unable to decode")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "storage"}), `meter_id must be a meter's id, such as "mtr_137" or 137`)
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "mtr_0"}), "meter_id must be a meter's number")
 	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")
 	require.Zero(t, s.events(run, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED), "what is refused leaves no trace")
 
@@ -41,7 +43,7 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "3", "", "")})
 	require.NoError(t, err)
 	second := s.request()
-	require.NoError(t, s.update(run, "exclude-meter", map[string]any{"meter_id": storage.ID}))
+	require.NoError(t, s.update(run, "exclude-meter", map[string]any{"meter_id": storage.ID.String()}))
 	s.awaitIdle(run)
 	require.Len(t, s.received(), paused, "whatever comes, nothing is sent")
 

@@ -1,8 +1,11 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -51,9 +54,25 @@ func (o *operators) heed(ctx workflow.Context) error {
 	)
 }
 
-// ExcludeMeterInput names a meter as the API shows it: its id without "mtr_".
+// ExcludeMeterInput names a meter by its id.
 type ExcludeMeterInput struct {
 	MeterID metering.MeterID `json:"meter_id"`
+}
+
+// UnmarshalJSON reads the id also as the API shows it, and says how it looks.
+func (in *ExcludeMeterInput) UnmarshalJSON(text []byte) error {
+	var sent struct {
+		MeterID json.RawMessage `json:"meter_id"`
+	}
+	if err := json.Unmarshal(text, &sent); err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(strings.TrimPrefix(strings.Trim(string(sent.MeterID), `"`), "mtr_"), 10, 64)
+	if err != nil {
+		return errors.New(`meter_id must be a meter's id, such as "mtr_137" or 137`)
+	}
+	in.MeterID = metering.MeterID(id)
+	return nil
 }
 
 // heedExclusions lets operators name meters that the run leaves as they are.

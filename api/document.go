@@ -122,7 +122,7 @@ func (n numbersKept) UnmarshalJSON(text []byte) error {
 
 // unmarshal is json.Unmarshal with errors that do not repeat what was sent.
 func unmarshal(data []byte, into any) error {
-	if tree, any := into.(*any); any {
+	if tree, whole := into.(*any); whole {
 		into = &numbersKept{tree}
 	}
 	err := json.Unmarshal(data, into)

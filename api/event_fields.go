@@ -94,9 +94,8 @@ func endOfString(text []byte, start int) int {
 }
 
 func appendUnknown(names []string, literal []byte, known []string) []string {
-	plain := bytes.Trim(literal, `"`)
-	if slices.Contains(known, string(plain)) { // nearly always
-		return names
+	if slices.Contains(known, string(bytes.Trim(literal, `"`))) {
+		return names // nearly always, as it is written
 	}
 	var name string
 	if len(names) == maxUnknownFields || json.Unmarshal(literal, &name) != nil || slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {

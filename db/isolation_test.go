@@ -33,7 +33,7 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	outcomes := ingest(t, store, h.tenant,
 		dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`),
 		dbtest.Event(t, "call", "acme", november.Add(time.Hour), value, "", ""))
-	require.Equal(t, []db.Outcome{{}, {}}, outcomes, "another tenant's key is no repeat")
+	require.Equal(t, []db.Outcome{{}, {Ungrouped: []string{"model"}}}, outcomes, "another tenant's key is no repeat")
 	_, backfilling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
 	h.backfilling = backfilling.ID

@@ -33,12 +33,14 @@ func (t *tariff) String() string   { return t.id }
 
 func (t *tariff) Terms() (billing.Terms, bool) { return billing.Terms{}, false }
 
+var hundredth, oneHalf = metering.MustDecimal("0.01"), metering.MustDecimal("0.5")
+
 // inMoney is an amount of the smallest unit in the currency itself.
 func (t *tariff) inMoney(amount metering.Decimal) metering.Decimal {
 	if t.currency == "JPY" {
 		return amount
 	}
-	return amount.Mul(metering.MustDecimal("0.01"))
+	return amount.Mul(hundredth)
 }
 
 // Lines are what billing is told.
@@ -46,7 +48,7 @@ func (t *tariff) Lines(units metering.Decimal) []billing.PriceLine {
 	line := func(units, rate metering.Decimal) billing.PriceLine {
 		exact := units.Mul(rate)
 		amount := exact.Round(0)
-		if exact.Sub(amount).Equal(metering.MustDecimal("0.5")) {
+		if exact.Sub(amount).Equal(oneHalf) {
 			amount = amount.Add(metering.Whole(1))
 		}
 		if amount.IsNegative() {

@@ -62,6 +62,9 @@ type createCustomerInput struct {
 
 func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
+	if in.Body.BillingProviderID != nil && !BillingWrite.allows(who) {
+		return nil, metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which body.billing_provider_id needs: it says whom the provider charges", who, BillingWrite)
+	}
 	linking, err := s.compareBefore(ctx, in.Body.ExternalID, in.Body.BillingProviderID)
 	if err != nil {
 		return nil, err
@@ -137,15 +140,18 @@ func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*
 	if in.Body.ExternalID != nil && *in.Body.ExternalID != in.ExternalID {
 		return nil, metering.Invalid("body.external_id", "must be that of the path, or absent")
 	}
-	linking, err := s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID.Text)
-	if err != nil {
-		return nil, err
+	mayLink, linking := BillingWrite.allows(who), linking{}
+	if mayLink {
+		var err error
+		if linking, err = s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID.Text); err != nil {
+			return nil, err
+		}
 	}
 	if linking.refusal != nil {
 		return nil, linking.refusal
 	}
 	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.ExternalID, db.CustomerChange{
-		Name: in.Body.Name, Link: in.Body.BillingProviderID.Sent, BillingProviderID: in.Body.BillingProviderID.Text, Metadata: in.Body.Metadata,
+		Name: in.Body.Name, Link: in.Body.BillingProviderID.Sent, LinkStays: !mayLink, BillingProviderID: in.Body.BillingProviderID.Text, Metadata: in.Body.Metadata,
 	}, s.Now())
 	if err != nil {
 		return nil, err

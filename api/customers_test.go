@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 func TestACustomerIsCreatedOnceAndFound(t *testing.T) {
@@ -85,6 +87,32 @@ func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
 	p := b.send(t, "PUT", "/v1/customers/acme/upsert", `{"external_id":"other"}`).problem(t, 422, "invalid")
 	require.Equal(t, []api.FieldProblem{{Location: "body.external_id", Message: "must be that of the path, or absent"}}, p.Errors)
 	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":""}`).problem(t, 422, "invalid")
+}
+
+// Whom the provider charges is for those to say who may bill.
+func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	admin, developer := b.key, b.newKey(t, metering.ScopeReadWrite)
+	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":"cus_1"}`)
+	b.key = developer
+	refused := func(method, path, body string) {
+		t.Helper()
+		p := b.send(t, method, path, body).problem(t, 403, "forbidden")
+		require.Contains(t, p.Detail, "billing:write")
+		require.Contains(t, p.Detail, "body.billing_provider_id")
+	}
+	refused("POST", "/v1/customers", `{"external_id":"beta","billing_provider_id":"cus_2"}`)
+	refused("PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_2"}`)
+	refused("PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":"cus_2"}`)
+	refused("PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":null}`)
+	require.Equal(t, 404, b.send(t, "GET", "/v1/customers/beta", "").status, "nothing is half stored")
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/acme/upsert", `{"name":"Acme","billing_provider_id":"cus_1"}`).status, "as it is")
+	require.Equal(t, 201, b.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":null}`).status, "as it is")
+	b.key = admin
+	require.Equal(t, 1, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"customer.link"`))
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":"cus_2"}`).status)
+	require.Equal(t, 2, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"customer.link"`))
 }
 
 func TestPagesShowEveryCustomerOnce(t *testing.T) {

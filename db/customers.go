@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -39,6 +40,11 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil {
 			return err
 		}
+		if created.BillingProviderID != nil {
+			if err := audit(ctx, tx, tenant, actor, "customer.link", created.ID.String()); err != nil {
+				return err
+			}
+		}
 		return audit(ctx, tx, tenant, actor, "customer.create", created.ID.String())
 	})
 	return created, err
@@ -48,11 +54,13 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 type CustomerChange struct {
 	Name              *string
 	Link              bool    // whether to change the next one
+	LinkStays         bool    // who asks may not change it
 	BillingProviderID *string // nil: none
 	Metadata          json.RawMessage
 }
 
-// Upsert makes the customer or changes it, and says which of the two it did.
+// Upsert makes the customer or changes it, and says which of the two it did. Who
+// may not link it to another one at the provider is answered CodeForbidden.
 func (s Customers) Upsert(
 	ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, change CustomerChange, now time.Time,
 ) (saved metering.Customer, created bool, err error) {
@@ -68,22 +76,55 @@ func (s Customers) Upsert(
 		metadata = new(string(change.Metadata))
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
+		links, err := linksAnew(ctx, tx, tenant, externalID, change)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `
 			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
 			values (@tenant, @external_id, coalesce(@name, ''), @billing_provider_id, coalesce(@metadata::jsonb, '{}'), @now)
 			on conflict (tenant_id, external_id) do update
 			set name = coalesce(@name, c.name), metadata = coalesce(@metadata::jsonb, c.metadata),
 			  billing_provider_id = case when @link then @billing_provider_id else c.billing_provider_id end
 			returning `+customerColumns+`, xmax = 0`, pgx.NamedArgs{
-			"tenant": tenant, "external_id": externalID, "name": change.Name, "link": change.Link,
+			"tenant": tenant, "external_id": externalID, "name": change.Name, "link": links,
 			"billing_provider_id": change.BillingProviderID, "metadata": metadata, "now": now,
 		}).Scan(append(customerFields(&saved), &created)...)
 		if err != nil {
 			return err
 		}
+		if links {
+			if err := audit(ctx, tx, tenant, actor, "customer.link", saved.ID.String()); err != nil {
+				return err
+			}
+		}
 		return audit(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String())
 	})
 	return saved, created, err
+}
+
+// linksAnew says whether a change names another customer at the provider than now.
+func linksAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string, change CustomerChange) (bool, error) {
+	if !change.Link {
+		return false, nil
+	}
+	var now *string
+	err := tx.QueryRow(ctx, `
+		select billing_provider_id
+		from customers
+		where tenant_id = $1
+		  and external_id = $2
+		for update`, tenant, externalID).Scan(&now)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return false, err
+	}
+	if same := now == nil && change.BillingProviderID == nil || now != nil && change.BillingProviderID != nil && *now == *change.BillingProviderID; same {
+		return false, nil
+	}
+	if change.LinkStays {
+		return false, metering.Errorf(metering.CodeForbidden, "who the provider charges is changed by body.billing_provider_id, which needs permission billing:write")
+	}
+	return true, nil
 }
 
 func withMetadata(c metering.Customer) metering.Customer {

@@ -79,10 +79,14 @@ func makeRoles(t testing.TB, conn *pgx.Conn) {
 		do $$
 		begin
 		  perform pg_advisory_xact_lock(hashtext('odometer_service'));
-		  if not exists (select from pg_roles where rolname = 'odometer_service') then
+		  if not exists (select from pg_roles where rolname = 'odometer_api') then
 		    create role odometer_api login;
+		  end if;
+		  if not exists (select from pg_roles where rolname = 'odometer_worker') then
 		    create role odometer_worker login;
 		    execute format('grant %I to odometer_worker with inherit false, set true', current_user);
+		  end if;
+		  if not exists (select from pg_roles where rolname = 'odometer_service') then
 		    create role odometer_service login in role odometer_api, odometer_worker;
 		  end if;
 		end $$`)

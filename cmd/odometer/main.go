@@ -27,7 +27,8 @@ const usage = `odometer meters usage and syncs it to billing providers.
 
 Environment:
   DATABASE_URL              PostgreSQL URL of a TimescaleDB database; for migrate that of the tables' owner
-  API_ROLE, WORKER_ROLE     for migrate: whom the API and the worker connect as, and what it grants to
+  API_ROLE                  for migrate: the role that the API connects as, to which it grants what that needs
+  WORKER_ROLE               for migrate: the same for the worker
   LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
   METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
   ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions and page tokens depend on it
@@ -41,6 +42,7 @@ Environment:
   TEMPORAL_UI_URL           where operators find the Temporal UI
   ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
   STRIPE_API_BASE           another Stripe than its own; for development
+  CALLS_PER_MINUTE          of a tenant, beside those with events; 6000 when unset, and half of them a credential
   EVENT_RETENTION           how long events are kept, such as 400d; for ever when unset; the same for API and worker
   INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
   INGEST_LANES              transactions of one tenant at once; 2 when unset

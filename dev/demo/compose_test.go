@@ -126,8 +126,10 @@ func upByHand(t testing.TB) *hand {
 		TB: t, path: buildAsDockerfile(t), running: make(map[string]*exec.Cmd),
 		project: loadCompose(t, "API_PORT="+freePort(t), "WORKER_PORT="+freePort(t), "RECEIVER_PORT="+freePort(t), "STRIPE_PORT="+freePort(t)),
 	}
-	written := *h.project.Services["api"].Environment["DATABASE_URL"]
-	h.here = strings.NewReplacer(written, database, "temporal:7233", temporal, "/var/lib/odometer-demo", t.TempDir())
+	written := func(service string) string { return *h.project.Services[service].Environment["DATABASE_URL"] }
+	h.here = strings.NewReplacer(
+		written("migrate"), database, written("api"), dbtest.As(t, database, dbtest.Roles.API), written("worker"), dbtest.As(t, database, dbtest.Roles.Worker),
+		"temporal:7233", temporal, "/var/lib/odometer-demo", t.TempDir())
 	for _, name := range []string{"api", "worker"} {
 		h.project.Services[name].Environment["TEMPORAL_NAMESPACE"] = &namespace
 	}

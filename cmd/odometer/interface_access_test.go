@@ -98,7 +98,7 @@ func scopes(t *testing.T, r running) {
 	}
 	allowed := map[string][]string{
 		"read_write":  {"send events", "read usage", "export usage", "read meters", "write meters", "read customers", "write customers"},
-		"read_only":   {"read usage", "export usage", "read meters", "read customers"},
+		"read_only":   {"read usage", "read meters", "read customers"},
 		"ingest_only": {"send events"},
 	}
 	for name := range requests {

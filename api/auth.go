@@ -129,16 +129,7 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		next(on(ctx, strangers))
 		return
 	}
-	x := exchangeOf(ctx.Context())
-	principal, err := s.failures.guard(ctx, x.request, s.authenticate)
-	x.principal = principal
-	if err == nil {
-		err = s.charge(ctx, principal.Tenant)
-	}
-	if err == nil && !permission.allows(principal) {
-		err = metering.Errorf(metering.CodeForbidden, "%s lacks permission %s", principal, permission)
-	}
-	if err != nil {
+	if err := s.admit(ctx, permission); err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
 	}
@@ -164,7 +155,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 		return err
 	}
 	if !permission.allows(x.principal) {
-		return metering.Errorf(metering.CodeForbidden, "a %s may not do this: it needs %s", x.principal, permission)
+		return metering.Errorf(metering.CodeForbidden, "%s lacks permission %s", x.principal, permission)
 	}
 	if err := x.body.payByTenant(s.bodies, x.principal.Tenant.ID); err != nil {
 		return err

@@ -339,7 +339,7 @@ func atEnd(decoder bodyDecoder) error {
 }
 
 // malformed says why a body could not be read, by place alone.
-func malformed(decoder *json.Decoder, err error) error {
+func malformed(decoder bodyDecoder, err error) error {
 	if problem := bodyProblem(err, maxEventsBody); problem != nil {
 		return problem
 	}

@@ -161,7 +161,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number"), s.usageTotal)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before"), s.usageComparison)
-	huma.Register(s.api, get("export-usage", exportPath, UsageRead, "Export a customer's events"), s.exportUsage)
+	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events"), s.exportUsage)
 	s.describeExport()
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)

@@ -81,6 +81,9 @@ func between(least, d, most metering.Decimal) metering.Decimal {
 // atLeast are the facts were nothing of what may have arrived there, but what
 // takes something back.
 func (f Facts) atLeast() Facts {
+	if !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Outstanding }) {
+		return f
+	}
 	f.Reported = slices.Clone(f.Reported)
 	for i := range f.Reported {
 		if r := &f.Reported[i]; r.Outstanding {

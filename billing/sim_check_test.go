@@ -90,7 +90,7 @@ func (l *life) check() {
 	if !plan.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
 		l.failf("there is something to report, and nobody looks: %+v", plan)
 	}
-	if l.plans%8 == 0 && !reflect.DeepEqual(plan, f.Plan()) {
+	if l.plans%32 == 0 && !reflect.DeepEqual(plan, f.Plan()) {
 		l.failf("the same facts gave another plan")
 	}
 	l.checkMost()

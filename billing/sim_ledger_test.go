@@ -217,8 +217,9 @@ func (l *ledger) counts(i int) bool {
 // counted is the number of events in the months that a period touches, and of
 // the late ones of every month.
 func (l *ledger) counted(r metering.Range) (n int64) {
+	after := r.Start.AddDate(0, 0, -32)
 	for i, e := range l.events {
-		touched := e.month.Before(r.End) && e.month.After(r.Start.AddDate(0, 0, -32))
+		touched := e.month.Before(r.End) && e.month.After(after)
 		if (touched || e.late) && l.counts(i) {
 			n++
 		}
@@ -234,8 +235,10 @@ func (l *ledger) meter(id metering.MeterID) *metering.Meter {
 func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 	for _, r := range ranges {
 		from := len(all)
-		for _, m := range l.meters {
+		aggregations := make([]metering.Aggregation, len(l.meters))
+		for i, m := range l.meters {
 			all = append(all, billing.Usage{Period: r.Start, MeterID: m.ID})
+			aggregations[i] = l.aggregation(m.ID, r.Start)
 		}
 		for n, e := range l.events {
 			if !r.Contains(e.at) || !l.counts(n) {
@@ -246,7 +249,7 @@ func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 				if u.MeterID != e.meter {
 					continue
 				}
-				value := l.aggregation(u.MeterID, r.Start).Usage(e.value, 1)
+				value := aggregations[i].Usage(e.value, 1)
 				if u.Total, u.Events = u.Total.Add(value), u.Events+1; e.late {
 					u.Late, u.LateEvents = u.Late.Add(value), u.LateEvents+1
 				}
@@ -321,6 +324,7 @@ type seriesKey struct {
 // reported adds up each series of each meter.
 func (l *ledger) reported() (all []billing.Reported) {
 	at := make(map[seriesKey]int)
+	all = make([]billing.Reported, 0, 2*len(l.reports))
 	for _, r := range l.reports {
 		for _, line := range r.Lines {
 			s := r.Series

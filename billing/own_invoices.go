@@ -179,5 +179,6 @@ func (p *planner) finalize(period Period) {
 			},
 			Of: period.Range, Deadline: period.Deadline(p.Settings.Grace),
 		})
+		p.Finalized = append(slices.Clip(p.Finalized), Sent{Period: period.Start, Number: last.Number + 1, State: Planned})
 	}
 }

@@ -305,3 +305,43 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 		require.Equal(t, c.want, currencies, name)
 	}
 }
+
+// A plan that makes the last invoice final goes on as the next one will, once that
+// is written down: what came late is set again on the one before.
+func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january := f.Stored[0]
+	l := &january.Closed[0]
+	l.Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Units: l.Charge, Billed: l.Charge, State: billing.ReconciliationAgreed}
+	january.Complete, january.Subscription.Invoiced = true, true
+	f.Stored = []billing.Period{january, f.Stored[1]}
+	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.Usage = append(f.Usage, billing.Usage{Period: instant(t, "2026-03-01T00:00:00Z"), MeterID: 1, Total: decimal(t, "3"), Events: 3})
+	f.LateMonths = []metering.Range{january.Range}
+	for _, closing := range []string{"2026-03-05T00:00:00Z", "2026-04-05T00:00:00Z"} {
+		f.Now, f.MayClose = instant(t, closing), true
+		f.Stored = f.Plan().Periods
+	}
+	february, march := f.Stored[1], f.Stored[2]
+	f.MayClose = false
+	line := func(series billing.Series, amount string, epoch int64) billing.Reported {
+		sums := billing.Sums{Any: true, Amount: decimal(t, amount), Currency: "USD"}
+		return billing.Reported{Series: series, MeterID: 1, State: billing.Accepted, Taken: sums, Standing: sums, Number: 7, Epoch: epoch}
+	}
+	own := onOwn(t, f, "0").Series
+	own.Period, own.Window = march.Start, march.Range
+	late := own
+	late.Late, late.Period, late.Window = true, january.Start, february.Range
+	f.Epoch, f.Epochs, f.After = 1, []int64{1}, 7
+	f.Reported = []billing.Reported{line(own, "1", 1), line(late, "1", 0)}
+
+	plan := f.Plan()
+	require.NotEmpty(t, plan.Reports)
+	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind)
+	f.Finalized = []billing.Sent{{Period: march.Start, Number: 8, State: billing.Planned}}
+	require.Equal(t, f.Plan().Reports, plan.Reports[1:])
+	require.Len(t, plan.Reports, 2)
+	require.True(t, plan.Reports[1].Late)
+	require.Equal(t, february.Range, plan.Reports[1].Window)
+}

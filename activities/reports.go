@@ -204,7 +204,7 @@ func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 
 func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wanted) (billing.Side, error) {
 	question := providers.Question{
-		Customer: w.Customer, Shared: w.Shared, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
+		Customer: w.Customer, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
 		Followed: w.Followed, Streams: w.Streams,
 	}
 	if w.Customer == "" { // no call is made

@@ -115,6 +115,26 @@ func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
 	require.Equal(t, 2, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"customer.link"`))
 }
 
+// Whoever is charged at the provider is charged for one customer.
+func TestTwoCustomersAreNeverLinkedToOneAtTheProvider(t *testing.T) {
+	t.Parallel()
+	b, other := setup(t), setup(t)
+	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`).status)
+	for _, c := range [][3]string{
+		{"POST", "/v1/customers", `{"external_id":"beta","billing_provider_id":"cus_1"}`},
+		{"PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_1"}`},
+	} {
+		require.Contains(t, b.send(t, c[0], c[1], c[2]).problem(t, 409, "conflict").Detail, "body.billing_provider_id")
+		require.Equal(t, 404, b.send(t, "GET", "/v1/customers/beta", "").status, "nothing is half stored")
+	}
+	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"beta"}`).status)
+	b.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_1"}`).problem(t, 409, "conflict")
+	require.Equal(t, 201, other.send(t, "POST", "/v1/customers", `{"external_id":"beta","billing_provider_id":"cus_1"}`).status, "of another tenant")
+
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":null}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_1"}`).status, "it is free again")
+}
+
 func TestPagesShowEveryCustomerOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

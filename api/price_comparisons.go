@@ -88,7 +88,7 @@ func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k db.Li
 		return billing.Side{}, metering.Errorf(metering.CodeProviderRefuse, "the provider's secret cannot be opened with this server's keys").Because(err)
 	}
 	return p.Read(ctx, providers.Credentials{Address: k.Provider.Address, Account: k.Provider.Account, Secret: string(secret)}, providers.Question{
-		Customer: k.Customer, Shared: k.Shared, Meters: k.Wanted.Meters, Mapping: k.Provider.Mapping, Followed: k.Followed, Streams: k.Streams,
+		Customer: k.Customer, Meters: k.Wanted.Meters, Mapping: k.Provider.Mapping, Followed: k.Followed, Streams: k.Streams,
 	})
 }
 

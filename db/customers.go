@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -22,7 +23,8 @@ func customerFields(c *metering.Customer) []any {
 	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt}
 }
 
-// Create makes a customer, or answers CodeConflict where its external_id is taken.
+// Create makes a customer, or answers CodeConflict where another one has its
+// external_id, or is linked to the same one at the provider.
 func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer, now time.Time) (created metering.Customer, err error) {
 	c = withMetadata(c)
 	if err := c.Validate(); err != nil {
@@ -34,11 +36,8 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 			values ($1, $2, $3, $4, $5, $6)
 			returning `+customerColumns,
 			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(customerFields(&created)...)
-		if sqlState(err) == stateUniqueViolation {
-			return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
-		}
 		if err != nil {
-			return err
+			return customerConflict(err)
 		}
 		if created.BillingProviderID != nil {
 			if err := audit(ctx, tx, tenant, actor, "customer.link", created.ID.String()); err != nil {
@@ -48,6 +47,19 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 		return audit(ctx, tx, tenant, actor, "customer.create", created.ID.String())
 	})
 	return created, err
+}
+
+var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id: another customer of the tenant has this one; each needs its own")
+
+func customerConflict(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != stateUniqueViolation {
+		return err
+	}
+	if pg.ConstraintName == "customers_billing_provider_id" {
+		return errLinkedTwice
+	}
+	return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
 }
 
 // CustomerChange is what to change of a customer; nil leaves it.
@@ -60,7 +72,8 @@ type CustomerChange struct {
 }
 
 // Upsert makes the customer or changes it, and says which of the two it did. Who
-// may not link it to another one at the provider is answered CodeForbidden.
+// may not link it to another one at the provider is answered CodeForbidden, and
+// CodeConflict, as Create does, where another customer is linked to that.
 func (s Customers) Upsert(
 	ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, change CustomerChange, now time.Time,
 ) (saved metering.Customer, created bool, err error) {
@@ -91,7 +104,7 @@ func (s Customers) Upsert(
 			"billing_provider_id": change.BillingProviderID, "metadata": metadata, "now": now,
 		}).Scan(append(customerFields(&saved), &created)...)
 		if err != nil {
-			return err
+			return customerConflict(err)
 		}
 		if links {
 			if err := audit(ctx, tx, tenant, actor, "customer.link", saved.ID.String()); err != nil {

@@ -24,7 +24,6 @@ type Links struct {
 type Wanted struct {
 	Provider metering.Provider
 	Customer string   // at the provider; "": the customer names none
-	Shared   bool     // another customer names it too, and was there first
 	Amounts  bool     // periods are, or will be, billed in amounts
 	Followed string   // the subscription that the customer's periods follow there, as it was last read; "": none
 	Streams  []string // those that have streams of their own
@@ -56,11 +55,6 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	err = l.pool.QueryRow(ctx, `
 		select c.billing_provider_id, exists (
 		  select
-		  from customers o
-		  where o.tenant_id = c.tenant_id
-		    and o.billing_provider_id = c.billing_provider_id
-		    and o.id < c.id), exists (
-		  select
 		  from billing_periods p
 		  where p.tenant_id = c.tenant_id
 		    and p.customer_id = c.id
@@ -68,7 +62,7 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		    and p.bills = 'amounts'), `+followedAt("$3")+`
 		from customers c
 		where c.tenant_id = $1
-		  and c.id = $2`, tenant, customer, w.Provider.ID).Scan(&named, &w.Shared, &w.Amounts, &w.Followed, &w.Streams)
+		  and c.id = $2`, tenant, customer, w.Provider.ID).Scan(&named, &w.Amounts, &w.Followed, &w.Streams)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Wanted{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}

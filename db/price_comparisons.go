@@ -29,21 +29,14 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	var products []metering.ProductID
 	var since []time.Time
 	err = l.pool.QueryRow(ctx, `
-		select exists (
-		    select
-		    from customers o
-		    where o.tenant_id = $1
-		      and o.billing_provider_id = $3
-		      and o.external_id <> $2
-		      and (c.id is null or o.id < c.id)),
-		  `+followedAt("$4")+`, a.products, a.since
+		select `+followedAt("$3")+`, a.products, a.since
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
 		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
 		  from customer_products a
 		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true`, tenant, externalID, atProvider, k.Provider.ID).Scan(&k.Shared, &k.Followed, &k.Streams, &products, &since)
+		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &products, &since)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", coded(err))
 	}

@@ -17,6 +17,7 @@ create table customers (
   primary key (tenant_id, id),
   unique (tenant_id, external_id)
 );
+create unique index customers_billing_provider_id on customers (tenant_id, billing_provider_id); -- whoever is charged is charged for one customer
 comment on table customers is 'The customers of a tenant, whose usage is counted and billed.';
 
 create table meters (

@@ -170,7 +170,6 @@ type Credentials struct {
 // Question asks what a customer is at the provider.
 type Question struct {
 	Customer string // its id there; "": it has none
-	Shared   bool   // another customer has the same id there, and was first
 	Meters   []metering.Meter
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
 	Followed string               // the subscription whose periods the customer's were; "": none

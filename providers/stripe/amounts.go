@@ -82,7 +82,7 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 // it, and says why there is none.
 func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
-	case q.Customer == "" || q.Shared:
+	case q.Customer == "":
 		_, reason := (&router{Question: q}).place(metering.Meter{})
 		return reason
 	case side.Subscription != "":

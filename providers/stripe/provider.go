@@ -93,9 +93,6 @@ func (r *router) place(meter metering.Meter) (Item, string) {
 	if r.Customer == "" {
 		return Item{}, "the customer has no billing_provider_id; set it to the customer's id at Stripe"
 	}
-	if r.Shared {
-		return Item{}, "another customer has the same billing_provider_id; each needs its own"
-	}
 	item, reason := Match(r.items, meter.Slug, r.Mapping)
 	if reason == "" {
 		_, reason = item.Method()

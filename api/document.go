@@ -41,8 +41,10 @@ const limitsDescription = "Requests are limited by the minute, which begins with
 	"all others that need a credential (`x-rate-limit: calls`) by credential and by tenant. Every answer after authentication says in " +
 	"X-RateLimit-Limit and X-RateLimit-Remaining how the limit stands that is nearest; beyond, the answer is 429 with Retry-After"
 
-const hmacDescription = "`HMAC v1:` and the base64 of HMAC-SHA256, keyed with the bytes of the secret as it was shown, " +
-	"over `<X-Timestamp>:<X-Request-Id>:<body>`, with an empty body for GET. Also needed: X-Timestamp (Unix seconds, within " +
+const hmacDescription = "`HMAC v2:` and the base64 of HMAC-SHA256, keyed with the bytes of the secret as it was shown, over seven lines " +
+	"without an end of line after the last: `v2`, X-Timestamp, X-Request-Id, X-Tenant-Id, the method, the path with its query as it is sent, " +
+	"and the SHA-256 of the body in lower-case hexadecimals, of an empty one for GET. Or `HMAC v1:` and the same over " +
+	"`<X-Timestamp>:<X-Request-Id>:<body>`; without a body it may only read, unless the tenant has set `v1_bodyless_writes`. Also needed: X-Timestamp (Unix seconds, within " +
 	"300 s of the server's clock), X-Request-Id (1 to 128 of `A-Za-z0-9._-`, another for every attempt) and X-Tenant-Id (`ten_42`)"
 
 const cookieDescription = "What POST /v1/auth/login sets in browsers; over https its name begins with __Host-. Where the method is not " +

@@ -28,15 +28,19 @@ func FuzzSignatureHeaders(f *testing.F) {
 	f.Add(mac, "1700000301", "", "ten_0")
 	f.Add(mac[:20]+"\n"+mac[20:], "1700000000", "req-1", "ten_42")
 	f.Add("v1:", "-1", "a:b", "ten_")
+	f.Add("v2:"+mac[3:], "1700000000", "req-1", "ten_42")
 	f.Add("v2:"+mac, "9999999999999999999999", strings.Repeat("a", 129), "ten_99999999999999999999")
 	f.Fuzz(func(t *testing.T, credential, timestamp, id, tenant string) {
-		header := http.Header{"X-Timestamp": {timestamp}, "X-Request-Id": {id}, "X-Tenant-Id": {tenant}}
-		s, err := readSignature(header, credential, fuzzNow)
+		r := httptest.NewRequest(http.MethodPut, "/v1/a%2Fb?c=d%20e", nil)
+		r.Header = http.Header{"X-Timestamp": {timestamp}, "X-Request-Id": {id}, "X-Tenant-Id": {tenant}}
+		s, err := readSignature(r, credential, fuzzNow)
 		if err != nil {
 			require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 			return
 		}
-		require.Equal(t, credential, "v1:"+base64.StdEncoding.EncodeToString(s.mac))
+		require.Contains(t, []signatureVersion{v1, v2}, s.version)
+		require.Equal(t, credential, string(s.version)+":"+base64.StdEncoding.EncodeToString(s.mac))
+		require.Equal(t, [2]string{"PUT", "/v1/a%2Fb?c=d%20e"}, [2]string{s.method, s.target})
 		require.Equal(t, timestamp, s.timestamp)
 		require.Regexp(t, `^[A-Za-z0-9._-]{1,128}$`, s.requestID)
 		require.Equal(t, id, s.requestID)

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -36,22 +37,37 @@ const (
 
 // signature is what a signed request says about itself.
 type signature struct {
+	version   signatureVersion
 	tenant    metering.TenantID
 	timestamp string
 	at        time.Time
 	requestID string
 	mac       []byte
+
+	// Of the request as it was sent, which v2 covers.
+	method string
+	target string // path with query
 }
+
+type signatureVersion string
+
+const (
+	v1 signatureVersion = "v1"
+	v2 signatureVersion = "v2"
+)
 
 var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}$`)
 
 // readSignature reads the headers of a signed request. What it says of them
 // helps a developer and is known to every sender.
-func readSignature(header http.Header, credential string, now time.Time) (s signature, err error) {
-	encoded, v1 := strings.CutPrefix(credential, "v1:")
+func readSignature(r *http.Request, credential string, now time.Time) (s signature, err error) {
+	header := r.Header
+	version, encoded, _ := strings.Cut(credential, ":")
+	s.version, s.method, s.target = signatureVersion(version), r.Method, r.URL.RequestURI()
 	s.mac, err = base64.StdEncoding.Strict().DecodeString(encoded)
-	if err != nil || !v1 || len(s.mac) != sha256.Size || len(encoded) != base64.StdEncoding.EncodedLen(sha256.Size) {
-		return s, unauthorizedf("Authorization must be HMAC v1: and an HMAC-SHA256 in base64")
+	known := s.version == v1 || s.version == v2
+	if err != nil || !known || len(s.mac) != sha256.Size || len(encoded) != base64.StdEncoding.EncodedLen(sha256.Size) {
+		return s, unauthorizedf("Authorization must be HMAC v2: or HMAC v1: and an HMAC-SHA256 in base64")
 	}
 	s.timestamp = header.Get("X-Timestamp")
 	if !timestampPattern.MatchString(s.timestamp) {
@@ -67,7 +83,6 @@ func readSignature(header http.Header, credential string, now time.Time) (s sign
 	if s.requestID = header.Get("X-Request-Id"); !validRequestID(s.requestID) {
 		return s, unauthorizedf("X-Request-Id must be 1 to %d letters, digits, dots, underscores and hyphens", maxRequestID)
 	}
-	var known bool
 	if s.tenant, known = metering.ParseTenantID(header.Get("X-Tenant-Id")); !known {
 		return s, unauthorizedf("X-Tenant-Id must be a tenant's id, such as ten_42")
 	}
@@ -81,6 +96,10 @@ func unauthorizedf(format string, args ...any) error {
 // by says whether the signature is that of a secret over this body.
 func (s signature) by(secret []byte, body pieces) bool {
 	mac := hmac.New(sha256.New, secret)
+	if s.version == v2 {
+		mac.Write(s.linesOver(body))
+		return hmac.Equal(mac.Sum(nil), s.mac)
+	}
 	mac.Write([]byte(s.timestamp + ":" + s.requestID + ":"))
 	for _, piece := range body {
 		mac.Write(piece)
@@ -88,17 +107,29 @@ func (s signature) by(secret []byte, body pieces) bool {
 	return hmac.Equal(mac.Sum(nil), s.mac)
 }
 
+// linesOver are what v2 signs. They begin with a letter and what v1 signs with
+// a digit, so neither passes for the other.
+func (s signature) linesOver(body pieces) []byte {
+	digest := sha256.New()
+	for _, piece := range body {
+		digest.Write(piece)
+	}
+	return fmt.Appendf(nil, "v2\n%s\n%s\n%s\n%s\n%s\n%x", s.timestamp, s.requestID, s.tenant, s.method, s.target, digest.Sum(nil))
+}
+
 var (
 	// Of an unknown tenant, one without secrets, a wrong secret and an altered
 	// request alike: a stranger learns nothing about which it was.
 	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature is not one by a live secret of this tenant over this request")
+	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret is for signatures of version v2 only")
+	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 may only read: sign it in v2, which covers method and path")
 	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was used before: every attempt needs one of its own")
 )
 
 // bySignature finds out who signed a request. It reads the body and puts it back.
 func (s *server) bySignature(ctx context.Context, credential string) (Principal, error) {
 	x, now := exchangeOf(ctx), s.Now()
-	signed, err := readSignature(x.request.Header, credential, now)
+	signed, err := readSignature(x.request, credential, now)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -115,6 +146,10 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if err != nil {
 		return Principal{}, err
 	}
+	who := Principal{Tenant: signers.Tenant, Actor: metering.Actor(secret.ID.String()), Scope: secret.Scope}
+	if signed.version == v1 && body.empty() && !reads(signed.method) && !signers.Tenant.V1BodylessWrites {
+		return who, errBodyless
+	}
 	claimed, err := s.Credentials.RequestIDs.Claim(db.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
 	if err != nil {
 		return Principal{}, err
@@ -128,7 +163,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
 		s.secretUses.board(ctx, db.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // nobody waits for it
 	}
-	return Principal{Tenant: signers.Tenant, Actor: metering.Actor(secret.ID.String()), Scope: secret.Scope}, nil
+	return who, nil
 }
 
 func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{}]struct{}, error) {
@@ -151,7 +186,11 @@ func (s *server) signerOf(signed signature, body pieces, signers db.Signers) (si
 		if openErr != nil {
 			return signer, metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(openErr)
 		}
-		if signed.by(opened, body) && secret.Live(s.Now()) {
+		switch {
+		case !signed.by(opened, body) || !secret.Live(s.Now()):
+		case signed.version == v1 && secret.Signatures == metering.SignaturesV2:
+			err = errOnlyV2
+		default:
 			signer, err = secret, nil
 		}
 	}
@@ -162,7 +201,7 @@ func (s *server) signerOf(signed signature, body pieces, signers db.Signers) (si
 // GET has none: what came with it is not signed and therefore not read.
 func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if reads(r.Method) {
 		r.Body = http.NoBody
 		return nil, nil
 	}
@@ -191,6 +230,9 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 	return body, nil
 }
 
+// reads says whether a method changes nothing.
+func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
 // pieces are a body that takes as much memory as has come of it.
 type pieces [][]byte
 
@@ -210,6 +252,8 @@ func readPieces(from io.Reader) (read pieces, err error) {
 		}
 	}
 }
+
+func (p pieces) empty() bool { return len(p) == 0 || len(p[0]) == 0 }
 
 func (p pieces) reader() io.Reader {
 	readers := make([]io.Reader, len(p))

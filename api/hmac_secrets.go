@@ -16,13 +16,14 @@ const (
 
 // HMACSecret is a secret without the secret itself.
 type HMACSecret struct {
-	ID        string         `json:"id" example:"sec_3"`
-	Name      string         `json:"name"`
-	Scope     metering.Scope `json:"scope"`
-	LastFour  string         `json:"last_four"`
-	CreatedAt time.Time      `json:"created_at"`
-	ExpiresAt *time.Time     `json:"expires_at"`
-	RevokedAt *time.Time     `json:"revoked_at"`
+	ID         string              `json:"id" example:"sec_3"`
+	Name       string              `json:"name"`
+	Scope      metering.Scope      `json:"scope"`
+	Signatures metering.Signatures `json:"signatures" doc:"The versions of signatures that are accepted of it"`
+	LastFour   string              `json:"last_four"`
+	CreatedAt  time.Time           `json:"created_at"`
+	ExpiresAt  *time.Time          `json:"expires_at"`
+	RevokedAt  *time.Time          `json:"revoked_at"`
 
 	LastUsedAt    *time.Time `json:"last_used_at"`
 	Successor     *string    `json:"successor_id" doc:"The secret that replaces this one, which is valid beside it until expires_at"`
@@ -31,7 +32,7 @@ type HMACSecret struct {
 
 func showHMACSecret(h metering.HMACSecret) HMACSecret {
 	shown := HMACSecret{
-		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, LastFour: h.LastFour,
+		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, Signatures: h.Signatures, LastFour: h.LastFour,
 		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
 		LastUsedAt: h.LastUsedAt, OldLastUsedAt: h.OldLastUsedAt,
 	}
@@ -43,7 +44,11 @@ func showHMACSecret(h metering.HMACSecret) HMACSecret {
 
 type createHMACSecretInput struct {
 	Repeatable
-	Body struct{ NewCredential }
+	Body struct {
+		NewCredential
+
+		Signatures metering.Signatures `json:"signatures,omitempty" default:"v1_and_v2" doc:"v2: signatures that do not cover method and path are refused. Recommended"`
+	}
 }
 
 type createHMACSecretOutput struct{ Body createdHMACSecret }
@@ -63,6 +68,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 		return nil, err
 	}
 	record.Name, record.Scope, record.ExpiresAt = in.Body.Name, in.Body.Scope, in.Body.ExpiresAt
+	record.Signatures = in.Body.Signatures
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-hmac-secret", in.Body, func(within db.Creators) (HMACSecret, error) {
 		made, err := within.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())
 		return showHMACSecret(made), err

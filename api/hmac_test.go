@@ -63,7 +63,7 @@ const (
 	hello        = `{"event_type":"call","customer_id":"acme","value":2}`
 	notTheirs    = "the signature is not one by a live secret of this tenant over this request"
 	usedBefore   = "this X-Request-Id was used before: every attempt needs one of its own"
-	wrongHeader  = "Authorization must be HMAC v1: and an HMAC-SHA256 in base64"
+	wrongHeader  = "Authorization must be HMAC v2: or HMAC v1: and an HMAC-SHA256 in base64"
 	wrongTime    = "X-Timestamp must be the time in Unix seconds"
 	lateOrEarly  = "X-Timestamp must be within 300 seconds of the server's clock"
 	wrongID      = "X-Request-Id must be 1 to 128 letters, digits, dots, underscores and hyphens"
@@ -108,7 +108,7 @@ func TestASignedRequestNamesItsMissingOrWrongHeader(t *testing.T) {
 		"no Authorization":       {"Authorization: ", noCredential},
 		"no signature":           {"Authorization: HMAC", wrongHeader},
 		"no version":             {"Authorization: " + strings.Replace(good[len("Authorization: "):], "v1:", "", 1), wrongHeader},
-		"another version":        {"Authorization: HMAC v2:" + good[len("Authorization: HMAC v1:"):], wrongHeader},
+		"another version":        {"Authorization: HMAC v3:" + good[len("Authorization: HMAC v1:"):], wrongHeader},
 		"not base64":             {"Authorization: HMAC v1:***", wrongHeader},
 		"base64 without padding": {strings.TrimRight(good, "="), wrongHeader},
 		"base64 for URLs":        {"Authorization: HMAC v1:" + strings.Repeat("_-", 21) + "_=", wrongHeader},

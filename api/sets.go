@@ -50,6 +50,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.MessageKind](schemas)
 	describe[metering.Role](schemas)
 	describe[metering.Scope](schemas)
+	describe[metering.Signatures](schemas)
 	describe[metering.SyncStatus](schemas)
 	describe[metering.Trigger](schemas)
 	describe[deliveredKind](schemas)

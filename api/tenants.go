@@ -17,6 +17,7 @@ type tenant struct {
 	LatePolicy        metering.LatePolicy `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
 	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
 	Strict            bool                `json:"strict" doc:"Whether events of customers that do not exist, and of event types that no meter counts, are rejected"`
+	V1BodylessWrites  bool                `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 may do more than read"`
 	InvoiceHold       invoiceHoldSettings `json:"invoice_hold"`
 	CreatedAt         time.Time           `json:"created_at"`
 }
@@ -29,7 +30,7 @@ type invoiceHoldSettings struct {
 func showTenant(t metering.Tenant) tenant {
 	return tenant{
 		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
-		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, CreatedAt: t.CreatedAt.UTC(),
+		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, V1BodylessWrites: t.V1BodylessWrites, CreatedAt: t.CreatedAt.UTC(),
 		InvoiceHold: invoiceHoldSettings{t.InvoiceHold.Enabled, int(t.InvoiceHold.Deadline.Hours())},
 	}
 }
@@ -54,6 +55,7 @@ type updateTenantInput struct {
 		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
 		Strict            *bool                `json:"strict,omitempty" doc:"true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists"`
+		V1BodylessWrites  *bool                `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange   `json:"invoice_hold,omitempty"`
 	}
 }
@@ -62,6 +64,7 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 	change := db.TenantChange{
 		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,
 		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute, Strict: in.Body.Strict,
+		V1BodylessWrites: in.Body.V1BodylessWrites,
 	}
 	if in.Body.GraceHours != nil {
 		grace := time.Duration(*in.Body.GraceHours) * time.Hour

@@ -80,12 +80,13 @@ func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, 
 	return made, begun, err
 }
 
-// HMACSecret makes a secret of the old one's name, scope and expiry.
+// HMACSecret makes a secret of the old one's name, scope, signatures and expiry.
 // CodeConflict when the old one is not live now, or as many as may be are live
 // besides.
 func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMACSecretID, fresh metering.HMACSecret) (made metering.HMACSecret, begun metering.Rotation, err error) {
 	begun, err = s.begin(ctx, by, metering.HMACSecretCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
-		err := tx.QueryRow(ctx, `select name, scope from hmac_secrets where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
+		err := tx.QueryRow(ctx, `select name, scope, signatures from hmac_secrets where tenant_id = $1 and id = $2`,
+			by.Tenant, old).Scan(&fresh.Name, &fresh.Scope, &fresh.Signatures)
 		if err != nil {
 			return 0, err
 		}

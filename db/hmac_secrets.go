@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,10 +21,10 @@ type Signers struct {
 	Secrets []metering.HMACSecret
 }
 
-const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.last_used_at`
+const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.signatures, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.last_used_at`
 
 func hmacSecretFields(h *metering.HMACSecret) []any {
-	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.LastUsedAt}
+	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Signatures, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.LastUsedAt}
 }
 
 var rotatedHMACSecretColumns = hmacSecretColumns + inRotation(metering.HMACSecretCredential, "hmac_secrets", "h")
@@ -32,7 +33,7 @@ func rotatedHMACSecretFields(h *metering.HMACSecret) []any {
 	return append(hmacSecretFields(h), &h.SuccessorID, &h.OldLastUsedAt)
 }
 
-// Create stores a sealed secret, or answers CodeConflict when as many as may be
+// Create stores a sealed secret, for signatures of every version where it does not say, or answers CodeConflict when as many as may be
 // are live at now.
 func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -64,10 +65,10 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 		return created, metering.Errorf(metering.CodeConflict, "there are %d live HMAC secrets already: revoke one first", live)
 	}
 	err = tx.QueryRow(ctx, `
-		insert into hmac_secrets as h (tenant_id, name, scope, secret, last_four, created_by, expires_at)
-		values ($1, $2, $3, $4, $5, $6, $7)
+		insert into hmac_secrets as h (tenant_id, name, scope, signatures, secret, last_four, created_by, expires_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8)
 		returning `+hmacSecretColumns,
-		tenant, secret.Name, secret.Scope, secret.Sealed, secret.LastFour, actor, secret.ExpiresAt).Scan(hmacSecretFields(&created)...)
+		tenant, secret.Name, secret.Scope, cmp.Or(secret.Signatures, metering.SignaturesV1AndV2), secret.Sealed, secret.LastFour, actor, secret.ExpiresAt).Scan(hmacSecretFields(&created)...)
 	if err != nil {
 		return created, err
 	}

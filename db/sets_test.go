@@ -22,6 +22,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_periods bills":              append([]string{""}, words(metering.Bills("").Values())...),
 		"api_keys scope":                     scopes,
 		"hmac_secrets scope":                 scopes,
+		"hmac_secrets signatures":            words(metering.Signatures("").Values()),
 		"meter_versions status":              words(metering.MeterVersionStatus("").Values()),
 		"billing_series kind":                words(billing.Kind("").Values()),
 		"billing_series counting":            words([]billing.Counting{billing.Replaces, billing.Adds, billing.Latest}),

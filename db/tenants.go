@@ -13,10 +13,10 @@ import (
 // Tenants reads and makes tenants.
 type Tenants struct{ pool *pool }
 
-const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
+const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 
 func tenantFields(t *metering.Tenant) []any {
-	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
+	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.V1BodylessWrites, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
 }
 
 // Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
@@ -62,6 +62,7 @@ type TenantChange struct {
 	LatePolicy        *metering.LatePolicy
 	RequestsPerMinute *int
 	Strict            *bool
+	V1BodylessWrites  *bool
 	InvoiceHold       *bool
 	HoldDeadline      *time.Duration
 }
@@ -74,6 +75,7 @@ func (c TenantChange) of(t metering.Tenant) metering.Tenant {
 	change(&t.LatePolicy, c.LatePolicy)
 	change(&t.RequestsPerMinute, c.RequestsPerMinute)
 	change(&t.Strict, c.Strict)
+	change(&t.V1BodylessWrites, c.V1BodylessWrites)
 	change(&t.InvoiceHold.Enabled, c.InvoiceHold)
 	change(&t.InvoiceHold.Deadline, c.HoldDeadline)
 	return t
@@ -108,12 +110,12 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 		err = tx.QueryRow(ctx, `
 			update tenants t
 			set name = @name, timezone = @timezone, currency = @currency, grace = @grace, late_policy = @late_policy, requests_per_minute = @requests_per_minute, strict = @strict,
-			  invoice_hold = @invoice_hold, invoice_hold_deadline = @invoice_hold_deadline
+			  v1_bodyless_writes = @v1_bodyless_writes, invoice_hold = @invoice_hold, invoice_hold_deadline = @invoice_hold_deadline
 			where t.id = @tenant
 			returning `+tenantColumns, pgx.NamedArgs{
 			"tenant": tenant, "name": next.Name, "timezone": next.Timezone, "currency": next.Currency, "grace": next.Grace,
 			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute, "strict": next.Strict,
-			"invoice_hold": next.InvoiceHold.Enabled, "invoice_hold_deadline": next.InvoiceHold.Deadline,
+			"v1_bodyless_writes": next.V1BodylessWrites, "invoice_hold": next.InvoiceHold.Enabled, "invoice_hold_deadline": next.InvoiceHold.Deadline,
 		}).Scan(tenantFields(&updated)...)
 		if err != nil {
 			return err

@@ -32,6 +32,7 @@ type Tenant struct {
 	LatePolicy        LatePolicy
 	RequestsPerMinute int  // requests a minute to the Events API
 	Strict            bool // events of customers, and of event types, that are not known are rejected
+	V1BodylessWrites  bool // requests without a body that are signed in v1 may do more than read
 	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
 }

@@ -9,6 +9,7 @@ create table tenants (
   grace               interval not null default '72 hours',
   late_policy         text not null default 'adjust' check (late_policy in ('adjust', 'report')),
   requests_per_minute integer not null default 1000 check (requests_per_minute > 0),
+  v1_bodyless_writes  boolean not null default false, -- requests without a body that are signed in v1 may do more than read
   strict              boolean not null default false, -- events of customers and event types that do not exist are rejected
   invoice_hold          boolean not null default false, -- drafts are held until they were compared
   invoice_hold_deadline interval not null default '48 hours', -- after the grace; then they become final by themselves

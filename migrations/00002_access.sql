@@ -20,6 +20,7 @@ create table hmac_secrets (
   id             bigint generated always as identity,
   name           text not null,
   scope          text not null check (scope in ('admin', 'read_write', 'read_only', 'ingest_only')),
+  signatures     text not null default 'v1_and_v2' check (signatures in ('v1_and_v2', 'v2')),
   secret         bytea not null, -- sealed
   last_four      text not null,
   created_at     timestamptz not null default now(),

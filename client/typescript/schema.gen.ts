@@ -1563,6 +1563,12 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /**
+             * @description v2: signatures that do not cover method and path are refused. Recommended
+             * @default v1_and_v2
+             * @enum {string}
+             */
+            signatures?: "v1_and_v2" | "v2";
         };
         CreateMember: {
             /** @description Once per tenant, whatever its case */
@@ -1657,6 +1663,11 @@ export interface components {
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again */
             secret: string;
+            /**
+             * @description The versions of signatures that are accepted of it
+             * @enum {string}
+             */
+            signatures: "v1_and_v2" | "v2";
             /** @description The secret that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
@@ -1931,6 +1942,11 @@ export interface components {
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
+            /**
+             * @description The versions of signatures that are accepted of it
+             * @enum {string}
+             */
+            signatures: "v1_and_v2" | "v2";
             /** @description The secret that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
@@ -3347,6 +3363,8 @@ export interface components {
              * @example Europe/Zurich
              */
             timezone: string;
+            /** @description Whether requests without a body that are signed in v1 may do more than read */
+            v1_bodyless_writes: boolean;
         };
         Total: {
             /** @description The slugs of meters whose past is still being counted: total is without them */
@@ -3414,6 +3432,8 @@ export interface components {
             strict?: boolean;
             /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
             timezone?: string;
+            /** @description true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead */
+            v1_bodyless_writes?: boolean;
         };
         UpdateWebhook: {
             description?: string;

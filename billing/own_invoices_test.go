@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -306,8 +307,26 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	}
 }
 
-// A plan that makes the last invoice final goes on as the next one will, once that
-// is written down: what came late is set again on the one before.
+func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t, func(f *billing.Facts) {
+		for id := metering.MeterID(2); id <= 202; id++ {
+			addCharged(t, f, id)
+		}
+	})
+	for id := metering.MeterID(1); id <= 200; id++ {
+		r := onOwn(t, f, "3")
+		r.MeterID = id
+		f.Reported = append(f.Reported, r)
+	}
+	plan := f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind, "the rest is a difference")
+}
+
+// What comes late goes onto the last invoice of ours that is not final. A plan that
+// makes that final goes on as the next one will, once that is written down: what
+// came late is set again on the one before.
 func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -333,7 +352,23 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	own.Period, own.Window = march.Start, march.Range
 	late := own
 	late.Late, late.Period, late.Window = true, january.Start, february.Range
-	f.Epoch, f.Epochs, f.After = 1, []int64{1}, 7
+	f.After = 7
+	lateReport := func(why string) billing.Report {
+		t.Helper()
+		i := slices.IndexFunc(f.Plan().Reports, func(r billing.Report) bool { return r.Late })
+		require.GreaterOrEqual(t, i, 0, why)
+		return f.Plan().Reports[i]
+	}
+	f.Reported = []billing.Reported{line(own, "1", 0)}
+	require.Equal(t, march.Range, lateReport("it goes onto the last one").Window)
+	onLast := late
+	onLast.Window = march.Range
+	f.Reported = append(f.Reported, line(onLast, "1", 0))
+	f.Usage[0].Late = decimal(t, "0")
+	require.Equal(t, "0", lateReport("corrected by then").Quantity.String())
+	f.Usage[0].Late = decimal(t, "2")
+
+	f.Epoch, f.Epochs = 1, []int64{1}
 	f.Reported = []billing.Reported{line(own, "1", 1), line(late, "1", 0)}
 
 	plan := f.Plan()

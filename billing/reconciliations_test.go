@@ -413,6 +413,8 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 	}{
 		"ThePrice":       {func(*billing.Facts, *billing.InvoiceLine) {}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"HalfACentALine": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(cent) }, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"JustAsMuch": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(metering.MustDecimal("0.015")) },
+			"agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"AnotherAmount": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(cent).Add(cent) },
 			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
 		"LessThanIt": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = metering.Decimal{} },

@@ -197,7 +197,9 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	found := []billing.Found{{AddedUp: f.AddedUp()[0], Counted: metering.Whole(4)}}
 	require.Equal(t, []uuid.UUID{there}, f.Forgotten(found))
 	require.Empty(t, f.Forgotten(nil), "its place was not read")
-	f.Reported = append(f.Reported, counted(january, "5"))
+	f.Reported = append(f.Reported, counted(january, "4"))
+	require.Equal(t, []uuid.UUID{there}, f.Forgotten(found), "nothing of it arrived")
+	f.Reported[2] = counted(january, "5")
 	require.Empty(t, f.Forgotten(found), "less was found than was taken")
 	f.Reported = f.Reported[:2]
 	f.Open[1].Epoch = f.Epoch

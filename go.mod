@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	code.dny.dev/ssrf v0.3.0 // which addresses a tenant's URL may lead to
-	github.com/alexedwards/argon2id v1.0.0 // hashes of passwords, and their encoding
 	github.com/compose-spec/compose-go/v2 v2.16.2 // tests: docker-compose.yml loads
 	github.com/coreos/go-oidc/v3 v3.21.0 // discovery and ID tokens of a tenant's own sign-in
 	github.com/danielgtaylor/huma/v2 v2.39.0 // HTTP operations, their validation and their OpenAPI document
@@ -29,6 +28,7 @@ require (
 	go.temporal.io/api v1.64.1 // Temporal's enums and errors
 	go.temporal.io/sdk v1.50.0 // Temporal
 	go.temporal.io/sdk/contrib/envconfig v1.0.2 // Temporal's own environment configuration
+	golang.org/x/crypto v0.58.0 // hashes of passwords, by argon2id
 	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
 	google.golang.org/protobuf v1.36.12 // the durations in what Temporal is asked for
 	pgregory.net/rapid v1.3.0 // tests: properties over random histories
@@ -85,7 +85,6 @@ require (
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
-	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -14,14 +14,14 @@ type member struct {
 	Email       string        `json:"email"`
 	Name        string        `json:"name"`
 	Role        metering.Role `json:"role"`
-	HasPassword bool          `json:"has_password" doc:"Whether the member can sign in with a password; if not, only at the tenant's OIDC issuer"`
+	HasPassword bool          `json:"has_password" doc:"Whether the member signs in with a password; if not, only at the tenant's OIDC issuer"`
 	CreatedAt   time.Time     `json:"created_at"`
 }
 
 func showMember(m metering.Member) member {
 	return member{
 		ID: m.ID.String(), TenantID: m.TenantID.String(), Email: m.Email, Name: m.Name, Role: m.Role,
-		HasPassword: m.PasswordHash != nil, CreatedAt: m.CreatedAt.UTC(),
+		HasPassword: m.PersonID != nil, CreatedAt: m.CreatedAt.UTC(),
 	}
 }
 
@@ -40,49 +40,6 @@ func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMe
 	}
 	cursorOf := func(m metering.Member) metering.MemberID { return m.ID }
 	return &listMembersOutput{listOf(ctx, s, members, in.PageSize, showMember, cursorOf)}, nil
-}
-
-type createMemberInput struct {
-	Repeatable
-	Body struct {
-		Email    string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case"`
-		Name     string        `json:"name,omitempty" maxLength:"255"`
-		Role     metering.Role `json:"role" doc:"owner only while the tenant has none"`
-		Password *string       `json:"password,omitempty" minLength:"12" maxLength:"256" doc:"Without one, the member signs in at the tenant's OIDC issuer"`
-	}
-}
-
-func (s *server) createMember(ctx context.Context, in *createMemberInput) (*memberOutput, error) {
-	who := principalOf(ctx)
-	if err := mayGive(who, in.Body.Role); err != nil {
-		return nil, err
-	}
-	m := metering.Member{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role}
-	if err := m.Validate(); err != nil {
-		return nil, err
-	}
-	if in.Body.Password != nil {
-		hash, err := s.newPassword(ctx, "body.password", *in.Body.Password)
-		if err != nil {
-			return nil, err
-		}
-		m.PasswordHash = &hash
-	}
-	shown, _, err := once(ctx, s, in.Repeatable, "create-member", in.Body, func(within db.Creators) (member, error) {
-		made, err := within.Members.Create(ctx, who.Tenant.ID, who.Actor, m)
-		return showMember(made), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &memberOutput{shown}, nil
-}
-
-func (s *server) newPassword(ctx context.Context, location, password string) (hash string, err error) {
-	if err := metering.ValidPassword(location, password); err != nil {
-		return "", err
-	}
-	return s.passwords.hash(ctx, principalOf(ctx).Tenant.ID.String(), password)
 }
 
 func mayGive(who Principal, role metering.Role) error {

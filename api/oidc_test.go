@@ -97,7 +97,7 @@ func TestAMemberSignsInAtTheTenantsIssuer(t *testing.T) {
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
 	address := email("ada")
-	ada, err := b.store.Members.Create(t.Context(), b.tenant.ID, metering.Operator, metering.Member{Email: address, Role: metering.RoleBilling})
+	ada, err := b.store.Members.Create(t.Context(), b.tenant.ID, metering.Operator, metering.Member{Email: address, Role: metering.RoleBilling}, nil)
 	require.NoError(t, err)
 	other := dbtest.Tenant(t, b.store)
 	b.member(t, other.ID, address, metering.RoleOwner) // the issuer fixes the tenant

@@ -2,23 +2,43 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/hmac"
+	"crypto/sha256"
 	"time"
 
-	"github.com/alexedwards/argon2id"
+	"golang.org/x/crypto/argon2"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// argonParams is what a new hash costs (OWASP's Password Storage Cheat Sheet).
-// Old ones say themselves what they cost, within the bounds.
-var argonParams = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
-
+// What a hash costs, by argon2id (OWASP's Password Storage Cheat Sheet).
 const (
-	argonMaxMemory = 64 << 10 // KiB
-	argonMaxTime   = 10
+	argonTime    = 2
+	argonMemory  = 19 << 10 // KiB
+	argonThreads = 1
+	saltLength   = 16
 )
+
+// Passwords makes the hashes of passwords.
+type Passwords struct{ pepper []byte }
+
+// NewPasswords derives the key of salts from the service's secret.
+func NewPasswords(secret []byte) (Passwords, error) {
+	pepper, err := derive(secret, "password-salts")
+	return Passwords{pepper}, err
+}
+
+// Hash returns the hash of an e-mail's password. The salt is the e-mail's own, so
+// that one hash is compared with whatever passwords somebody of that e-mail has:
+// how many there are changes neither the answer nor the time. Whoever holds the
+// database alone cannot make the salt, and so try no password.
+func (p Passwords) Hash(email, password string) []byte {
+	mac := hmac.New(sha256.New, p.pepper)
+	mac.Write([]byte(metering.FoldEmail(email)))
+	salt := mac.Sum(nil)[:saltLength]
+	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, sha256.Size)
+}
 
 // Hashing is bounded, because each takes as much memory as thousands of other requests.
 const (
@@ -26,58 +46,30 @@ const (
 	hashingWait = 5 * time.Second
 )
 
-// passwords hashes and checks passwords, few at a time, and by turns: who makes
-// many wait, such as a tenant that makes members or an address that guesses,
-// waits for its own.
-type passwords struct {
+// hashing makes hashes few at a time, and by turns: an address that guesses waits
+// for its own.
+type hashing struct {
+	Passwords
 	slots *db.Shares[string]
-	dummy string // of a password that nobody has
 }
 
-func newPasswords() *passwords {
-	return &passwords{db.NewShares[string](maxHashing), HashPassword(rand.Text())}
+func newHashing(passwords Passwords) *hashing {
+	return &hashing{passwords, db.NewShares[string](maxHashing)}
 }
 
-// HashPassword returns the argon2id hash of a password, as a PHC string.
-func HashPassword(password string) string {
-	hash, _ := argon2id.CreateHash(password, argonParams) // fails only where crypto/rand does, which ends the program
-	return hash
-}
-
-// hash is HashPassword in the turn of whoever asks.
-func (p *passwords) hash(ctx context.Context, who, password string) (hash string, err error) {
-	err = p.inTurn(ctx, who, func() { hash = HashPassword(password) })
+// hash is Hash in the turn of whoever asks.
+func (h *hashing) hash(ctx context.Context, who, email, password string) (hash []byte, err error) {
+	err = h.inTurn(ctx, who, func() { hash = h.Hash(email, password) })
 	return hash, err
 }
 
-// match says whether the password is the hash's. With nil it takes as long and
-// says no.
-func (p *passwords) match(ctx context.Context, who string, hash *string, password string) (matches bool, err error) {
-	against := p.dummy
-	if hash != nil {
-		against = *hash
-	}
-	err = p.inTurn(ctx, who, func() { matches = isPassword(against, password) && hash != nil })
-	return matches, err
-}
-
-func (p *passwords) inTurn(ctx context.Context, who string, work func()) error {
+func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()
-	if err := p.slots.Wait(ctx, who); err != nil {
+	if err := h.slots.Wait(ctx, who); err != nil {
 		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(err)
 	}
-	defer p.slots.Give(who, 1)
+	defer h.slots.Give(who, 1)
 	work()
 	return nil
-}
-
-func isPassword(hash, password string) bool {
-	cost, _, _, err := argon2id.DecodeHash(hash)
-	if err != nil || cost.Memory > argonMaxMemory || cost.Iterations == 0 || cost.Iterations > argonMaxTime ||
-		cost.Parallelism != argonParams.Parallelism || cost.KeyLength != argonParams.KeyLength {
-		return false
-	}
-	matches, err := argon2id.ComparePasswordAndHash(password, hash)
-	return err == nil && matches
 }

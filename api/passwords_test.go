@@ -1,7 +1,7 @@
 package api
 
 import (
-	"strings"
+	"encoding/hex"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,61 +11,63 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func TestAHashIsOfOnePasswordAndNeverTheSameTwice(t *testing.T) {
+func TestAHashIsOfOneEMailAndOnePassword(t *testing.T) {
 	t.Parallel()
-	hash := HashPassword("correct horse")
-	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, hash)
-	require.NotEqual(t, hash, HashPassword("correct horse"))
-	require.True(t, isPassword(hash, "correct horse"))
-	require.False(t, isPassword(hash, "correct horsE"))
-	for _, broken := range []string{
-		"", "correct horse", hash[:len(hash)-1], strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1),
-		strings.Replace(hash, "m=19456", "m=4000000", 1), strings.Replace(hash, "t=2", "t=0", 1), strings.Replace(hash, "p=1", "p=200", 1),
-		strings.Replace(hash, "p=1", "p=257", 1), strings.Replace(hash, "t=2", "t=11", 1), hash[:strings.LastIndex(hash, "$")+1],
+	p, err := NewPasswords(make([]byte, 32))
+	require.NoError(t, err)
+	others, err := NewPasswords([]byte("another installation's secret 32"))
+	require.NoError(t, err)
+	hash := p.Hash("ada@example.com", "correct horse")
+	require.Equal(t, hash, p.Hash("Ada@Example.COM", "correct horse"))
+	for _, other := range [][]byte{
+		p.Hash("ada@example.com", "correct horsE"), p.Hash("bob@example.com", "correct horse"), p.Hash("\u212Aarl@example.com", ""),
+		p.Hash("karl@example.com", ""), others.Hash("ada@example.com", "correct horse"),
 	} {
-		require.False(t, isPassword(broken, "correct horse"), broken)
+		require.Len(t, other, 32)
+		require.NotEqual(t, hash, other)
 	}
+	require.NotEqual(t, p.Hash("karl@example.com", "x"), p.Hash("\u212Aarl@example.com", "x"), "the Kelvin sign is no k")
 }
 
 func TestAStoredHashStaysThePasswords(t *testing.T) {
 	t.Parallel()
-	const stored = "$argon2id$v=19$m=19456,t=2,p=1$p3RUaO0GBA+hX4qDTCJ2jQ$IJURkALQS4rcft4Dsy6OiT0pJgDfFWxQu7+Nv7IsbPk"
-	require.True(t, isPassword(stored, "correct horse"))
-	require.False(t, isPassword(stored, "correct horsE"))
+	p, err := NewPasswords(make([]byte, 32))
+	require.NoError(t, err)
+	const stored = "a672833f7e3dcea681caf6c4b572a5f5043ab2549c169b05a45e9ede2f379fd2"
+	require.Equal(t, stored, hex.EncodeToString(p.Hash("ada@example.com", "correct horse")))
 }
 
-// TestEveryCheckHashesInItsTurn also says that one without a member behind it
-// costs what any other does.
+func newTestHashing(t *testing.T) *hashing {
+	t.Helper()
+	passwords, err := NewPasswords(make([]byte, 32))
+	require.NoError(t, err)
+	return newHashing(passwords)
+}
+
 func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPasswords()
-		hash := HashPassword("correct horse")
+		p := newTestHashing(t)
 		require.True(t, p.slots.Take("another", maxHashing))
-		for _, of := range []*string{nil, &hash} {
-			began := time.Now()
-			_, err := p.match(t.Context(), "ada", of, "correct horse")
-			require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
-			require.Equal(t, hashingWait, time.Since(began))
-		}
+		began := time.Now()
+		_, err := p.hash(t.Context(), "198.51.100.7", "ada@example.com", "correct horse")
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+		require.Equal(t, hashingWait, time.Since(began))
 		p.slots.Give("another", maxHashing)
-		matches, err := p.match(t.Context(), "ada", &hash, "correct horse")
+		hash, err := p.hash(t.Context(), "198.51.100.7", "ada@example.com", "correct horse")
 		require.NoError(t, err)
-		require.True(t, matches)
-		matches, err = p.match(t.Context(), "ada", nil, "correct horse")
-		require.NoError(t, err)
-		require.False(t, matches)
+		require.Equal(t, p.Hash("ada@example.com", "correct horse"), hash)
 	})
 }
 
-// TestHashingIsByTurns has a tenant make many members, and somebody sign in.
+// TestHashingIsByTurns has one address guess, and somebody sign in at another.
 func TestHashingIsByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPasswords()
+		p := newTestHashing(t)
 		require.True(t, p.slots.Take("another", maxHashing))
 		var order []string
-		for _, who := range []string{"ten_1", "ten_1", "ten_1", "198.51.100.7"} {
+		for _, who := range []string{"198.51.100.9", "198.51.100.9", "198.51.100.9", "198.51.100.7"} {
 			go func() {
 				if p.inTurn(t.Context(), who, func() { order = append(order, who) }) != nil {
 					t.Error(who)
@@ -75,6 +77,6 @@ func TestHashingIsByTurns(t *testing.T) {
 		}
 		p.slots.Give("another", maxHashing)
 		synctest.Wait()
-		require.Equal(t, []string{"ten_1", "198.51.100.7", "ten_1", "ten_1"}, order)
+		require.Equal(t, []string{"198.51.100.9", "198.51.100.7", "198.51.100.9", "198.51.100.9"}, order)
 	})
 }

@@ -67,6 +67,7 @@ type server struct {
 	uses       *coalescer[db.KeyUse, struct{}]
 	secretUses *coalescer[db.SecretUse, struct{}]
 	sweeps     *coalescer[struct{}, struct{}] // of request ids
+	resets     *coalescer[string, struct{}]   // that were asked for, by e-mail
 	claims     atomic.Int64                   // of request ids
 	bodies     bodies
 	requests   *db.Shares[metering.TenantID] // under way
@@ -104,6 +105,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
 	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
+	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}
 	tenants, strangers, err := newLimiters(deps)
 	if err != nil {
 		return nil, err
@@ -220,7 +222,13 @@ func (s *server) routes() {
 	huma.Register(s.api, described(get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log"),
 		"Who changed what, newest first."), s.auditLog)
 
-	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"), s.logIn)
+	huma.Register(s.api, described(post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"),
+		"Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in."), s.logIn)
+	huma.Register(s.api, described(post("accept-invitation", "/v1/invitations/accept", Public, "Accept an invitation with a password"),
+		"It makes a member, or gives the member whom it was made for this password, and signs them in."), s.acceptInvitation)
+	huma.Register(s.api, accepted(described(post("ask-for-reset", "/v1/password-resets", Public, "Ask for another password"),
+		"Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. "+
+			"The answer is the same whether or not there are any.")), s.askForReset)
 	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out"), s.logOut)
 	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere"), s.logOutEverywhere)
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
@@ -231,10 +239,20 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)
 	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings"), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members"), s.listMembers)
-	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Create a member")), s.createMember)
+	huma.Register(s.api, created(described(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member"),
+		"They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited "+
+			"receives a message, so that somebody mails a link.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role"), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member"), s.removeMember)
 	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner"), s.makeOwner)
+	huma.Register(s.api, described(post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to choose another password"),
+		"The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this "+
+			"tenant end. The owner's is made by the owner alone."), s.resetMember)
+	huma.Register(s.api, described(get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations"),
+		"Those that were neither accepted nor revoked and have not expired."), s.listInvitations)
+	huma.Register(s.api, described(post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Make another token for an invitation"),
+		"The token before is no longer valid, and it can be accepted for seven days again."), s.renewInvitation)
+	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation"), s.revokeInvitation)
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer"), s.getOIDC)
 	huma.Register(s.api, described(put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer"),
 		"The settings are tried at the issuer first."), s.saveOIDC)

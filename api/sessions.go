@@ -34,20 +34,28 @@ const (
 
 // people is what members sign in with.
 type people struct {
-	sessions  *coalescer[db.SessionName, *db.SignedIn]
-	tokens    *tokens
-	passwords *passwords
-	signIns   limiter
-	issuers   *http.Client
-	csrfKey   []byte
+	sessions    *coalescer[db.SessionName, *db.SignedIn]
+	tokens      *tokens
+	passwords   *hashing
+	invitations invitationTokens
+	signIns     limiter
+	issuers     *http.Client
+	csrfKey     []byte
 }
 
 func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 	p = &people{
-		sessions:  &coalescer[db.SessionName, *db.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
-		passwords: newPasswords(),
-		signIns:   signIns,
-		issuers:   newIssuers(deps.Guard.Client(issuerTimeout)),
+		sessions: &coalescer[db.SessionName, *db.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
+		signIns:  signIns,
+		issuers:  newIssuers(deps.Guard.Client(issuerTimeout)),
+	}
+	passwords, err := NewPasswords(deps.Secret)
+	if err != nil {
+		return nil, err
+	}
+	p.passwords = newHashing(passwords)
+	if p.invitations, err = newInvitationTokens(deps.Secret); err != nil {
+		return nil, err
 	}
 	if p.tokens, err = newTokens(deps.Secret); err != nil {
 		return nil, err
@@ -59,10 +67,11 @@ func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 }
 
 type signedIn struct {
-	Token     string    `json:"token" doc:"For Authorization: Bearer. Browsers have it in a cookie too"`
-	ExpiresAt time.Time `json:"expires_at"`
-	CSRFToken string    `json:"csrf_token" doc:"What X-CSRF-Token has to say when the cookie is the credential and the method is not GET"`
-	Member    member    `json:"member"`
+	Token     string          `json:"token,omitempty" doc:"For Authorization: Bearer. Browsers have it in a cookie too"`
+	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
+	CSRFToken string          `json:"csrf_token,omitempty" doc:"What X-CSRF-Token has to say when the cookie is the credential and the method is not GET"`
+	Member    *member         `json:"member,omitempty"`
+	Tenants   []sessionTenant `json:"tenants,omitempty" doc:"Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id"`
 }
 
 type signedInOutput struct {
@@ -74,7 +83,7 @@ type logInInput struct {
 	Body struct {
 		Email    string `json:"email" maxLength:"254"`
 		Password string `json:"password" maxLength:"256"`
-		TenantID string `json:"tenant_id,omitempty" maxLength:"32" example:"ten_42" doc:"Needed where the e-mail belongs to several tenants"`
+		TenantID string `json:"tenant_id,omitempty" maxLength:"32" example:"ten_42" doc:"Which tenant to sign in to, for who is a member of several"`
 	}
 }
 
@@ -82,33 +91,40 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	if err := s.countSignIn(ctx, in.Body.Email); err != nil {
 		return nil, err
 	}
-	candidates, err := s.candidates(ctx, in.Body.Email, in.Body.TenantID)
+	hash, err := s.passwords.hash(ctx, s.addressOf(ctx), in.Body.Email, in.Body.Password)
 	if err != nil {
 		return nil, err
 	}
-	var m metering.Member
-	if len(candidates) == 1 {
-		m = candidates[0]
-	}
-	matches, err := s.passwords.match(ctx, s.addressOf(ctx), m.PasswordHash, in.Body.Password)
+	memberships, err := s.memberships(ctx, in.Body.Email, hash, in.Body.TenantID)
 	if err != nil {
 		return nil, err
 	}
-	if !matches {
+	switch len(memberships) {
+	case 0:
 		return nil, errSignIn
+	case 1:
+		return s.signedIn(ctx, memberships[0].Member)
 	}
+	out := new(signedInOutput)
+	for _, m := range memberships {
+		out.Body.Tenants = append(out.Body.Tenants, showSessionTenant(m.Tenant))
+	}
+	return out, nil
+}
+
+// signedIn begins a session of a member.
+func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutput, error) {
 	session, token, err := s.beginSession(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	body := signedIn{Token: token, ExpiresAt: session.ExpiresAt.UTC(), CSRFToken: s.csrfToken(session.ID), Member: showMember(m)}
+	body := signedIn{Token: token, ExpiresAt: new(session.ExpiresAt.UTC()), CSRFToken: s.csrfToken(session.ID), Member: new(showMember(m))}
 	return &signedInOutput{s.sessionCookie(token, sessionLength), body}, nil
 }
 
 // errSignIn is the one answer to whoever cannot sign in, so that nobody learns
 // which e-mails are members, and of how many tenants.
-var errSignIn = metering.Errorf(metering.CodeUnauthorized,
-	"the e-mail and the password are not a member's; an e-mail that belongs to several tenants also needs tenant_id")
+var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail and the password are not a member's")
 
 // countSignIn counts an attempt to sign in by its address, and by its address
 // and account, whether or not there is such an account.
@@ -116,6 +132,10 @@ func (s *server) countSignIn(ctx context.Context, email string) error {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return err
 	}
+	return s.countSignInAs(ctx, email)
+}
+
+func (s *server) countSignInAs(ctx context.Context, email string) error {
 	account := sha256.Sum256([]byte(s.addressOf(ctx) + "\n" + strings.ToLower(email)))
 	if a := s.signIns.take(ctx, "sign-ins:account:"+hex.EncodeToString(account[:]), signInsByAccount); !a.allowed {
 		return tooMany(a, "too many attempts to sign in as this member from this address")
@@ -134,9 +154,8 @@ func (s *server) countSignInFrom(ctx context.Context) error {
 	return nil
 }
 
-// candidates returns who an e-mail may mean. Where that is more than one
-// member, their passwords are not tried one by one: it would take longer.
-func (s *server) candidates(ctx context.Context, email, tenant string) ([]metering.Member, error) {
+// memberships returns where who has the e-mail and the password is a member.
+func (s *server) memberships(ctx context.Context, email string, passwordHash []byte, tenant string) ([]metering.Membership, error) {
 	var id metering.TenantID
 	if tenant != "" {
 		var ok bool
@@ -147,7 +166,7 @@ func (s *server) candidates(ctx context.Context, email, tenant string) ([]meteri
 	if possible := metering.ValidEmail("body.email", email) == nil; !possible {
 		return nil, nil
 	}
-	return s.Store.Members.WithEmail(ctx, id, email)
+	return s.Store.People.Memberships(ctx, id, email, passwordHash)
 }
 
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
@@ -294,11 +313,14 @@ type sessionTenant struct {
 	Currency string `json:"currency"`
 }
 
+func showSessionTenant(t metering.Tenant) sessionTenant {
+	return sessionTenant{t.ID.String(), t.Name, t.Timezone, t.Currency}
+}
+
 // getSession says who asks, and what they may do.
 func (s *server) getSession(ctx context.Context, _ *struct{}) (*sessionOutput, error) {
 	who := principalOf(ctx)
-	tenant := sessionTenant{who.Tenant.ID.String(), who.Tenant.Name, who.Tenant.Timezone, who.Tenant.Currency}
-	body := session{Tenant: tenant, Permissions: permissionsOf(who)}
+	body := session{Tenant: showSessionTenant(who.Tenant), Permissions: permissionsOf(who)}
 	if who.Role == "" {
 		body.Scope = &who.Scope
 		return &sessionOutput{body}, nil
@@ -328,7 +350,7 @@ type setPasswordInput struct {
 
 type setPasswordOutput struct {
 	Body struct {
-		Changed bool `json:"changed" doc:"Every other session of the member has ended"`
+		Changed bool `json:"changed" doc:"Every other session of the person has ended, in every tenant, and the password is that of all of them"`
 	}
 }
 
@@ -337,8 +359,7 @@ func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPas
 	if err != nil {
 		return nil, err
 	}
-	current := who.Member.PasswordHash
-	if current == nil {
+	if who.Member.PersonID == nil {
 		return nil, metering.Errorf(metering.CodeConflict, "this member signs in at the tenant's OIDC issuer and has no password")
 	}
 	if err := metering.ValidPassword("body.new", in.Body.New); err != nil {
@@ -347,19 +368,25 @@ func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPas
 	if err := s.countSignIn(ctx, who.Member.Email); err != nil {
 		return nil, err
 	}
-	matches, err := s.passwords.match(ctx, who.Tenant.ID.String(), current, in.Body.Current)
+	hashOf := func(password string) ([]byte, error) {
+		return s.passwords.hash(ctx, who.Tenant.ID.String(), who.Member.Email, password)
+	}
+	current, err := hashOf(in.Body.Current)
 	if err != nil {
 		return nil, err
 	}
-	if !matches {
+	same, err := s.Store.People.Memberships(ctx, who.Tenant.ID, who.Member.Email, current)
+	if err != nil {
+		return nil, err
+	}
+	if len(same) == 0 {
 		return nil, metering.Invalid("body.current", "is not the password")
 	}
-	hash, err := s.passwords.hash(ctx, who.Tenant.ID.String(), in.Body.New)
+	next, err := hashOf(in.Body.New)
 	if err != nil {
 		return nil, err
 	}
-	err = s.Store.Members.SetPassword(ctx, who.Tenant.ID, who.Actor, who.Member.ID, *current, hash, who.Session.ID)
-	if err != nil {
+	if err := s.Store.Members.SetPassword(ctx, same[0].Member, next, who.Session.ID); err != nil {
 		return nil, err
 	}
 	out := new(setPasswordOutput)

@@ -147,24 +147,6 @@ func (e CreateHMACSecretScope) Valid() bool {
 	}
 }
 
-// Defines values for CreateHMACSecretSignatures.
-const (
-	CreateHMACSecretSignaturesV1AndV2 CreateHMACSecretSignatures = "v1_and_v2"
-	CreateHMACSecretSignaturesV2      CreateHMACSecretSignatures = "v2"
-)
-
-// Valid indicates whether the value is a known member of the CreateHMACSecretSignatures enum.
-func (e CreateHMACSecretSignatures) Valid() bool {
-	switch e {
-	case CreateHMACSecretSignaturesV1AndV2:
-		return true
-	case CreateHMACSecretSignaturesV2:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CreateMemberRole.
 const (
 	CreateMemberRoleAdmin     CreateMemberRole = "admin"
@@ -216,6 +198,8 @@ const (
 	CreateWebhookEventTypesBillingPeriodClosed CreateWebhookEventTypes = "billing.period_closed"
 	CreateWebhookEventTypesBillingSyncFailed   CreateWebhookEventTypes = "billing.sync_failed"
 	CreateWebhookEventTypesBillingSynced       CreateWebhookEventTypes = "billing.synced"
+	CreateWebhookEventTypesMemberInvited       CreateWebhookEventTypes = "member.invited"
+	CreateWebhookEventTypesMemberResetAsked    CreateWebhookEventTypes = "member.reset_asked"
 	CreateWebhookEventTypesUsageDiscrepancy    CreateWebhookEventTypes = "usage.discrepancy"
 )
 
@@ -229,6 +213,10 @@ func (e CreateWebhookEventTypes) Valid() bool {
 	case CreateWebhookEventTypesBillingSyncFailed:
 		return true
 	case CreateWebhookEventTypesBillingSynced:
+		return true
+	case CreateWebhookEventTypesMemberInvited:
+		return true
+	case CreateWebhookEventTypesMemberResetAsked:
 		return true
 	case CreateWebhookEventTypesUsageDiscrepancy:
 		return true
@@ -285,18 +273,27 @@ func (e CreatedHMACSecretScope) Valid() bool {
 	}
 }
 
-// Defines values for CreatedHMACSecretSignatures.
+// Defines values for CreatedInvitationRole.
 const (
-	CreatedHMACSecretSignaturesV1AndV2 CreatedHMACSecretSignatures = "v1_and_v2"
-	CreatedHMACSecretSignaturesV2      CreatedHMACSecretSignatures = "v2"
+	CreatedInvitationRoleAdmin     CreatedInvitationRole = "admin"
+	CreatedInvitationRoleBilling   CreatedInvitationRole = "billing"
+	CreatedInvitationRoleDeveloper CreatedInvitationRole = "developer"
+	CreatedInvitationRoleOwner     CreatedInvitationRole = "owner"
+	CreatedInvitationRoleViewer    CreatedInvitationRole = "viewer"
 )
 
-// Valid indicates whether the value is a known member of the CreatedHMACSecretSignatures enum.
-func (e CreatedHMACSecretSignatures) Valid() bool {
+// Valid indicates whether the value is a known member of the CreatedInvitationRole enum.
+func (e CreatedInvitationRole) Valid() bool {
 	switch e {
-	case CreatedHMACSecretSignaturesV1AndV2:
+	case CreatedInvitationRoleAdmin:
 		return true
-	case CreatedHMACSecretSignaturesV2:
+	case CreatedInvitationRoleBilling:
+		return true
+	case CreatedInvitationRoleDeveloper:
+		return true
+	case CreatedInvitationRoleOwner:
+		return true
+	case CreatedInvitationRoleViewer:
 		return true
 	default:
 		return false
@@ -330,6 +327,8 @@ const (
 	CreatedWebhookEventTypesBillingPeriodClosed CreatedWebhookEventTypes = "billing.period_closed"
 	CreatedWebhookEventTypesBillingSyncFailed   CreatedWebhookEventTypes = "billing.sync_failed"
 	CreatedWebhookEventTypesBillingSynced       CreatedWebhookEventTypes = "billing.synced"
+	CreatedWebhookEventTypesMemberInvited       CreatedWebhookEventTypes = "member.invited"
+	CreatedWebhookEventTypesMemberResetAsked    CreatedWebhookEventTypes = "member.reset_asked"
 	CreatedWebhookEventTypesUsageDiscrepancy    CreatedWebhookEventTypes = "usage.discrepancy"
 )
 
@@ -344,6 +343,10 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 		return true
 	case CreatedWebhookEventTypesBillingSynced:
 		return true
+	case CreatedWebhookEventTypesMemberInvited:
+		return true
+	case CreatedWebhookEventTypesMemberResetAsked:
+		return true
 	case CreatedWebhookEventTypesUsageDiscrepancy:
 		return true
 	default:
@@ -357,6 +360,8 @@ const (
 	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
 	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
 	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
+	DeliveryEventTypeMemberInvited       DeliveryEventType = "member.invited"
+	DeliveryEventTypeMemberResetAsked    DeliveryEventType = "member.reset_asked"
 	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
 	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
 )
@@ -371,6 +376,10 @@ func (e DeliveryEventType) Valid() bool {
 	case DeliveryEventTypeBillingSyncFailed:
 		return true
 	case DeliveryEventTypeBillingSynced:
+		return true
+	case DeliveryEventTypeMemberInvited:
+		return true
+	case DeliveryEventTypeMemberResetAsked:
 		return true
 	case DeliveryEventTypeUsageDiscrepancy:
 		return true
@@ -408,6 +417,8 @@ const (
 	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
 	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
 	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
+	DeliveryDetailsEventTypeMemberInvited       DeliveryDetailsEventType = "member.invited"
+	DeliveryDetailsEventTypeMemberResetAsked    DeliveryDetailsEventType = "member.reset_asked"
 	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
 	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
 )
@@ -422,6 +433,10 @@ func (e DeliveryDetailsEventType) Valid() bool {
 	case DeliveryDetailsEventTypeBillingSyncFailed:
 		return true
 	case DeliveryDetailsEventTypeBillingSynced:
+		return true
+	case DeliveryDetailsEventTypeMemberInvited:
+		return true
+	case DeliveryDetailsEventTypeMemberResetAsked:
 		return true
 	case DeliveryDetailsEventTypeUsageDiscrepancy:
 		return true
@@ -471,24 +486,6 @@ func (e HMACSecretScope) Valid() bool {
 	case HMACSecretScopeReadOnly:
 		return true
 	case HMACSecretScopeReadWrite:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for HMACSecretSignatures.
-const (
-	HMACSecretSignaturesV1AndV2 HMACSecretSignatures = "v1_and_v2"
-	HMACSecretSignaturesV2      HMACSecretSignatures = "v2"
-)
-
-// Valid indicates whether the value is a known member of the HMACSecretSignatures enum.
-func (e HMACSecretSignatures) Valid() bool {
-	switch e {
-	case HMACSecretSignaturesV1AndV2:
-		return true
-	case HMACSecretSignaturesV2:
 		return true
 	default:
 		return false
@@ -603,6 +600,33 @@ func (e HoldReportState) Valid() bool {
 	case HoldReportStateRejected:
 		return true
 	case HoldReportStateSending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for InvitationRole.
+const (
+	InvitationRoleAdmin     InvitationRole = "admin"
+	InvitationRoleBilling   InvitationRole = "billing"
+	InvitationRoleDeveloper InvitationRole = "developer"
+	InvitationRoleOwner     InvitationRole = "owner"
+	InvitationRoleViewer    InvitationRole = "viewer"
+)
+
+// Valid indicates whether the value is a known member of the InvitationRole enum.
+func (e InvitationRole) Valid() bool {
+	switch e {
+	case InvitationRoleAdmin:
+		return true
+	case InvitationRoleBilling:
+		return true
+	case InvitationRoleDeveloper:
+		return true
+	case InvitationRoleOwner:
+		return true
+	case InvitationRoleViewer:
 		return true
 	default:
 		return false
@@ -1533,6 +1557,8 @@ const (
 	UpdateWebhookEventTypesBillingPeriodClosed UpdateWebhookEventTypes = "billing.period_closed"
 	UpdateWebhookEventTypesBillingSyncFailed   UpdateWebhookEventTypes = "billing.sync_failed"
 	UpdateWebhookEventTypesBillingSynced       UpdateWebhookEventTypes = "billing.synced"
+	UpdateWebhookEventTypesMemberInvited       UpdateWebhookEventTypes = "member.invited"
+	UpdateWebhookEventTypesMemberResetAsked    UpdateWebhookEventTypes = "member.reset_asked"
 	UpdateWebhookEventTypesUsageDiscrepancy    UpdateWebhookEventTypes = "usage.discrepancy"
 )
 
@@ -1546,6 +1572,10 @@ func (e UpdateWebhookEventTypes) Valid() bool {
 	case UpdateWebhookEventTypesBillingSyncFailed:
 		return true
 	case UpdateWebhookEventTypesBillingSynced:
+		return true
+	case UpdateWebhookEventTypesMemberInvited:
+		return true
+	case UpdateWebhookEventTypesMemberResetAsked:
 		return true
 	case UpdateWebhookEventTypesUsageDiscrepancy:
 		return true
@@ -1602,6 +1632,8 @@ const (
 	WebhookEventTypesBillingPeriodClosed WebhookEventTypes = "billing.period_closed"
 	WebhookEventTypesBillingSyncFailed   WebhookEventTypes = "billing.sync_failed"
 	WebhookEventTypesBillingSynced       WebhookEventTypes = "billing.synced"
+	WebhookEventTypesMemberInvited       WebhookEventTypes = "member.invited"
+	WebhookEventTypesMemberResetAsked    WebhookEventTypes = "member.reset_asked"
 	WebhookEventTypesUsageDiscrepancy    WebhookEventTypes = "usage.discrepancy"
 )
 
@@ -1615,6 +1647,10 @@ func (e WebhookEventTypes) Valid() bool {
 	case WebhookEventTypesBillingSyncFailed:
 		return true
 	case WebhookEventTypesBillingSynced:
+		return true
+	case WebhookEventTypesMemberInvited:
+		return true
+	case WebhookEventTypesMemberResetAsked:
 		return true
 	case WebhookEventTypesUsageDiscrepancy:
 		return true
@@ -1802,6 +1838,15 @@ type APIKey struct {
 // APIKeyScope defines model for APIKey.Scope.
 type APIKeyScope string
 
+// AcceptInvitation defines model for AcceptInvitation.
+type AcceptInvitation struct {
+	// Password At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it
+	Password string `json:"password"`
+
+	// Token Of the invitation
+	Token string `json:"token"`
+}
+
 // AdjustmentLine defines model for AdjustmentLine.
 type AdjustmentLine struct {
 	// Amount What it adds to the closed period's charge
@@ -1820,6 +1865,17 @@ type AdjustmentLine struct {
 
 	// Steps The working of amount; where the period that carries it is closed too, what each series was reported
 	Steps []Step `json:"steps"`
+}
+
+// AskForReset defines model for AskForReset.
+type AskForReset struct {
+	Email string `json:"email"`
+}
+
+// AskForReset1 defines model for AskForReset1.
+type AskForReset1 struct {
+	// Accepted Always, whether or not anybody has this e-mail
+	Accepted bool `json:"accepted"`
 }
 
 // AssignProduct defines model for AssignProduct.
@@ -2001,25 +2057,16 @@ type CreateHMACSecret struct {
 
 	// Scope Nobody makes a credential that may do more than themselves
 	Scope CreateHMACSecretScope `json:"scope"`
-
-	// Signatures v2: signatures that do not cover method and path are refused. Recommended
-	Signatures *CreateHMACSecretSignatures `json:"signatures,omitempty"`
 }
 
 // CreateHMACSecretScope Nobody makes a credential that may do more than themselves
 type CreateHMACSecretScope string
 
-// CreateHMACSecretSignatures v2: signatures that do not cover method and path are refused. Recommended
-type CreateHMACSecretSignatures string
-
 // CreateMember defines model for CreateMember.
 type CreateMember struct {
-	// Email Once per tenant, whatever its case
+	// Email Once per tenant, whatever its case. An earlier invitation of this e-mail ends
 	Email string  `json:"email"`
 	Name  *string `json:"name,omitempty"`
-
-	// Password Without one, the member signs in at the tenant's OIDC issuer
-	Password *string `json:"password,omitempty"`
 
 	// Role owner only while the tenant has none
 	Role CreateMemberRole `json:"role"`
@@ -2117,9 +2164,6 @@ type CreatedHMACSecret struct {
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
 
-	// Signatures The versions of signatures that are accepted of it
-	Signatures CreatedHMACSecretSignatures `json:"signatures"`
-
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
@@ -2127,8 +2171,39 @@ type CreatedHMACSecret struct {
 // CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
 type CreatedHMACSecretScope string
 
-// CreatedHMACSecretSignatures The versions of signatures that are accepted of it
-type CreatedHMACSecretSignatures string
+// CreatedInvitation defines model for CreatedInvitation.
+type CreatedInvitation struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has invited: a member or a credential
+	//
+	// Examples: member_3
+	CreatedBy string `json:"created_by"`
+	Email     string `json:"email"`
+
+	// ExpiresAt From then on it cannot be accepted
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id Examples: inv_5
+	Id string `json:"id"`
+
+	// MemberId The member who gets another way to sign in; null: who accepts becomes a member
+	//
+	// Examples: member_12
+	MemberId *string               `json:"member_id"`
+	Name     string                `json:"name"`
+	Role     CreatedInvitationRole `json:"role"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// Token What accepts it. It is shown this once and cannot be shown again
+	Token         string `json:"token"`
+	TokenLastFour string `json:"token_last_four"`
+}
+
+// CreatedInvitationRole defines model for CreatedInvitation.Role.
+type CreatedInvitationRole string
 
 // CreatedWebhook defines model for CreatedWebhook.
 type CreatedWebhook struct {
@@ -2403,18 +2478,12 @@ type HMACSecret struct {
 	RevokedAt     *time.Time      `json:"revoked_at"`
 	Scope         HMACSecretScope `json:"scope"`
 
-	// Signatures The versions of signatures that are accepted of it
-	Signatures HMACSecretSignatures `json:"signatures"`
-
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
 // HMACSecretScope defines model for HMACSecret.Scope.
 type HMACSecretScope string
-
-// HMACSecretSignatures The versions of signatures that are accepted of it
-type HMACSecretSignatures string
 
 // Health defines model for Health.
 type Health struct {
@@ -2487,6 +2556,37 @@ type IngestResult struct {
 	// Warnings What is worth knowing but stops nothing
 	Warnings []string `json:"warnings"`
 }
+
+// Invitation defines model for Invitation.
+type Invitation struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has invited: a member or a credential
+	//
+	// Examples: member_3
+	CreatedBy string `json:"created_by"`
+	Email     string `json:"email"`
+
+	// ExpiresAt From then on it cannot be accepted
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id Examples: inv_5
+	Id string `json:"id"`
+
+	// MemberId The member who gets another way to sign in; null: who accepts becomes a member
+	//
+	// Examples: member_12
+	MemberId *string        `json:"member_id"`
+	Name     string         `json:"name"`
+	Role     InvitationRole `json:"role"`
+
+	// TenantId Examples: ten_1
+	TenantId      string `json:"tenant_id"`
+	TokenLastFour string `json:"token_last_four"`
+}
+
+// InvitationRole defines model for Invitation.Role.
+type InvitationRole string
 
 // InvoiceHold defines model for InvoiceHold.
 type InvoiceHold struct {
@@ -2645,6 +2745,17 @@ type ListHMACSecret struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListInvitation defines model for ListInvitation.
+type ListInvitation struct {
+	Data []Invitation `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListInvoiceHold defines model for ListInvoiceHold.
 type ListInvoiceHold struct {
 	Data []InvoiceHold `json:"data"`
@@ -2749,7 +2860,7 @@ type LogIn struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
 
-	// TenantId Needed where the e-mail belongs to several tenants
+	// TenantId Which tenant to sign in to, for who is a member of several
 	//
 	// Examples: ten_42
 	TenantId *string `json:"tenant_id,omitempty"`
@@ -2765,7 +2876,7 @@ type Member struct {
 	CreatedAt time.Time `json:"created_at"`
 	Email     string    `json:"email"`
 
-	// HasPassword Whether the member can sign in with a password; if not, only at the tenant's OIDC issuer
+	// HasPassword Whether the member signs in with a password; if not, only at the tenant's OIDC issuer
 	HasPassword bool `json:"has_password"`
 
 	// Id Examples: member_12
@@ -3344,6 +3455,12 @@ type RevokeHMACSecret struct {
 	Revoked bool   `json:"revoked"`
 }
 
+// RevokeInvitation defines model for RevokeInvitation.
+type RevokeInvitation struct {
+	Id      string `json:"id"`
+	Revoked bool   `json:"revoked"`
+}
+
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
@@ -3477,7 +3594,7 @@ type SetPassword struct {
 
 // SetPassword1 defines model for SetPassword1.
 type SetPassword1 struct {
-	// Changed Every other session of the member has ended
+	// Changed Every other session of the person has ended, in every tenant, and the password is that of all of them
 	Changed bool `json:"changed"`
 }
 
@@ -3526,12 +3643,15 @@ type SetProductPricing struct {
 // SignedIn defines model for SignedIn.
 type SignedIn struct {
 	// CsrfToken What X-CSRF-Token has to say when the cookie is the credential and the method is not GET
-	CsrfToken string    `json:"csrf_token"`
-	ExpiresAt time.Time `json:"expires_at"`
-	Member    Member    `json:"member"`
+	CsrfToken *string    `json:"csrf_token,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Member    *Member    `json:"member,omitempty"`
+
+	// Tenants Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id
+	Tenants *[]SessionTenant `json:"tenants,omitempty"`
 
 	// Token For Authorization: Bearer. Browsers have it in a cookie too
-	Token string `json:"token"`
+	Token *string `json:"token,omitempty"`
 }
 
 // StatementLine defines model for StatementLine.
@@ -3920,9 +4040,6 @@ type Tenant struct {
 	//
 	// Examples: Europe/Zurich
 	Timezone string `json:"timezone"`
-
-	// V1BodylessWrites Whether requests without a body that are signed in v1 may do more than read
-	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
 
 // TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
@@ -3996,9 +4113,6 @@ type UpdateTenant struct {
 
 	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
 	Timezone *string `json:"timezone,omitempty"`
-
-	// V1BodylessWrites true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead
-	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
 
 // UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
@@ -4332,6 +4446,15 @@ type ReceiveProviderEventParams struct {
 	StripeSignature *string `json:"Stripe-Signature,omitempty"`
 }
 
+// ListInvitationsParams defines parameters for ListInvitations.
+type ListInvitationsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
 	// PageSize Items per page
@@ -4526,6 +4649,9 @@ type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 // RotateHmacSecretJSONRequestBody defines body for RotateHmacSecret for application/json ContentType.
 type RotateHmacSecretJSONRequestBody = SecretOverlap
 
+// AcceptInvitationJSONRequestBody defines body for AcceptInvitation for application/json ContentType.
+type AcceptInvitationJSONRequestBody = AcceptInvitation
+
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
 
@@ -4534,6 +4660,9 @@ type UpdateMeterJSONRequestBody = UpdateMeter
 
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
+
+// AskForResetJSONRequestBody defines body for AskForReset for application/json ContentType.
+type AskForResetJSONRequestBody = AskForReset
 
 // CreateProductJSONRequestBody defines body for CreateProduct for application/json ContentType.
 type CreateProductJSONRequestBody = CreateProduct
@@ -4903,12 +5032,16 @@ type ClientInterface interface {
 
 	// LogInWithBody Sign in with e-mail and password
 	//
+	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogInWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LogIn Sign in with e-mail and password
+	//
+	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5378,6 +5511,24 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecret(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AcceptInvitationWithBody Accept an invitation with a password
+	//
+	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+	AcceptInvitationWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcceptInvitation Accept an invitation with a password
+	//
+	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+	AcceptInvitation(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMeters List meters
 	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -5441,6 +5592,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AskForResetWithBody Ask for another password
+	//
+	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+	AskForResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AskForReset Ask for another password
+	//
+	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+	AskForReset(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListProducts List plans
 	//
@@ -5525,19 +5694,42 @@ type ClientInterface interface {
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListInvitations List pending invitations
+	//
+	// Those that were neither accepted nor revoked and have not expired.
+	//
+	// Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
+	ListInvitations(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeInvitation Revoke an invitation
+	//
+	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
+	RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenewInvitation Make another token for an invitation
+	//
+	// The token before is no longer valid, and it can be accepted for seven days again.
+	//
+	// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
+	RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMembers List members
 	//
 	// Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 	ListMembers(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateMemberWithBody Create a member
+	// CreateMemberWithBody Invite somebody to become a member
+	//
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
 	CreateMemberWithBody(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateMember Create a member
+	// CreateMember Invite somebody to become a member
+	//
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5567,6 +5759,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResetMember Invite a member to choose another password
+	//
+	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+	//
+	// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
+	ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteOidc Delete the tenant's OIDC issuer
 	//
@@ -5852,6 +6051,8 @@ func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, req
 
 // LogInWithBody Sign in with e-mail and password
 //
+// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/auth/login (the `LogIn` operationId).
@@ -5868,6 +6069,8 @@ func (c *Client) LogInWithBody(ctx context.Context, contentType string, body io.
 }
 
 // LogIn Sign in with e-mail and password
+//
+// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6997,6 +7200,44 @@ func (c *Client) RotateHmacSecret(ctx context.Context, id string, params *Rotate
 	return c.Client.Do(req)
 }
 
+// AcceptInvitationWithBody Accept an invitation with a password
+//
+// It makes a member, or gives the member whom it was made for this password, and signs them in.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+func (c *Client) AcceptInvitationWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptInvitationRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcceptInvitation Accept an invitation with a password
+//
+// It makes a member, or gives the member whom it was made for this password, and signs them in.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+func (c *Client) AcceptInvitation(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptInvitationRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMeters List meters
 //
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -7151,6 +7392,44 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 // Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWithdrawPricingRequest(c.Server, slug, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AskForResetWithBody Ask for another password
+//
+// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+func (c *Client) AskForResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAskForResetRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AskForReset Ask for another password
+//
+// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+func (c *Client) AskForReset(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAskForResetRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7374,6 +7653,55 @@ func (c *Client) UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestB
 	return c.Client.Do(req)
 }
 
+// ListInvitations List pending invitations
+//
+// Those that were neither accepted nor revoked and have not expired.
+//
+// Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
+func (c *Client) ListInvitations(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListInvitationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeInvitation Revoke an invitation
+//
+// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
+func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeInvitationRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenewInvitation Make another token for an invitation
+//
+// The token before is no longer valid, and it can be accepted for seven days again.
+//
+// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
+func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenewInvitationRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMembers List members
 //
 // Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
@@ -7389,7 +7717,9 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 	return c.Client.Do(req)
 }
 
-// CreateMemberWithBody Create a member
+// CreateMemberWithBody Invite somebody to become a member
+//
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7406,7 +7736,9 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberP
 	return c.Client.Do(req)
 }
 
-// CreateMember Create a member
+// CreateMember Invite somebody to become a member
+//
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7477,6 +7809,23 @@ func (c *Client) UpdateMember(ctx context.Context, id string, body UpdateMemberJ
 // Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMakeOwnerRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResetMember Invite a member to choose another password
+//
+// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+//
+// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
+func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResetMemberRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -10372,6 +10721,46 @@ func NewRotateHmacSecretRequestWithBody(server string, id string, params *Rotate
 	return req, nil
 }
 
+// NewAcceptInvitationRequest calls the generic AcceptInvitation builder with application/json body
+func NewAcceptInvitationRequest(server string, body AcceptInvitationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcceptInvitationRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewAcceptInvitationRequestWithBody constructs an http.Request for the AcceptInvitation method, with any body, and a specified content type
+func NewAcceptInvitationRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/invitations/accept")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListMetersRequest constructs an http.Request for the ListMeters method
 func NewListMetersRequest(server string, params *ListMetersParams) (*http.Request, error) {
 	var err error
@@ -10692,6 +11081,46 @@ func NewWithdrawPricingRequest(server string, slug string, version int64) (*http
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewAskForResetRequest calls the generic AskForReset builder with application/json body
+func NewAskForResetRequest(server string, body AskForResetJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAskForResetRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewAskForResetRequestWithBody constructs an http.Request for the AskForReset method, with any body, and a specified content type
+func NewAskForResetRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/password-resets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -11130,6 +11559,140 @@ func NewUpdateTenantRequestWithBody(server string, contentType string, body io.R
 	return req, nil
 }
 
+// NewListInvitationsRequest constructs an http.Request for the ListInvitations method
+func NewListInvitationsRequest(server string, params *ListInvitationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant/invitations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeInvitationRequest constructs an http.Request for the RevokeInvitation method
+func NewRevokeInvitationRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant/invitations/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRenewInvitationRequest constructs an http.Request for the RenewInvitation method
+func NewRenewInvitationRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant/invitations/%s/renew", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListMembersRequest constructs an http.Request for the ListMembers method
 func NewListMembersRequest(server string, params *ListMembersParams) (*http.Request, error) {
 	var err error
@@ -11349,6 +11912,40 @@ func NewMakeOwnerRequest(server string, id string) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/v1/tenant/members/%s/make-owner", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResetMemberRequest constructs an http.Request for the ResetMember method
+func NewResetMemberRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tenant/members/%s/reset", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -12477,12 +13074,16 @@ type ClientWithResponsesInterface interface {
 
 	// LogInWithBodyWithResponse Sign in with e-mail and password
 	//
+	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/login (the `LogIn` operationId).
 	LogInWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LogInResponse, error)
 
 	// LogInWithResponse Sign in with e-mail and password
+	//
+	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13002,6 +13603,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, body RotateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
 
+	// AcceptInvitationWithBodyWithResponse Accept an invitation with a password
+	//
+	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+	AcceptInvitationWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptInvitationResponse, error)
+
+	// AcceptInvitationWithResponse Accept an invitation with a password
+	//
+	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+	AcceptInvitationWithResponse(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationResponse, error)
+
 	// ListMetersWithResponse List meters
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -13073,6 +13692,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error)
+
+	// AskForResetWithBodyWithResponse Ask for another password
+	//
+	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+	AskForResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AskForResetResponse, error)
+
+	// AskForResetWithResponse Ask for another password
+	//
+	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+	AskForResetWithResponse(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*AskForResetResponse, error)
 
 	// ListProductsWithResponse List plans
 	//
@@ -13167,6 +13804,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithResponse(ctx context.Context, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
+	// ListInvitationsWithResponse List pending invitations
+	//
+	// Those that were neither accepted nor revoked and have not expired.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
+	ListInvitationsWithResponse(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*ListInvitationsResponse, error)
+
+	// RevokeInvitationWithResponse Revoke an invitation
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
+	RevokeInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeInvitationResponse, error)
+
+	// RenewInvitationWithResponse Make another token for an invitation
+	//
+	// The token before is no longer valid, and it can be accepted for seven days again.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
+	RenewInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RenewInvitationResponse, error)
+
 	// ListMembersWithResponse List members
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -13174,14 +13836,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 	ListMembersWithResponse(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*ListMembersResponse, error)
 
-	// CreateMemberWithBodyWithResponse Create a member
+	// CreateMemberWithBodyWithResponse Invite somebody to become a member
+	//
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
 	CreateMemberWithBodyWithResponse(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
 
-	// CreateMemberWithResponse Create a member
+	// CreateMemberWithResponse Invite somebody to become a member
+	//
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13215,6 +13881,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwnerWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*MakeOwnerResponse, error)
+
+	// ResetMemberWithResponse Invite a member to choose another password
+	//
+	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
+	ResetMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResetMemberResponse, error)
 
 	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 	//
@@ -16012,6 +16687,61 @@ func (r RotateHmacSecretResponse) ContentType() string {
 	return ""
 }
 
+// AcceptInvitationResponse200Headers the declared response headers of an HTTP 200 response for AcceptInvitation
+type AcceptInvitationResponse200Headers struct {
+	SetCookie *string
+}
+
+type AcceptInvitationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SignedIn
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AcceptInvitationResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcceptInvitationResponse) GetJSON200() *SignedIn {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcceptInvitationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcceptInvitationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcceptInvitationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcceptInvitationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcceptInvitationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListMetersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16342,6 +17072,54 @@ func (r WithdrawPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r WithdrawPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AskForResetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *AskForReset1
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r AskForResetResponse) GetJSON202() *AskForReset1 {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AskForResetResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AskForResetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AskForResetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AskForResetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AskForResetResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16801,6 +17579,150 @@ func (r UpdateTenantResponse) ContentType() string {
 	return ""
 }
 
+type ListInvitationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListInvitation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListInvitationsResponse) GetJSON200() *ListInvitation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListInvitationsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListInvitationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListInvitationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListInvitationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListInvitationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RevokeInvitationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RevokeInvitation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RevokeInvitationResponse) GetJSON200() *RevokeInvitation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RevokeInvitationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeInvitationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeInvitationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeInvitationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeInvitationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RenewInvitationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CreatedInvitation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RenewInvitationResponse) GetJSON200() *CreatedInvitation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RenewInvitationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RenewInvitationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RenewInvitationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RenewInvitationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RenewInvitationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListMembersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16853,13 +17775,13 @@ type CreateMemberResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON201 the response for an HTTP 201 `application/json` response
-	JSON201 *Member
+	JSON201 *CreatedInvitation
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateMemberResponse) GetJSON201() *Member {
+func (r CreateMemberResponse) GetJSON201() *CreatedInvitation {
 	return r.JSON201
 }
 
@@ -17035,6 +17957,54 @@ func (r MakeOwnerResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r MakeOwnerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResetMemberResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CreatedInvitation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResetMemberResponse) GetJSON200() *CreatedInvitation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResetMemberResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResetMemberResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResetMemberResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResetMemberResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResetMemberResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18034,6 +19004,8 @@ func (c *ClientWithResponses) GetAuditLogWithResponse(ctx context.Context, param
 
 // LogInWithBodyWithResponse Sign in with e-mail and password
 //
+// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/auth/login (the `LogIn` operationId).
@@ -18046,6 +19018,8 @@ func (c *ClientWithResponses) LogInWithBodyWithResponse(ctx context.Context, con
 }
 
 // LogInWithResponse Sign in with e-mail and password
+//
+// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18961,6 +19935,36 @@ func (c *ClientWithResponses) RotateHmacSecretWithResponse(ctx context.Context, 
 	return ParseRotateHmacSecretResponse(rsp)
 }
 
+// AcceptInvitationWithBodyWithResponse Accept an invitation with a password
+//
+// It makes a member, or gives the member whom it was made for this password, and signs them in.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+func (c *ClientWithResponses) AcceptInvitationWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptInvitationResponse, error) {
+	rsp, err := c.AcceptInvitationWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptInvitationResponse(rsp)
+}
+
+// AcceptInvitationWithResponse Accept an invitation with a password
+//
+// It makes a member, or gives the member whom it was made for this password, and signs them in.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
+func (c *ClientWithResponses) AcceptInvitationWithResponse(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationResponse, error) {
+	rsp, err := c.AcceptInvitation(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptInvitationResponse(rsp)
+}
+
 // ListMetersWithResponse List meters
 //
 // Returns a wrapper object for the known response body format(s).
@@ -19091,6 +20095,36 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 		return nil, err
 	}
 	return ParseWithdrawPricingResponse(rsp)
+}
+
+// AskForResetWithBodyWithResponse Ask for another password
+//
+// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+func (c *ClientWithResponses) AskForResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AskForResetResponse, error) {
+	rsp, err := c.AskForResetWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAskForResetResponse(rsp)
+}
+
+// AskForResetWithResponse Ask for another password
+//
+// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
+func (c *ClientWithResponses) AskForResetWithResponse(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*AskForResetResponse, error) {
+	rsp, err := c.AskForReset(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAskForResetResponse(rsp)
 }
 
 // ListProductsWithResponse List plans
@@ -19264,6 +20298,49 @@ func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, body
 	return ParseUpdateTenantResponse(rsp)
 }
 
+// ListInvitationsWithResponse List pending invitations
+//
+// Those that were neither accepted nor revoked and have not expired.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
+func (c *ClientWithResponses) ListInvitationsWithResponse(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*ListInvitationsResponse, error) {
+	rsp, err := c.ListInvitations(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListInvitationsResponse(rsp)
+}
+
+// RevokeInvitationWithResponse Revoke an invitation
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
+func (c *ClientWithResponses) RevokeInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeInvitationResponse, error) {
+	rsp, err := c.RevokeInvitation(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeInvitationResponse(rsp)
+}
+
+// RenewInvitationWithResponse Make another token for an invitation
+//
+// The token before is no longer valid, and it can be accepted for seven days again.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
+func (c *ClientWithResponses) RenewInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RenewInvitationResponse, error) {
+	rsp, err := c.RenewInvitation(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenewInvitationResponse(rsp)
+}
+
 // ListMembersWithResponse List members
 //
 // Returns a wrapper object for the known response body format(s).
@@ -19277,7 +20354,9 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 	return ParseListMembersResponse(rsp)
 }
 
-// CreateMemberWithBodyWithResponse Create a member
+// CreateMemberWithBodyWithResponse Invite somebody to become a member
+//
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -19290,7 +20369,9 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 	return ParseCreateMemberResponse(rsp)
 }
 
-// CreateMemberWithResponse Create a member
+// CreateMemberWithResponse Invite somebody to become a member
+//
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -19353,6 +20434,21 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 		return nil, err
 	}
 	return ParseMakeOwnerResponse(rsp)
+}
+
+// ResetMemberWithResponse Invite a member to choose another password
+//
+// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
+func (c *ClientWithResponses) ResetMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResetMemberResponse, error) {
+	rsp, err := c.ResetMember(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResetMemberResponse(rsp)
 }
 
 // DeleteOidcWithResponse Delete the tenant's OIDC issuer
@@ -21613,6 +22709,52 @@ func ParseRotateHmacSecretResponse(rsp *http.Response) (*RotateHmacSecretRespons
 	return response, nil
 }
 
+// ParseAcceptInvitationResponse parses an HTTP response from a AcceptInvitationWithResponse call
+func ParseAcceptInvitationResponse(rsp *http.Response) (*AcceptInvitationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcceptInvitationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SignedIn
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AcceptInvitationResponse200Headers
+		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SetCookie = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListMetersResponse parses an HTTP response from a ListMetersWithResponse call
 func ParseListMetersResponse(rsp *http.Response) (*ListMetersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21831,6 +22973,39 @@ func ParseWithdrawPricingResponse(rsp *http.Response) (*WithdrawPricingResponse,
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAskForResetResponse parses an HTTP response from a AskForResetWithResponse call
+func ParseAskForResetResponse(rsp *http.Response) (*AskForResetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AskForResetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest AskForReset1
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
@@ -22162,6 +23337,105 @@ func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error
 	return response, nil
 }
 
+// ParseListInvitationsResponse parses an HTTP response from a ListInvitationsWithResponse call
+func ParseListInvitationsResponse(rsp *http.Response) (*ListInvitationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListInvitationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListInvitation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRevokeInvitationResponse parses an HTTP response from a RevokeInvitationWithResponse call
+func ParseRevokeInvitationResponse(rsp *http.Response) (*RevokeInvitationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeInvitationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RevokeInvitation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRenewInvitationResponse parses an HTTP response from a RenewInvitationWithResponse call
+func ParseRenewInvitationResponse(rsp *http.Response) (*RenewInvitationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RenewInvitationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CreatedInvitation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListMembersResponse parses an HTTP response from a ListMembersWithResponse call
 func ParseListMembersResponse(rsp *http.Response) (*ListMembersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -22210,7 +23484,7 @@ func ParseCreateMemberResponse(rsp *http.Response) (*CreateMemberResponse, error
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest Member
+		var dest CreatedInvitation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -22310,6 +23584,39 @@ func ParseMakeOwnerResponse(rsp *http.Response) (*MakeOwnerResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Member
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResetMemberResponse parses an HTTP response from a ResetMemberWithResponse call
+func ParseResetMemberResponse(rsp *http.Response) (*ResetMemberResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResetMemberResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CreatedInvitation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -32,7 +32,9 @@ type DB struct {
 	APIKeys         APIKeys
 	HMACSecrets     HMACSecrets
 	RequestIDs      RequestIDs
+	People          People
 	Members         Members
+	Invitations     Invitations
 	Sessions        Sessions
 	OIDC            OIDC
 	AuditLog        AuditLog
@@ -125,7 +127,9 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		APIKeys:         APIKeys{pool},
 		HMACSecrets:     HMACSecrets{pool},
 		RequestIDs:      RequestIDs{pool},
+		People:          People{pool},
 		Members:         Members{pool},
+		Invitations:     Invitations{pool},
 		Sessions:        Sessions{pool},
 		OIDC:            OIDC{pool},
 		AuditLog:        AuditLog{pool},

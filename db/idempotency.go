@@ -34,7 +34,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 			former, err = formerAnswer(ctx, tx, tenant, claim)
 			return err
 		}
-		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Members{tx}, Webhooks{tx}, Rotations{tx}})
+		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}})
 		if err != nil {
 			return err
 		}
@@ -51,14 +51,14 @@ type Creators struct {
 	Products    Products
 	APIKeys     APIKeys
 	HMACSecrets HMACSecrets
-	Members     Members
+	Invitations Invitations
 	Webhooks    Webhooks
 	Rotations   Rotations
 }
 
 // Creators are those of the pool: each method is a transaction of its own.
 func (d *DB) Creators() Creators {
-	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Members, d.Webhooks, d.Rotations}
+	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

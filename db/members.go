@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,32 +17,48 @@ import (
 // the audit log names them, and is invisible to everything here.
 type Members struct{ pool beginner }
 
-const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.password_hash, m.created_at`
+const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.person_id, m.created_at`
 
 func memberFields(m *metering.Member) []any {
-	return []any{&m.ID, &m.TenantID, &m.Email, &m.Name, &m.Role, &m.PasswordHash, &m.CreatedAt}
+	return []any{&m.ID, &m.TenantID, &m.Email, &m.Name, &m.Role, &m.PersonID, &m.CreatedAt}
 }
 
-// Create makes a member, or answers CodeConflict where the e-mail is a
+// Create makes a member whom nobody has invited, which is for whoever runs the
+// service; nil: without a password. It answers CodeConflict where the e-mail is a
 // member's already, or the tenant has its owner.
-func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Member) (created metering.Member, err error) {
+func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Member, passwordHash []byte) (created metering.Member, err error) {
 	if err := m.Validate(); err != nil {
 		return metering.Member{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
-			insert into members as m (tenant_id, email, name, role, password_hash, created_by)
-			values (@tenant, @email, @name, @role, @password_hash, @actor)
-			returning `+memberColumns, pgx.NamedArgs{
-			"tenant": tenant, "email": m.Email, "name": m.Name, "role": m.Role, "password_hash": m.PasswordHash, "actor": actor,
-		}).Scan(memberFields(&created)...)
-		if err != nil {
-			return memberConflict(err)
+		if m.PersonID, err = person(ctx, tx, m.Email, passwordHash); err != nil {
+			return err
+		}
+		if created, err = addMember(ctx, tx, tenant, actor, m); err != nil {
+			return err
 		}
 		return audit(ctx, tx, tenant, actor, "member.create", created.ID.String())
 	})
 	return created, err
 }
+
+func addMember(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, m metering.Member) (created metering.Member, err error) {
+	err = tx.QueryRow(ctx, `
+		insert into members as m (tenant_id, email, name, role, person_id, created_by)
+		values (@tenant, @email, @name, @role, @person, @actor)
+		returning `+memberColumns, pgx.NamedArgs{
+		"tenant": tenant, "email": m.Email, "name": m.Name, "role": m.Role, "person": m.PersonID, "actor": actor,
+	}).Scan(memberFields(&created)...)
+	if err != nil {
+		return created, memberConflict(err)
+	}
+	return created, nil
+}
+
+var (
+	errOwnerExists  = metering.Errorf(metering.CodeConflict, "the tenant has an owner, who can hand over with make-owner")
+	errMemberExists = metering.Errorf(metering.CodeConflict, "a member with this e-mail exists already")
+)
 
 func memberConflict(err error) error {
 	var pg *pgconn.PgError
@@ -48,9 +66,9 @@ func memberConflict(err error) error {
 		return err
 	}
 	if pg.ConstraintName == "members_owner" {
-		return metering.Errorf(metering.CodeConflict, "the tenant has an owner, who can hand over with make-owner").Because(err)
+		return errOwnerExists.Because(err)
 	}
-	return metering.Errorf(metering.CodeConflict, "a member with this e-mail exists already").Because(err)
+	return errMemberExists.Because(err)
 }
 
 var errNoMember = metering.Errorf(metering.CodeNotFound, "there is no such member")
@@ -62,23 +80,6 @@ func (s Members) List(ctx context.Context, tenant metering.TenantID, after meter
 		where m.tenant_id = $1 and m.id > $2 and m.removed_at is null
 		order by m.id
 		limit $3`, tenant, after, limit)
-	if err != nil {
-		return nil, coded(err)
-	}
-	return collectMembers(rows)
-}
-
-// WithEmail returns up to two members who can sign in with that e-mail and a
-// password: of the tenant or, where it is 0, of any. It is how one who signs
-// in finds their tenant.
-func (s Members) WithEmail(ctx context.Context, tenant metering.TenantID, email string) ([]metering.Member, error) {
-	rows, err := s.pool.Query(ctx, `
-		select `+memberColumns+` from members m
-		where lower(m.email collate "C") = lower($2 collate "C")
-		  and m.removed_at is null
-		  and m.password_hash is not null
-		  and ($1 = 0 or m.tenant_id = $1)
-		limit 2`, tenant, email)
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -110,11 +111,11 @@ type MemberChange struct {
 // Update changes a member. The owner stays one until another is made owner.
 func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, change MemberChange) (updated metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		role, err := roleOf(ctx, tx, tenant, id)
+		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		if change.Role != nil && *change.Role != role && (role == metering.RoleOwner || *change.Role == metering.RoleOwner) {
+		if change.Role != nil && *change.Role != m.Role && (m.Role == metering.RoleOwner || *change.Role == metering.RoleOwner) {
 			return metering.Errorf(metering.CodeConflict, "ownership changes only by make-owner")
 		}
 		err = tx.QueryRow(ctx, `
@@ -130,12 +131,13 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 	return updated, err
 }
 
-// roleOf returns the role of a member, and keeps it as it is until the end of
-// the transaction.
-func roleOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID) (role metering.Role, err error) {
+// lockMember returns a member, who stays as they are until the end of the
+// transaction.
+func lockMember(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID) (m metering.Member, err error) {
 	err = tx.QueryRow(ctx, `
-		select role from members where tenant_id = $1 and id = $2 and removed_at is null for update`, tenant, id).Scan(&role)
-	return role, orNoMember(err)
+		select `+memberColumns+` from members m where m.tenant_id = $1 and m.id = $2 and m.removed_at is null for update`,
+		tenant, id).Scan(memberFields(&m)...)
+	return m, orNoMember(err)
 }
 
 func orNoMember(err error) error {
@@ -145,22 +147,35 @@ func orNoMember(err error) error {
 	return coded(err)
 }
 
-// Remove ends a member and every session of theirs, from the moment it returns.
+// Remove ends a member, and every session and pending invitation of theirs, from
+// the moment it returns.
 func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		role, err := roleOf(ctx, tx, tenant, id)
+		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		if role == metering.RoleOwner {
+		if m.Role == metering.RoleOwner {
 			return metering.Errorf(metering.CodeConflict, "the owner cannot be removed: make another member owner first")
 		}
 		_, err = tx.Exec(ctx, `
-			update members set removed_at = now(), password_hash = null where tenant_id = $1 and id = $2`, tenant, id)
+			update members set removed_at = now(), person_id = null where tenant_id = $1 and id = $2`, tenant, id)
 		if err != nil {
 			return err
 		}
-		if err := endSessions(ctx, tx, tenant, id, uuid.Nil); err != nil {
+		_, err = tx.Exec(ctx, `
+			update invitations
+			set revoked_at = coalesce(revoked_at, now())
+			where tenant_id = $1
+			  and (member_id = $2 or created_by = $3)
+			  and accepted_at is null`, tenant, id, id.String())
+		if err != nil {
+			return err
+		}
+		if err := forget(ctx, tx, m.PersonID); err != nil {
+			return err
+		}
+		if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
 			return err
 		}
 		return audit(ctx, tx, tenant, actor, "member.remove", id.String())
@@ -175,7 +190,7 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if _, err := tx.Exec(ctx, `select 1 from tenants where id = $1 for no key update`, tenant); err != nil {
 			return err
 		}
-		if _, err := roleOf(ctx, tx, tenant, id); err != nil {
+		if _, err := lockMember(ctx, tx, tenant, id); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
@@ -196,23 +211,87 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 	return made, err
 }
 
-// SetPassword replaces the password whose hash is current, and ends the
-// member's sessions but the one to keep. It answers CodeConflict where the
-// password has changed meanwhile.
-func (s Members) SetPassword(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, current, next string, keep uuid.UUID) error {
+// SetPassword gives the person who is a member another password, in every tenant
+// where they are one, and ends their sessions but the one to keep. It answers
+// CodeConflict where the password has changed meanwhile.
+func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHash []byte, keep uuid.UUID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			update members set password_hash = $4
-			where tenant_id = $1 and id = $2 and password_hash = $3 and removed_at is null`, tenant, id, current, next)
+		same, err := samePerson(ctx, tx, m)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			return metering.Errorf(metering.CodeConflict, "the password was changed meanwhile")
-		}
-		if err := endSessions(ctx, tx, tenant, id, keep); err != nil {
+		next, err := person(ctx, tx, m.Email, passwordHash)
+		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "member.set_password", id.String())
+		if _, err := tx.Exec(ctx, `update members set person_id = $2 where person_id = $1`, m.PersonID, next); err != nil {
+			return err
+		}
+		for _, m := range same {
+			if err := endSessions(ctx, tx, m.TenantID, m.ID, keep); err != nil {
+				return err
+			}
+			if err := audit(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String()); err != nil {
+				return err
+			}
+		}
+		return forget(ctx, tx, m.PersonID)
 	})
+}
+
+// samePerson returns the members, of any tenant, who are the person that the member
+// is, and keeps them as they are until the end of the transaction.
+func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.Member, error) {
+	rows, err := tx.Query(ctx, `
+		select `+memberColumns+` from members m where m.person_id = $1 order by m.tenant_id, m.id for update`, of.PersonID)
+	if err != nil {
+		return nil, err
+	}
+	same, err := collectMembers(rows)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(same, func(m metering.Member) bool { return m.TenantID == of.TenantID && m.ID == of.ID }) {
+		return nil, metering.Errorf(metering.CodeConflict, "the password was changed meanwhile")
+	}
+	return same, nil
+}
+
+// resetsAreAsked is how often a member can be asked for a new password.
+const resetsAreAsked = 10 * time.Minute
+
+// AskForReset tells the tenants of which these e-mails are members that somebody,
+// who may be anybody, asks for another password for them.
+func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			update members m
+			set reset_asked_at = $2
+			where lower(m.email collate "C") = any($1)
+			  and m.removed_at is null
+			  and (m.reset_asked_at is null or m.reset_asked_at <= $3)
+			returning `+memberColumns, folded(emails), metering.Instant(now), metering.Instant(now.Add(-resetsAreAsked)))
+		if err != nil {
+			return err
+		}
+		asked, err := collectMembers(rows)
+		if err != nil {
+			return err
+		}
+		for _, m := range asked {
+			data := map[string]any{"member_id": m.ID.String()}
+			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, metering.MemberResetAsked, data, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func folded(emails []string) []string {
+	all := make([]string, len(emails))
+	for i, email := range emails {
+		all[i] = metering.FoldEmail(email)
+	}
+	return all
 }

@@ -16,10 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// mail returns an address of the test's own.
+func mail(t *testing.T, name string) string {
+	return name + "@" + strings.ToLower(t.Name()) + ".example.com"
+}
+
 func member(t *testing.T, store *db.DB, tenant metering.TenantID, email string, role metering.Role) metering.Member {
 	t.Helper()
-	hash := "hash of " + email
-	m, err := store.Members.Create(t.Context(), tenant, metering.Operator, metering.Member{Email: email, Role: role, PasswordHash: &hash})
+	m, err := store.Members.Create(t.Context(), tenant, metering.Operator, metering.Member{Email: email, Role: role}, []byte("a password"))
 	require.NoError(t, err)
 	return m
 }
@@ -43,6 +47,18 @@ func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
 	return live
 }
 
+// memberships is where the person is a member.
+func memberships(t *testing.T, store *db.DB, tenant metering.TenantID, email, hash string) (members []metering.Member) {
+	t.Helper()
+	found, err := store.People.Memberships(t.Context(), tenant, email, []byte(hash))
+	require.NoError(t, err)
+	for _, m := range found {
+		require.Equal(t, m.Tenant.ID, m.Member.TenantID)
+		members = append(members, m.Member)
+	}
+	return members
+}
+
 func audited(t *testing.T, tenant metering.TenantID) (actions []string) {
 	t.Helper()
 	rows, err := dbtest.Conn(t).Query(t.Context(), `select actor || ' ' || action || ' ' || resource from audit_log where tenant_id = $1 order by id`, tenant)
@@ -56,8 +72,8 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	ours, theirs := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
-	ada := member(t, store, ours.ID, "ada@example.com", metering.RoleAdmin)
-	bob := member(t, store, theirs.ID, "bob@example.com", metering.RoleAdmin)
+	ada := member(t, store, ours.ID, mail(t, "ada"), metering.RoleAdmin)
+	bob := member(t, store, theirs.ID, mail(t, "bob"), metering.RoleAdmin)
 
 	listed, err := store.Members.List(t.Context(), ours.ID, 0, 10)
 	require.NoError(t, err)
@@ -87,16 +103,14 @@ func TestAnEmailIsAMemberOnceWhateverItsCase(t *testing.T) {
 	one, other := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
 	email := uuid.NewString() + "@example.com"
 	first := member(t, store, one.ID, email, metering.RoleViewer)
-	_, err := store.Members.Create(t.Context(), one.ID, metering.Operator, metering.Member{Email: strings.ToUpper(email), Role: metering.RoleAdmin})
+	_, err := store.Members.Create(t.Context(), one.ID, metering.Operator, metering.Member{Email: strings.ToUpper(email), Role: metering.RoleAdmin}, nil)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 
 	second := member(t, store, other.ID, strings.ToUpper(email), metering.RoleViewer)
-	found, err := store.Members.WithEmail(t.Context(), 0, email)
-	require.NoError(t, err)
-	require.ElementsMatch(t, []metering.Member{first, second}, found)
-	found, err = store.Members.WithEmail(t.Context(), other.ID, email)
-	require.NoError(t, err)
-	require.Equal(t, []metering.Member{second}, found)
+	require.Equal(t, first.PersonID, second.PersonID, "who has the e-mail and knows the password is one person")
+	require.Equal(t, []metering.Member{first, second}, memberships(t, store, 0, email, "a password"))
+	require.Equal(t, []metering.Member{second}, memberships(t, store, other.ID, email, "a password"))
+	require.Empty(t, memberships(t, store, 0, email, "another"))
 
 	require.NoError(t, store.Members.Remove(t.Context(), one.ID, metering.Operator, first.ID))
 	require.NotEqual(t, first.ID, member(t, store, one.ID, email, metering.RoleViewer).ID)
@@ -106,11 +120,11 @@ func TestATenantKeepsExactlyOneOwner(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
-	owner := member(t, store, tenant.ID, "owner@example.com", metering.RoleOwner)
+	owner := member(t, store, tenant.ID, mail(t, "owner"), metering.RoleOwner)
 	heirs := []metering.Member{
-		member(t, store, tenant.ID, "a@example.com", metering.RoleAdmin), member(t, store, tenant.ID, "b@example.com", metering.RoleViewer),
+		member(t, store, tenant.ID, mail(t, "a"), metering.RoleAdmin), member(t, store, tenant.ID, mail(t, "b"), metering.RoleViewer),
 	}
-	_, err := store.Members.Create(t.Context(), tenant.ID, metering.Operator, metering.Member{Email: "c@example.com", Role: metering.RoleOwner})
+	_, err := store.Members.Create(t.Context(), tenant.ID, metering.Operator, metering.Member{Email: mail(t, "c"), Role: metering.RoleOwner}, nil)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(store.Members.Remove(t.Context(), tenant.ID, metering.Operator, owner.ID)))
 	viewer, ownerRole := metering.RoleViewer, metering.RoleOwner
@@ -140,17 +154,16 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
-	ada := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer)
+	ada := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer)
 	before, kept := session(t, store, ada), session(t, store, ada)
-	require.NoError(t, store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "next", kept.Session))
+	require.NoError(t, store.Members.SetPassword(t.Context(), ada, []byte("next"), kept.Session))
 	require.Equal(t, []bool{false, true}, live(t, store, before, kept))
 	_, err := store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
-	err = store.Members.SetPassword(t.Context(), tenant.ID, "member_1", ada.ID, *ada.PasswordHash, "another", kept.Session)
+	err = store.Members.SetPassword(t.Context(), ada, []byte("another"), kept.Session)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 
-	ada, err = store.Members.ByEmail(t.Context(), tenant.ID, ada.Email)
-	require.NoError(t, err)
+	ada = memberships(t, store, tenant.ID, ada.Email, "next")[0]
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID))
 	require.Equal(t, []bool{false}, live(t, store, kept))
 	_, err = store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
@@ -161,7 +174,7 @@ func TestEverySessionOfAMemberEndsAtOnceAndNobodyElses(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
-	ada, bob := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer), member(t, store, tenant.ID, "bob@example.com", metering.RoleViewer)
+	ada, bob := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer), member(t, store, tenant.ID, mail(t, "bob"), metering.RoleViewer)
 	first, second, others := session(t, store, ada), session(t, store, ada), session(t, store, bob)
 	require.NoError(t, store.Sessions.EndAll(t.Context(), tenant.ID, metering.Actor(ada.ID.String()), ada.ID))
 	require.Equal(t, []bool{false, false, true}, live(t, store, first, second, others))
@@ -199,7 +212,7 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store)
-	ada := member(t, store, tenant.ID, "ada@example.com", metering.RoleViewer)
+	ada := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer)
 	actor := metering.Actor(ada.ID.String())
 	s := session(t, store, ada)
 	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, s.Session))

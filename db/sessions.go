@@ -43,9 +43,9 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now tim
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var unchanged bool
 		err := tx.QueryRow(ctx, `
-			select m.password_hash is not distinct from $3 from members m
+			select m.person_id is not distinct from $3 from members m
 			where m.tenant_id = $1 and m.id = $2 and m.removed_at is null
-			for share`, m.TenantID, m.ID, m.PasswordHash).Scan(&unchanged)
+			for share`, m.TenantID, m.ID, m.PersonID).Scan(&unchanged)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && !unchanged {
 			return metering.Errorf(metering.CodeUnauthorized, "the member has changed meanwhile; sign in again")
 		}
@@ -117,15 +117,18 @@ func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor meter
 func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// A sign-in under way either has committed its session, or begins it later.
-		if _, err := roleOf(ctx, tx, tenant, member); err != nil {
+		if _, err := lockMember(ctx, tx, tenant, member); err != nil {
 			return err
 		}
-		if err := endSessions(ctx, tx, tenant, member, uuid.Nil); err != nil {
+		if err := endSessions(ctx, tx, tenant, member, noSession); err != nil {
 			return err
 		}
 		return audit(ctx, tx, tenant, actor, "session.end_all", member.String())
 	})
 }
+
+// noSession is the one to keep where none is.
+var noSession = uuid.Nil
 
 // endSessions ends those of a member but the one to keep. The caller holds the
 // member's row, so that no other begins meanwhile.

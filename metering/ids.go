@@ -20,6 +20,8 @@ type (
 	HMACSecretID    int64
 	AuditID         int64
 	MemberID        int64
+	PersonID        int64 // never shown: whoever is a member elsewhere is nobody's business
+	InvitationID    int64
 	ProductID       int64
 	EndpointID      int64
 	RotationID      int64
@@ -37,6 +39,7 @@ func (id PeriodID) String() string     { return "per_" + strconv.FormatInt(int64
 func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64(id), 10) }
 func (id ProductID) String() string    { return "prd_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
+func (id InvitationID) String() string { return "inv_" + strconv.FormatInt(int64(id), 10) }
 func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }
 func (id HoldID) String() string       { return "hld_" + strconv.FormatInt(int64(id), 10) }
 
@@ -59,6 +62,12 @@ func ParseHMACSecretID(s string) (HMACSecretID, bool) {
 func ParseMemberID(s string) (MemberID, bool) {
 	n, ok := parseID(s, "member_")
 	return MemberID(n), ok
+}
+
+// ParseInvitationID reads the outside form, "inv_42".
+func ParseInvitationID(s string) (InvitationID, bool) {
+	n, ok := parseID(s, "inv_")
+	return InvitationID(n), ok
 }
 
 // ParseEndpointID reads the outside form, "whk_42".

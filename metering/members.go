@@ -25,16 +25,21 @@ func (Role) Values() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleBilling, RoleViewer}
 }
 
-// Member is a person in one tenant. The same e-mail may be a member of several
-// tenants, each with a password and a role of its own.
+// Member is a person in one tenant, with a role there.
 type Member struct {
-	ID           MemberID
-	TenantID     TenantID
-	Email        string
-	Name         string
-	Role         Role
-	PasswordHash *string // argon2id; nil: signs in by OIDC only
-	CreatedAt    time.Time
+	ID        MemberID
+	TenantID  TenantID
+	Email     string
+	Name      string
+	Role      Role
+	PersonID  *PersonID // who signs in with a password, perhaps to other tenants too; nil: this member has none
+	CreatedAt time.Time
+}
+
+// Membership is a member and the tenant.
+type Membership struct {
+	Member Member
+	Tenant Tenant
 }
 
 const (
@@ -53,6 +58,17 @@ func ValidEmail(location, text string) error {
 		return Invalid(location, "must be an e-mail address of at most %d bytes", maxEmailBytes)
 	}
 	return nil
+}
+
+// FoldEmail returns the address by which an e-mail is compared: in lower case, as
+// far as it is ASCII. What Unicode folds together may be two people's addresses.
+func FoldEmail(email string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, email)
 }
 
 // leastEntropy is below that of what people choose who do not think: rows of keys,

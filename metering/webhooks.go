@@ -21,12 +21,14 @@ const (
 	PeriodClosed       MessageKind = "billing.period_closed" // the period's totals are final
 	BillingDiscrepancy MessageKind = "billing.discrepancy"   // a provider's invoices bill something that nobody has reported
 	UsageDiscrepancy   MessageKind = "usage.discrepancy"     // the daily audit has found totals and events to disagree
+	MemberInvited      MessageKind = "member.invited"        // a link waits to be sent to somebody
+	MemberResetAsked   MessageKind = "member.reset_asked"    // a member has forgotten the password
 	WebhookTest        MessageKind = "webhook.test"
 )
 
 // Values are the kinds that an endpoint may choose.
 func (MessageKind) Values() []MessageKind {
-	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, BillingDiscrepancy, UsageDiscrepancy}
+	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, BillingDiscrepancy, UsageDiscrepancy, MemberInvited, MemberResetAsked}
 }
 
 // Message tells other systems that something happened. Data is JSON.

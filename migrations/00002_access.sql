@@ -68,16 +68,29 @@ create table request_ids (
 comment on table request_ids is 'The ids of signed requests, each until its signature is too old to be accepted again.';
 create index on request_ids (expires_at);
 
-create table members (
-  tenant_id     bigint not null references tenants,
-  id            bigint generated always as identity,
-  email         text not null,
-  name          text not null,
-  role          text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
-  password_hash text, -- argon2id, as a PHC string; null: signs in by OIDC only
+-- An e-mail alone names nobody: nobody has verified it, and whoever invites it may
+-- read the link. So the one who has an e-mail in one tenant need not be the one who
+-- has it in another, until both know the same password.
+create table people (
+  id            bigint generated always as identity primary key,
+  email         text not null, -- in lower case, as far as it is ASCII
+  password_hash bytea not null, -- argon2id, under a salt of the e-mail's own
   created_at    timestamptz not null default now(),
-  created_by    text not null,
-  removed_at    timestamptz,
+  unique (email, password_hash)
+);
+comment on table people is 'Who signs in, to one tenant or several: an e-mail and a password.';
+
+create table members (
+  tenant_id      bigint not null references tenants,
+  id             bigint generated always as identity,
+  email          text not null,
+  name           text not null,
+  role           text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
+  person_id      bigint references people, -- null: has no password
+  created_at     timestamptz not null default now(),
+  created_by     text not null,
+  removed_at     timestamptz,
+  reset_asked_at timestamptz, -- when somebody last asked for another password
   primary key (tenant_id, id)
 );
 comment on table members is 'The people who may sign in to a tenant, each with a role.';
@@ -85,8 +98,29 @@ comment on table members is 'The people who may sign in to a tenant, each with a
 -- folds into another must not make two addresses one.
 create unique index members_email on members (tenant_id, lower(email collate "C")) where removed_at is null;
 create unique index members_owner on members (tenant_id) where role = 'owner' and removed_at is null;
--- Who signs in says an e-mail, and often no tenant.
+create index on members (person_id) where person_id is not null;
+-- Who has forgotten the password says an e-mail and no tenant.
 create index on members (lower(email collate "C")) where removed_at is null;
+
+create table invitations (
+  tenant_id   bigint not null references tenants,
+  id          bigint generated always as identity,
+  member_id   bigint, -- who gets another way to sign in; null: who accepts becomes a member
+  email       text not null,
+  name        text not null,
+  role        text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
+  token_hash  bytea not null unique, -- HMAC-SHA256 under the service's secret
+  last_four   text not null,
+  created_at  timestamptz not null default now(),
+  created_by  text not null,
+  expires_at  timestamptz not null,
+  accepted_at timestamptz,
+  revoked_at  timestamptz,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, member_id) references members (tenant_id, id)
+);
+comment on table invitations is 'Links with which somebody becomes a member, or a member gets another way to sign in. The token of each is kept as a hash.';
+create unique index invitations_pending on invitations (tenant_id, lower(email collate "C")) where accepted_at is null and revoked_at is null;
 
 create table sessions (
   tenant_id  bigint not null,
@@ -141,7 +175,9 @@ drop table idempotency_keys;
 drop table oidc_sign_ins;
 drop table oidc_issuers;
 drop table sessions;
+drop table invitations;
 drop table members;
+drop table people;
 drop table request_ids;
 drop table credential_rotations;
 drop table hmac_secrets;

@@ -116,7 +116,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign in with e-mail and password */
+        /**
+         * Sign in with e-mail and password
+         * @description Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+         */
         post: operations["log-in"];
         delete?: never;
         options?: never;
@@ -863,6 +866,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept an invitation with a password
+         * @description It makes a member, or gives the member whom it was made for this password, and signs them in.
+         */
+        post: operations["accept-invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters": {
         parameters: {
             query?: never;
@@ -932,6 +955,26 @@ export interface paths {
          * @description 409 where it has.
          */
         delete: operations["withdraw-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/password-resets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for another password
+         * @description Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+         */
+        post: operations["ask-for-reset"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1045,6 +1088,63 @@ export interface paths {
         patch: operations["update-tenant"];
         trace?: never;
     };
+    "/v1/tenant/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pending invitations
+         * @description Those that were neither accepted nor revoked and have not expired.
+         */
+        get: operations["list-invitations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tenant/invitations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revoke an invitation */
+        delete: operations["revoke-invitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tenant/invitations/{id}/renew": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make another token for an invitation
+         * @description The token before is no longer valid, and it can be accepted for seven days again.
+         */
+        post: operations["renew-invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tenant/members": {
         parameters: {
             query?: never;
@@ -1055,7 +1155,10 @@ export interface paths {
         /** List members */
         get: operations["list-members"];
         put?: never;
-        /** Create a member */
+        /**
+         * Invite somebody to become a member
+         * @description They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+         */
         post: operations["create-member"];
         delete?: never;
         options?: never;
@@ -1092,6 +1195,26 @@ export interface paths {
         put?: never;
         /** Make a member the owner */
         post: operations["make-owner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tenant/members/{id}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Invite a member to choose another password
+         * @description The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+         */
+        post: operations["reset-member"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1362,6 +1485,12 @@ export interface components {
             /** @description The key that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
+        AcceptInvitation: {
+            /** @description At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
+            password: string;
+            /** @description Of the invitation */
+            token: string;
+        };
         AdjustmentLine: {
             /**
              * Format: decimal
@@ -1381,6 +1510,13 @@ export interface components {
             reason: string;
             /** @description The working of amount; where the period that carries it is closed too, what each series was reported */
             steps: components["schemas"]["Step"][];
+        };
+        AskForReset: {
+            email: string;
+        };
+        AskForReset1: {
+            /** @description Always, whether or not anybody has this e-mail */
+            accepted: boolean;
         };
         AssignProduct: {
             /**
@@ -1571,11 +1707,9 @@ export interface components {
             signatures?: "v1_and_v2" | "v2";
         };
         CreateMember: {
-            /** @description Once per tenant, whatever its case */
+            /** @description Once per tenant, whatever its case. An earlier invitation of this e-mail ends */
             email: string;
             name?: string;
-            /** @description Without one, the member signs in at the tenant's OIDC issuer */
-            password?: string;
             /**
              * @description owner only while the tenant has none
              * @enum {string}
@@ -1609,7 +1743,7 @@ export interface components {
         CreateWebhook: {
             description?: string;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;
             url: string;
@@ -1671,6 +1805,36 @@ export interface components {
             /** @description The secret that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
         };
+        CreatedInvitation: {
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * @description Who has invited: a member or a credential
+             * @example member_3
+             */
+            created_by: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on it cannot be accepted
+             */
+            expires_at: string;
+            /** @example inv_5 */
+            id: string;
+            /**
+             * @description The member who gets another way to sign in; null: who accepts becomes a member
+             * @example member_12
+             */
+            member_id: string | null;
+            name: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "developer" | "billing" | "viewer";
+            /** @example ten_1 */
+            tenant_id: string;
+            /** @description What accepts it. It is shown this once and cannot be shown again */
+            token: string;
+            token_last_four: string;
+        };
         CreatedWebhook: {
             /** Format: date-time */
             created_at: string;
@@ -1687,7 +1851,7 @@ export interface components {
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -1754,7 +1918,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "webhook.test";
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
             /** Format: date-time */
@@ -1780,7 +1944,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "webhook.test";
+            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
             /** @description Of the message: its webhook-id */
             id: string;
             /** Format: date-time */
@@ -2016,6 +2180,34 @@ export interface components {
             /** @description What is worth knowing but stops nothing */
             warnings: string[];
         };
+        Invitation: {
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * @description Who has invited: a member or a credential
+             * @example member_3
+             */
+            created_by: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on it cannot be accepted
+             */
+            expires_at: string;
+            /** @example inv_5 */
+            id: string;
+            /**
+             * @description The member who gets another way to sign in; null: who accepts becomes a member
+             * @example member_12
+             */
+            member_id: string | null;
+            name: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "developer" | "billing" | "viewer";
+            /** @example ten_1 */
+            tenant_id: string;
+            token_last_four: string;
+        };
         InvoiceHold: {
             /**
              * @description What an operator can ask for: each is a path of its own
@@ -2149,6 +2341,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListInvitation: {
+            data: components["schemas"]["Invitation"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListInvoiceHold: {
             data: components["schemas"]["InvoiceHold"][];
             /** @description Whether another page follows */
@@ -2216,7 +2415,7 @@ export interface components {
             email: string;
             password: string;
             /**
-             * @description Needed where the e-mail belongs to several tenants
+             * @description Which tenant to sign in to, for who is a member of several
              * @example ten_42
              */
             tenant_id?: string;
@@ -2228,7 +2427,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             email: string;
-            /** @description Whether the member can sign in with a password; if not, only at the tenant's OIDC issuer */
+            /** @description Whether the member signs in with a password; if not, only at the tenant's OIDC issuer */
             has_password: boolean;
             /** @example member_12 */
             id: string;
@@ -2792,6 +2991,10 @@ export interface components {
             id: string;
             revoked: boolean;
         };
+        RevokeInvitation: {
+            id: string;
+            revoked: boolean;
+        };
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
@@ -2895,7 +3098,7 @@ export interface components {
             new: string;
         };
         SetPassword1: {
-            /** @description Every other session of the member has ended */
+            /** @description Every other session of the person has ended, in every tenant, and the password is that of all of them */
             changed: boolean;
         };
         SetPricing: {
@@ -2952,12 +3155,14 @@ export interface components {
         };
         SignedIn: {
             /** @description What X-CSRF-Token has to say when the cookie is the credential and the method is not GET */
-            csrf_token: string;
+            csrf_token?: string;
             /** Format: date-time */
-            expires_at: string;
-            member: components["schemas"]["Member"];
+            expires_at?: string;
+            member?: components["schemas"]["Member"];
+            /** @description Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id */
+            tenants?: components["schemas"]["SessionTenant"][];
             /** @description For Authorization: Bearer. Browsers have it in a cookie too */
-            token: string;
+            token?: string;
         };
         StatementLine: {
             /**
@@ -3439,7 +3644,7 @@ export interface components {
             description?: string;
             /** @description false gives up what waits for it; true begins anew */
             enabled?: boolean;
-            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
+            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             url?: string;
         };
         UsageDiscrepancy: {
@@ -3545,7 +3750,7 @@ export interface components {
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
             /** @description Those that it receives messages of */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy")[];
+            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
              * @description It has taken nothing since
@@ -5401,6 +5606,40 @@ export interface operations {
             };
         };
     };
+    "accept-invitation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcceptInvitation"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-meters": {
         parameters: {
             query?: {
@@ -5622,6 +5861,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "ask-for-reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AskForReset"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AskForReset1"];
                 };
             };
             /** @description Error */
@@ -5969,6 +6241,102 @@ export interface operations {
             };
         };
     };
+    "list-invitations": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListInvitation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "revoke-invitation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokeInvitation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "renew-invitation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedInvitation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-members": {
         parameters: {
             query?: {
@@ -6025,7 +6393,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Member"];
+                    "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
             /** @description Error */
@@ -6123,6 +6491,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "reset-member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
             /** @description Error */

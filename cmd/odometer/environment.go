@@ -83,6 +83,14 @@ func (e *environment) keys() (keys api.Keys) {
 	return keys
 }
 
+func (e *environment) passwords() (passwords api.Passwords) {
+	passwords, err := api.NewPasswords(e.secret())
+	if err != nil {
+		e.problemf("ODOMETER_SECRET", "cannot be used: %v", err)
+	}
+	return passwords
+}
+
 func (e *environment) keyring() db.Keyring {
 	text := e.get("ODOMETER_ENCRYPTION_KEYS")
 	if text == "" {

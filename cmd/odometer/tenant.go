@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -29,11 +28,11 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	url, keys := env.databaseURL(), env.keys()
+	url, keys, passwords := env.databaseURL(), env.keys(), env.passwords()
 	if err := env.err(); err != nil {
 		return err
 	}
-	owner, password, err := newOwner(*ownerEmail, *passwordStdin, in)
+	password, made, err := newPassword(*ownerEmail, *passwordStdin, in)
 	if err != nil {
 		return err
 	}
@@ -53,37 +52,34 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash); err != nil {
 		return fmt.Errorf("create admin key: %w", err)
 	}
-	if owner != nil {
-		if _, err := store.Members.Create(ctx, tenant.ID, metering.Operator, *owner); err != nil {
+	if password != "" {
+		owner := metering.Member{Email: *ownerEmail, Role: metering.RoleOwner}
+		if _, err := store.Members.Create(ctx, tenant.ID, metering.Operator, owner, passwords.Hash(*ownerEmail, password)); err != nil {
 			return fmt.Errorf("create owner: %w", err)
 		}
 	}
-	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, password)
+	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, made)
 }
 
-// newOwner returns the tenant's first member, nil without an e-mail, and the
-// password if it was made here.
-func newOwner(email string, passwordStdin bool, in io.Reader) (owner *metering.Member, made string, err error) {
+// newPassword returns that of the tenant's owner, "" without an e-mail, and the
+// password again if it was made here.
+func newPassword(email string, fromStdin bool, in io.Reader) (password, made string, err error) {
 	if email == "" {
-		return nil, "", nil
-	}
-	made = rand.Text()
-	password := made
-	if passwordStdin {
-		text, err := io.ReadAll(io.LimitReader(in, 1<<10))
-		if err != nil {
-			return nil, "", fmt.Errorf("read password: %w", err)
-		}
-		password, made = strings.TrimRight(string(text), "\r\n"), ""
+		return "", "", nil
 	}
 	if err := metering.ValidEmail("owner-email", email); err != nil {
-		return nil, "", err
+		return "", "", err
 	}
-	if err := metering.ValidPassword("password", password); err != nil {
-		return nil, "", err
+	if !fromStdin {
+		made = rand.Text()
+		return made, made, nil
 	}
-	hash := api.HashPassword(password)
-	return &metering.Member{Email: email, Role: metering.RoleOwner, PasswordHash: &hash}, made, nil
+	text, err := io.ReadAll(io.LimitReader(in, 1<<10))
+	if err != nil {
+		return "", "", fmt.Errorf("read password: %w", err)
+	}
+	password = strings.TrimRight(string(text), "\r\n")
+	return password, "", metering.ValidPassword("password", password)
 }
 
 func printTenant(out io.Writer, asJSON bool, id, key, email, password string) error {

@@ -74,7 +74,8 @@ func newDrill(t testing.TB) *drill {
 		d.must(who, "POST", "/v1/events", event)
 	}
 	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`).Secret
-	d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer","password":%q}`, d.email, password))
+	invited := d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, d.email))
+	d.must(d.ours, "POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invited.Token, password))
 	d.ingest = d.must(d.theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
 	d.hook = d.must(d.theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
 	d.fill(database)
@@ -106,6 +107,7 @@ type made struct {
 	ID     string `json:"id"`
 	Key    string `json:"key"`
 	Secret string `json:"secret"`
+	Token  string `json:"token"`
 }
 
 func (d *drill) must(who tenant, method, path, body string) (answer made) {

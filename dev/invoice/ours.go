@@ -96,12 +96,12 @@ func (d *drill) connect(token string) *client.ClientWithResponses {
 // hire makes a member who may decide, and signs it in.
 func (d *drill) hire(t *tenant, name string) {
 	d.Helper()
-	email, secret := strings.ToLower(strings.ReplaceAll(name, " ", "."))+"@example.com", password
-	made, err := t.api.CreateMemberWithResponse(d.Context(), nil, client.CreateMember{Email: email, Name: &name, Role: client.CreateMemberRoleBilling, Password: &secret})
-	require.NoError(d, expect.Status("create member", made, err, http.StatusCreated))
-	in, err := t.api.LogInWithResponse(d.Context(), client.LogIn{Email: email, Password: password})
-	require.NoError(d, expect.Status("sign in", in, err, http.StatusOK))
-	t.operators = append(t.operators, &operator{in.JSON200.Member.Id, name, d.connect(in.JSON200.Token)})
+	email := strings.ToLower(strings.ReplaceAll(name, " ", ".")) + "@example.com"
+	made, err := t.api.CreateMemberWithResponse(d.Context(), nil, client.CreateMember{Email: email, Name: &name, Role: client.CreateMemberRoleBilling})
+	require.NoError(d, expect.Status("invite member", made, err, http.StatusCreated))
+	in, err := t.api.AcceptInvitationWithResponse(d.Context(), client.AcceptInvitation{Token: made.JSON201.Token, Password: password})
+	require.NoError(d, expect.Status("accept invitation", in, err, http.StatusOK))
+	t.operators = append(t.operators, &operator{in.JSON200.Member.Id, name, d.connect(*in.JSON200.Token)})
 }
 
 // use sends usage of customers, of all their meters, as of now.

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Invitation is one without its token.
+type Invitation struct {
+	ID        string         `json:"id" example:"inv_5"`
+	TenantID  string         `json:"tenant_id" example:"ten_1"`
+	MemberID  *string        `json:"member_id" example:"member_12" doc:"The member who gets another way to sign in; null: who accepts becomes a member"`
+	Email     string         `json:"email"`
+	Name      string         `json:"name"`
+	Role      metering.Role  `json:"role"`
+	LastFour  string         `json:"token_last_four"`
+	CreatedAt time.Time      `json:"created_at"`
+	CreatedBy metering.Actor `json:"created_by" example:"member_3" doc:"Who has invited: a member or a credential"`
+	ExpiresAt time.Time      `json:"expires_at" doc:"From then on it cannot be accepted"`
+}
+
+func showInvitation(i metering.Invitation) Invitation {
+	shown := Invitation{
+		ID: i.ID.String(), TenantID: i.TenantID.String(), Email: i.Email, Name: i.Name, Role: i.Role, LastFour: i.LastFour,
+		CreatedAt: i.CreatedAt.UTC(), CreatedBy: i.CreatedBy, ExpiresAt: i.ExpiresAt.UTC(),
+	}
+	if i.MemberID != nil {
+		shown.MemberID = new(i.MemberID.String())
+	}
+	return shown
+}
+
+type createdInvitation struct {
+	Token string `json:"token" doc:"What accepts it. It is shown this once and cannot be shown again"`
+	Invitation
+}
+
+type createdInvitationOutput struct{ Body createdInvitation }
+
+// invitationTokens makes the tokens of invitations and their hashes.
+type invitationTokens struct{ key []byte }
+
+func newInvitationTokens(secret []byte) (invitationTokens, error) {
+	key, err := derive(secret, "invitation-tokens")
+	return invitationTokens{key}, err
+}
+
+func (t invitationTokens) make() (token, lastFour string, hash []byte) {
+	token = randomText(randomLength)
+	return token, token[randomLength-4:], t.hash(token)
+}
+
+func (t invitationTokens) hash(token string) []byte {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write([]byte(token))
+	return mac.Sum(nil)
+}
+
+type createMemberInput struct {
+	Repeatable
+	Body struct {
+		Email string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case. An earlier invitation of this e-mail ends"`
+		Name  string        `json:"name,omitempty" maxLength:"255"`
+		Role  metering.Role `json:"role" doc:"owner only while the tenant has none"`
+	}
+}
+
+// createMember invites somebody. The answer is the same whatever is known of the
+// e-mail in other tenants: nothing of them is looked at.
+func (s *server) createMember(ctx context.Context, in *createMemberInput) (*createdInvitationOutput, error) {
+	who := principalOf(ctx)
+	if err := mayGive(who, in.Body.Role); err != nil {
+		return nil, err
+	}
+	m := metering.Member{Email: in.Body.Email, Name: in.Body.Name}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	token, lastFour, hash := s.invitations.make()
+	invitation := metering.Invitation{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role, LastFour: lastFour}
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-member", in.Body, func(within db.Creators) (Invitation, error) {
+		made, err := within.Invitations.Create(ctx, who.Tenant.ID, who.Actor, invitation, hash, s.Now())
+		return showInvitation(made), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if repeated {
+		return nil, alreadyMade(shown.ID, shown.LastFour)
+	}
+	return &createdInvitationOutput{createdInvitation{token, shown}}, nil
+}
+
+type listInvitationsOutput struct{ Body List[Invitation] }
+
+func (s *server) listInvitations(ctx context.Context, in *struct{ Paging }) (*listInvitationsOutput, error) {
+	var after metering.InvitationID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	invitations, err := s.Store.Invitations.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(i metering.Invitation) metering.InvitationID { return i.ID }
+	return &listInvitationsOutput{listOf(ctx, s, invitations, in.PageSize, showInvitation, cursorOf)}, nil
+}
+
+// InvitationPath names an invitation in a path.
+type InvitationPath struct {
+	ID string `path:"id" example:"inv_5"`
+}
+
+func (in InvitationPath) invitation() (metering.InvitationID, error) {
+	id, ok := metering.ParseInvitationID(in.ID)
+	if !ok {
+		return 0, metering.Errorf(metering.CodeNotFound, "there is no such invitation")
+	}
+	return id, nil
+}
+
+// renewInvitation is for whoever mails links, and learns of an invitation by a
+// message that does not hold its token.
+func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*createdInvitationOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.invitation()
+	if err != nil {
+		return nil, err
+	}
+	invitation, err := s.Store.Invitations.Get(ctx, who.Tenant.ID, id, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := mayGive(who, invitation.Role); err != nil {
+		return nil, err
+	}
+	token, lastFour, hash := s.invitations.make()
+	renewed, err := s.Store.Invitations.Renew(ctx, who.Tenant.ID, who.Actor, id, lastFour, hash, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &createdInvitationOutput{createdInvitation{token, showInvitation(renewed)}}, nil
+}
+
+type revokeInvitationOutput struct {
+	Body struct {
+		ID      string `json:"id"`
+		Revoked bool   `json:"revoked"`
+	}
+}
+
+func (s *server) revokeInvitation(ctx context.Context, in *InvitationPath) (*revokeInvitationOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.invitation()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.Invitations.Revoke(ctx, who.Tenant.ID, who.Actor, id, s.Now()); err != nil {
+		return nil, err
+	}
+	out := new(revokeInvitationOutput)
+	out.Body.ID, out.Body.Revoked = id.String(), true
+	return out, nil
+}
+
+// resetMember invites a member to choose another way to sign in to this tenant.
+func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvitationOutput, error) {
+	who := principalOf(ctx)
+	id, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	token, lastFour, hash := s.invitations.make()
+	made, err := s.Store.Invitations.OfMember(ctx, who.Tenant.ID, who.Actor, id, lastFour, hash, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &createdInvitationOutput{createdInvitation{token, showInvitation(made)}}, nil
+}
+
+type acceptInvitationInput struct {
+	Body struct {
+		Token    string `json:"token" maxLength:"64" doc:"Of the invitation"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it"`
+	}
+}
+
+// acceptInvitation makes a member of who holds the token. Whatever is known of the
+// e-mail, it works and takes as long: the password decides who they are, and one
+// that nobody of this e-mail has yet makes somebody new.
+func (s *server) acceptInvitation(ctx context.Context, in *acceptInvitationInput) (*signedInOutput, error) {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return nil, err
+	}
+	if err := metering.ValidPassword("body.password", in.Body.Password); err != nil {
+		return nil, err
+	}
+	tokenHash := s.invitations.hash(in.Body.Token)
+	invitation, err := s.Store.Invitations.Find(ctx, tokenHash, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.countSignInAs(ctx, invitation.Email); err != nil {
+		return nil, err
+	}
+	passwordHash, err := s.passwords.hash(ctx, s.addressOf(ctx), invitation.Email, in.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Store.Invitations.Accept(ctx, tokenHash, passwordHash, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.signedIn(ctx, m)
+}
+
+type askForResetInput struct {
+	Body struct {
+		Email string `json:"email" maxLength:"254"`
+	}
+}
+
+type askForResetOutput struct {
+	Body struct {
+		Accepted bool `json:"accepted" doc:"Always, whether or not anybody has this e-mail"`
+	}
+}
+
+// askForReset has the tenants of which somebody is a member told that they have
+// forgotten the password. What is found is neither answered nor waited for.
+func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*askForResetOutput, error) {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return nil, err
+	}
+	if err := metering.ValidEmail("body.email", in.Body.Email); err != nil {
+		return nil, err
+	}
+	s.resets.board(ctx, in.Body.Email)
+	out := new(askForResetOutput)
+	out.Body.Accepted = true
+	return out, nil
+}
+
+// noteResets publishes what members have asked for.
+func (s *server) noteResets(ctx context.Context, emails []string) (map[string]struct{}, error) {
+	err := s.Store.Members.AskForReset(ctx, emails, s.Now())
+	if err != nil {
+		s.Log.ErrorContext(ctx, "that members have forgotten their passwords could not be passed on", "error", err)
+	}
+	return nil, err
+}

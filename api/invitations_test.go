@@ -1,0 +1,315 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const anotherPassword = "quite another staple of horses"
+
+func (a answer) invitation(t testing.TB) (made client.CreatedInvitation) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(a.body), &made), a.body)
+	require.NotEmpty(t, made.Token, a.body)
+	return made
+}
+
+func (b *bundle) invite(t testing.TB, email, role string, headers ...string) client.CreatedInvitation {
+	t.Helper()
+	a := b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":%q}`, email, role), headers...)
+	require.Equal(t, 201, a.status, a.body)
+	return a.invitation(t)
+}
+
+func (b *bundle) accept(t testing.TB, token, password string) answer {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"token": token, "password": password})
+	require.NoError(t, err)
+	return b.send(t, "POST", "/v1/invitations/accept", string(body), "Authorization: ")
+}
+
+func (b *bundle) tryLogIn(t testing.TB, email, password, tenant string) answer {
+	t.Helper()
+	return b.send(t, "POST", "/v1/auth/login", logInBody(email, password, tenant), "Authorization: ")
+}
+
+// beside is another tenant of the same installation.
+func (b *bundle) beside(t testing.TB) *bundle {
+	t.Helper()
+	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: dbtest.Tenant(t, b.store), temporal: b.temporal, deps: b.deps, url: b.url, contract: b.contract}
+	other.key = other.newKey(t, metering.ScopeAdmin)
+	return other
+}
+
+func TestWhoAcceptsAnInvitationIsAMember(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	address := email("Ada")
+	invited := b.invite(t, address, "billing")
+	require.Len(t, invited.Token, 32)
+	require.WithinDuration(t, time.Now().Add(7*24*time.Hour), invited.ExpiresAt, time.Minute)
+	require.NotContains(t, b.send(t, "GET", "/v1/tenant/members", "").body, address, "who is invited is no member yet")
+	pending := b.send(t, "GET", "/v1/tenant/invitations", "").body
+	require.Contains(t, pending, address)
+	require.NotContains(t, pending, invited.Token)
+	b.tryLogIn(t, address, password, "").problem(t, 401, "unauthorized")
+
+	in := b.accept(t, invited.Token, password).signedIn(t)
+	require.Equal(t, "billing", string(in.Member.Role))
+	require.Equal(t, 200, b.whoAmI(t, in.Token))
+	require.Equal(t, in.Member.Id, b.logIn(t, strings.ToUpper(address)).Member.Id)
+	require.NotContains(t, b.send(t, "GET", "/v1/tenant/invitations", "").body, address)
+	b.accept(t, invited.Token, anotherPassword).problem(t, 404, "not_found")
+	p := b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"admin"}`, strings.ToUpper(address))).problem(t, 409, "conflict")
+	require.NotContains(t, strings.ToLower(p.Detail), "ada")
+	for _, bad := range []string{
+		`{"email":"ada","role":"viewer"}`, `{"email":"a@b","role":"god"}`, `{"email":"a@b","role":"viewer","password":"correct horse battery staple"}`,
+		`{"email":"a b@c","role":"viewer"}`, `{"email":"a@b@c","role":"viewer"}`, `{"role":"viewer"}`, `{"email":"a@b"}`,
+	} {
+		b.send(t, "POST", "/v1/tenant/members", bad).problem(t, 422, "invalid")
+	}
+}
+
+func TestOnlyTheTokenIsWorthSomethingAndTheDatabaseHasOnlyItsHash(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	invited := b.invite(t, email("ada"), "viewer")
+	var row string
+	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select i::text from invitations i where tenant_id = $1`, b.tenant.ID).Scan(&row))
+	require.NotContains(t, row, invited.Token)
+	for _, token := range []string{"", "x", strings.Repeat("x", 32), invited.Token[1:] + "x", "\x00"} {
+		b.accept(t, token, password).problem(t, 404, "not_found")
+	}
+	for _, bad := range []string{"short", "123456789012", strings.Repeat("x", 257)} {
+		b.accept(t, invited.Token, bad).problem(t, 422, "invalid")
+	}
+	require.Equal(t, 200, b.accept(t, invited.Token, password).status)
+}
+
+func TestAnInvitationThatIsOverIsNoLongerAccepted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	theirs := b.beside(t)
+	address := email("ada")
+	revoked := b.invite(t, address, "viewer")
+	path := "/v1/tenant/invitations/" + revoked.Id
+	theirs.send(t, "DELETE", path, "").problem(t, 404, "not_found")
+	theirs.send(t, "POST", path+"/renew", "").problem(t, 404, "not_found")
+	require.NotContains(t, theirs.send(t, "GET", "/v1/tenant/invitations", "").body, revoked.Id)
+	require.Equal(t, 200, b.send(t, "DELETE", path, "").status)
+	b.send(t, "DELETE", path, "").problem(t, 404, "not_found")
+	b.accept(t, revoked.Token, password).problem(t, 404, "not_found")
+
+	replaced := b.invite(t, address, "viewer")
+	renewed := b.send(t, "POST", "/v1/tenant/invitations/"+b.invite(t, strings.ToUpper(address), "admin").Id+"/renew", "").invitation(t)
+	b.accept(t, replaced.Token, password).problem(t, 404, "not_found")
+	b.ahead.Store(int64(7*24*time.Hour + time.Minute))
+	b.accept(t, renewed.Token, password).problem(t, 404, "not_found")
+	b.send(t, "POST", "/v1/tenant/invitations/"+renewed.Id+"/renew", "").problem(t, 404, "not_found")
+	require.NotContains(t, b.send(t, "GET", "/v1/tenant/invitations", "").body, renewed.Id)
+	require.Equal(t, 200, b.accept(t, b.invite(t, address, "admin").Token, password).status)
+}
+
+func TestWhoInvitesAndIsRemovedComesBackByNoInvitationOfTheirs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	owner, heir := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner), b.member(t, b.tenant.ID, email("heir"), metering.RoleViewer)
+	back := b.invite(t, email("second-address"), "admin", bearer(b.logIn(t, owner.Email).Token))
+	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/members/"+heir.ID.String()+"/make-owner", "").status)
+	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+owner.ID.String(), "").status)
+	b.accept(t, back.Token, password).problem(t, 404, "not_found")
+}
+
+func TestOneOwnerIsInvitedAndNobodyBesideThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := b.invite(t, email("first"), "owner"), b.invite(t, email("second"), "owner")
+	require.Equal(t, 200, b.accept(t, first.Token, password).status)
+	b.accept(t, second.Token, password).problem(t, 409, "conflict")
+	b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"owner"}`, email("third"))).problem(t, 409, "conflict")
+}
+
+// TestATenantReachesNobodyByTheirEMail is the attack of a tenant's admin who
+// knows somebody's e-mail, and accepts the invitation themselves.
+func TestATenantReachesNobodyByTheirEMail(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	attacker := b.beside(t)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)
+	unknown := email("unknown")
+	var shapes []string
+	for _, address := range []string{ada.Email, unknown} {
+		made := attacker.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"admin"}`, address))
+		accepted := attacker.accept(t, made.invitation(t).Token, anotherPassword)
+		in := accepted.signedIn(t)
+		require.Equal(t, attacker.tenant.ID.String(), in.Member.TenantId)
+		require.Equal(t, 200, attacker.send(t, "DELETE", "/v1/tenant/members/"+in.Member.Id, "").status)
+		shapes = append(shapes, fmt.Sprint(made.status, accepted.status, in.Tenants))
+		again := attacker.accept(t, attacker.invite(t, address, "admin").Token, anotherPassword).signedIn(t)
+
+		reset := attacker.send(t, "POST", "/v1/tenant/members/"+again.Member.Id+"/reset", "").invitation(t)
+		require.Equal(t, 200, attacker.accept(t, reset.Token, "the third password of a stranger").status)
+	}
+	require.Equal(t, shapes[0], shapes[1], "known elsewhere or not, the answers are the same")
+
+	in := b.logIn(t, ada.Email)
+	require.Equal(t, ada.ID.String(), in.Member.Id, "her password still signs her in, without a choice")
+	for _, stranger := range []string{anotherPassword, "the third password of a stranger"} {
+		b.tryLogIn(t, ada.Email, stranger, b.tenant.ID.String()).problem(t, 401, "unauthorized")
+	}
+	require.Equal(t, attacker.tenant.ID.String(), b.tryLogIn(t, ada.Email, "the third password of a stranger", "").signedIn(t).Member.TenantId)
+	real := b.accept(t, b.invite(t, unknown, "viewer").Token, password).signedIn(t)
+	require.Equal(t, b.tenant.ID.String(), real.Member.TenantId, "an e-mail that a tenant was first with is not its own")
+}
+
+func TestOnePasswordIsOfEveryTenantWhereItWasGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.beside(t)
+	address := email("ada")
+	here := b.accept(t, b.invite(t, address, "viewer").Token, password).signedIn(t)
+	there := b.accept(t, other.invite(t, address, "admin").Token, password).signedIn(t)
+	require.Len(t, b.logIn(t, address).Tenants, 2)
+
+	change := func(current, next string, as signedIn) answer {
+		body, err := json.Marshal(map[string]string{"current": current, "new": next})
+		require.NoError(t, err)
+		return b.send(t, "PUT", "/v1/auth/password", string(body), bearer(as.Token))
+	}
+	require.Equal(t, 200, change(password, anotherPassword, here).status)
+	require.Equal(t, []int{200, 401}, []int{b.whoAmI(t, here.Token), b.whoAmI(t, there.Token)})
+	b.tryLogIn(t, address, password, "").problem(t, 401, "unauthorized")
+	require.Len(t, b.tryLogIn(t, address, anotherPassword, "").signedIn(t).Tenants, 2)
+	for _, tenant := range []metering.TenantID{b.tenant.ID, other.tenant.ID} {
+		var changes int
+		require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from audit_log where tenant_id = $1 and action = 'member.set_password'`, tenant).Scan(&changes))
+		require.Equal(t, 1, changes)
+	}
+	var left int
+	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from people where email = $1`, metering.FoldEmail(address)).Scan(&left))
+	require.Equal(t, 1, left, "the former password is forgotten")
+}
+
+func TestAResetReachesOneTenantAndNeverTheOwner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.beside(t)
+	owner := b.member(t, b.tenant.ID, email("owner"), metering.RoleOwner)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
+	b.member(t, other.tenant.ID, ada.Email, metering.RoleAdmin)
+	there := b.tryLogIn(t, ada.Email, password, other.tenant.ID.String()).signedIn(t)
+	here := b.tryLogIn(t, ada.Email, password, b.tenant.ID.String()).signedIn(t)
+
+	reset := b.send(t, "POST", "/v1/tenant/members/"+ada.ID.String()+"/reset", "").invitation(t)
+	require.Equal(t, 200, b.whoAmI(t, here.Token), "a link alone changes nothing")
+	in := b.accept(t, reset.Token, anotherPassword).signedIn(t)
+	require.Equal(t, ada.ID.String(), in.Member.Id)
+	require.Equal(t, []int{401, 200, 200}, []int{b.whoAmI(t, here.Token), b.whoAmI(t, there.Token), b.whoAmI(t, in.Token)})
+	require.Equal(t, other.tenant.ID.String(), b.logIn(t, ada.Email).Member.TenantId, "the former password is left to the other tenant alone")
+	require.Equal(t, ada.ID.String(), b.tryLogIn(t, ada.Email, anotherPassword, "").signedIn(t).Member.Id)
+
+	path := "/v1/tenant/members/" + owner.ID.String() + "/reset"
+	b.send(t, "POST", path, "").problem(t, 403, "forbidden")
+	require.Equal(t, 200, b.send(t, "POST", path, "", bearer(b.logIn(t, owner.Email).Token)).status)
+	gone := b.send(t, "POST", "/v1/tenant/members/"+ada.ID.String()+"/reset", "").invitation(t)
+	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+ada.ID.String(), "").status)
+	b.accept(t, gone.Token, anotherPassword).problem(t, 404, "not_found")
+}
+
+func TestOneTokenMakesOneMemberHoweverManyUseItAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	invited := b.invite(t, email("ada"), "viewer")
+	statuses := make([]int, 6)
+	var all sync.WaitGroup
+	for i := range statuses {
+		all.Go(func() { statuses[i] = b.accept(t, invited.Token, password).status })
+	}
+	all.Wait()
+	counted := map[int]int{}
+	for _, status := range statuses {
+		counted[status]++
+	}
+	require.Equal(t, map[int]int{200: 1, 404: 5}, counted)
+}
+
+func TestGuessesByInvitationsAreCountedAsSignIns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	attacker := b.beside(t)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)
+	statuses := map[int]int{}
+	for n := range 12 {
+		a := attacker.accept(t, attacker.invite(t, ada.Email, "viewer").Token, fmt.Sprintf("guess number %d of a stranger", n))
+		if statuses[a.status]++; a.status == 200 {
+			require.Equal(t, 200, attacker.send(t, "DELETE", "/v1/tenant/members/"+a.signedIn(t).Member.Id, "").status)
+		}
+	}
+	require.Equal(t, map[int]int{200: 10, 429: 2}, statuses)
+}
+
+// TestWhoMailsLinksIsToldWithoutThem: what a webhook is sent can be read by more
+// than those who may invite.
+func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.makeHook(t, `{"url":"https://example.com/mail","event_types":["member.invited","member.reset_asked"]}`)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
+	invited := b.invite(t, email("bob"), "viewer")
+	ask := func(address string) {
+		a := b.send(t, "POST", "/v1/password-resets", fmt.Sprintf(`{"email":%q}`, address), "Authorization: ")
+		require.Equal(t, http.StatusAccepted, a.status, a.body)
+		require.JSONEq(t, `{"accepted":true}`, a.body)
+	}
+	messages := func() (all []string) {
+		rows, err := dbtest.Conn(t).Query(t.Context(), `select kind || ' ' || payload from outbox where tenant_id = $1 order by created_at, id`, b.tenant.ID)
+		require.NoError(t, err)
+		for rows.Next() {
+			var text string
+			require.NoError(t, rows.Scan(&text))
+			all = append(all, text)
+		}
+		require.NoError(t, rows.Err())
+		return all
+	}
+	ask(email("nobody"))
+	ask(strings.ToUpper(ada.Email))
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		if n := len(messages()); n != 2 {
+			return fmt.Errorf("%d messages", n)
+		}
+		return nil
+	})
+	ask(ada.Email)
+	b.ahead.Store(int64(11 * time.Minute))
+	ask(ada.Email)
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		if n := len(messages()); n != 3 {
+			return fmt.Errorf("%d messages", n)
+		}
+		return nil
+	})
+	all := messages()
+	require.Contains(t, all[0], "member.invited ")
+	require.Contains(t, all[0], invited.Id)
+	require.Contains(t, all[1], "member.reset_asked ")
+	require.Contains(t, all[1], ada.ID.String())
+	for _, message := range all {
+		require.NotContains(t, message, invited.Token)
+		require.NotContains(t, message, "@", "nor an e-mail")
+	}
+	mailed := b.send(t, "POST", "/v1/tenant/invitations/"+invited.Id+"/renew", "").invitation(t)
+	b.accept(t, invited.Token, password).problem(t, 404, "not_found")
+	require.Equal(t, 200, b.accept(t, mailed.Token, password).status)
+}

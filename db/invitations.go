@@ -1,0 +1,235 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Invitations are the links with which people become members. One that was
+// accepted or revoked, or has expired, is invisible to everything here.
+type Invitations struct{ pool beginner }
+
+const invitationColumns = `i.id, i.tenant_id, i.member_id, i.email, i.name, i.role, i.last_four, i.created_at, i.created_by, i.expires_at`
+
+func invitationFields(i *metering.Invitation) []any {
+	return []any{&i.ID, &i.TenantID, &i.MemberID, &i.Email, &i.Name, &i.Role, &i.LastFour, &i.CreatedAt, &i.CreatedBy, &i.ExpiresAt}
+}
+
+// Create invites somebody, and ends an earlier invitation of theirs. It answers
+// CodeConflict where the e-mail is a member's already, or the tenant has its owner.
+func (s Invitations) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := mayBeInvited(ctx, tx, tenant, i); err != nil {
+			return err
+		}
+		created, err = invite(ctx, tx, tenant, actor, i, tokenHash, now)
+		return err
+	})
+	return created, err
+}
+
+func mayBeInvited(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, i metering.Invitation) error {
+	var member, owner bool
+	err := tx.QueryRow(ctx, `
+		select coalesce(bool_or(lower(email collate "C") = lower($2 collate "C")), false), coalesce(bool_or(role = $3), false)
+		from members
+		where tenant_id = $1 and removed_at is null`, tenant, i.Email, metering.RoleOwner).Scan(&member, &owner)
+	switch {
+	case err != nil:
+		return err
+	case member:
+		return errMemberExists
+	case owner && i.Role == metering.RoleOwner:
+		return errOwnerExists
+	}
+	return nil
+}
+
+// OfMember invites a member to choose another way to sign in.
+func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, lastFour string, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		m, err := lockMember(ctx, tx, tenant, member)
+		if err != nil {
+			return err
+		}
+		if m.Role == metering.RoleOwner && actor != metering.Operator && actor != metering.Actor(member.String()) {
+			return metering.Errorf(metering.CodeForbidden, "only the owner, or whoever runs the odometer command, makes a link with which one signs in as the owner")
+		}
+		i := metering.Invitation{MemberID: &m.ID, Email: m.Email, Name: m.Name, Role: m.Role, LastFour: lastFour}
+		created, err = invite(ctx, tx, tenant, actor, i, tokenHash, now)
+		return err
+	})
+	return created, err
+}
+
+func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
+	_, err = tx.Exec(ctx, `
+		update invitations set revoked_at = $3
+		where tenant_id = $1
+		  and lower(email collate "C") = lower($2 collate "C")
+		  and accepted_at is null
+		  and revoked_at is null`, tenant, i.Email, metering.Instant(now))
+	if err != nil {
+		return created, err
+	}
+	err = tx.QueryRow(ctx, `
+		insert into invitations as i (tenant_id, member_id, email, name, role, token_hash, last_four, created_at, created_by, expires_at)
+		values (@tenant, @member, @email, @name, @role, @token_hash, @last_four, @now, @actor, @expires)
+		returning `+invitationColumns, pgx.NamedArgs{
+		"tenant": tenant, "member": i.MemberID, "email": i.Email, "name": i.Name, "role": i.Role, "token_hash": tokenHash,
+		"last_four": i.LastFour, "now": metering.Instant(now), "actor": actor, "expires": metering.Instant(now.Add(metering.InvitationLasts)),
+	}).Scan(invitationFields(&created)...)
+	if err != nil {
+		return created, err
+	}
+	if err := publishInvitation(ctx, tx, created, now); err != nil {
+		return created, err
+	}
+	return created, audit(ctx, tx, tenant, actor, "member.invite", created.ID.String())
+}
+
+// publishInvitation tells whoever mails links that one is wanted. The link itself
+// is not in the message: whoever may read deliveries is not therefore an admin.
+func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, now time.Time) error {
+	data := map[string]any{"invitation_id": i.ID.String(), "expires_at": i.ExpiresAt.UTC()}
+	if i.MemberID != nil {
+		data["member_id"] = i.MemberID.String()
+	}
+	return publish(ctx, tx, i.TenantID, metering.WholeTenant, metering.MemberInvited, data, now)
+}
+
+const isPending = `i.accepted_at is null and i.revoked_at is null and i.expires_at > `
+
+var errNoInvitation = metering.Errorf(metering.CodeNotFound, "there is no such invitation, or it was accepted, was revoked, or has expired")
+
+func orNoInvitation(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errNoInvitation.Because(err)
+	}
+	return coded(err)
+}
+
+// List returns up to limit pending invitations with an id above after, in the order
+// they were made.
+func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) ([]metering.Invitation, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+invitationColumns+` from invitations i
+		where i.tenant_id = $1 and i.id > $2 and `+isPending+`$4
+		order by i.id
+		limit $3`, tenant, after, limit, now)
+	if err != nil {
+		return nil, coded(err)
+	}
+	invitations, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i metering.Invitation, err error) {
+		return i, row.Scan(invitationFields(&i)...)
+	})
+	return invitations, coded(err)
+}
+
+// Get returns a pending invitation, or CodeNotFound.
+func (s Invitations) Get(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, now time.Time) (i metering.Invitation, err error) {
+	err = s.pool.QueryRow(ctx, `select `+invitationColumns+` from invitations i where i.tenant_id = $1 and i.id = $2 and `+isPending+`$3`,
+		tenant, id, now).Scan(invitationFields(&i)...)
+	return i, orNoInvitation(err)
+}
+
+// Renew gives a pending invitation another token, and as long again to be accepted.
+func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, lastFour string, tokenHash []byte, now time.Time) (renewed metering.Invitation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			update invitations i
+			set token_hash = $3, last_four = $4, expires_at = $5
+			where i.tenant_id = $1 and i.id = $2 and `+isPending+`$6
+			returning `+invitationColumns, tenant, id, tokenHash, lastFour, metering.Instant(now.Add(metering.InvitationLasts)), now).Scan(invitationFields(&renewed)...)
+		if err != nil {
+			return orNoInvitation(err)
+		}
+		return audit(ctx, tx, tenant, actor, "invitation.renew", id.String())
+	})
+	return renewed, err
+}
+
+// Revoke ends a pending invitation from the moment it returns.
+func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, now time.Time) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `update invitations i set revoked_at = $3 where i.tenant_id = $1 and i.id = $2 and `+isPending+`$3`,
+			tenant, id, metering.Instant(now))
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return errNoInvitation
+		}
+		return audit(ctx, tx, tenant, actor, "invitation.revoke", id.String())
+	})
+}
+
+// Find returns the pending invitation of a token, of any tenant. It is how one who
+// accepts finds their tenant.
+func (s Invitations) Find(ctx context.Context, tokenHash []byte, now time.Time) (i metering.Invitation, err error) {
+	err = s.pool.QueryRow(ctx, `select `+invitationColumns+` from invitations i where i.token_hash = $1 and `+isPending+`$2`,
+		tokenHash, now).Scan(invitationFields(&i)...)
+	return i, orNoInvitation(err)
+}
+
+// Accept makes a member of who holds the token and has the password, or gives the
+// member it was made for that password and ends their sessions. It works once.
+func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte, now time.Time) (m metering.Member, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		i, err := take(ctx, tx, tokenHash, now)
+		if err != nil {
+			return err
+		}
+		who, err := person(ctx, tx, i.Email, passwordHash)
+		if err != nil {
+			return err
+		}
+		if i.MemberID != nil {
+			m, err = setPerson(ctx, tx, i.TenantID, *i.MemberID, who)
+		} else {
+			m, err = addMember(ctx, tx, i.TenantID, i.CreatedBy, metering.Member{Email: i.Email, Name: i.Name, Role: i.Role, PersonID: who})
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.accept", i.ID.String())
+	})
+	return m, err
+}
+
+// take uses an invitation up.
+func take(ctx context.Context, tx pgx.Tx, tokenHash []byte, now time.Time) (i metering.Invitation, err error) {
+	err = tx.QueryRow(ctx, `
+		update invitations i set accepted_at = $2
+		where i.token_hash = $1 and `+isPending+`$2
+		returning `+invitationColumns, tokenHash, metering.Instant(now)).Scan(invitationFields(&i)...)
+	return i, orNoInvitation(err)
+}
+
+// setPerson has a member sign in as another person from now on.
+func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, who *metering.PersonID) (m metering.Member, err error) {
+	former, err := lockMember(ctx, tx, tenant, id)
+	if err != nil {
+		return m, err
+	}
+	err = tx.QueryRow(ctx, `update members m set person_id = $3 where m.tenant_id = $1 and m.id = $2 returning `+memberColumns,
+		tenant, id, who).Scan(memberFields(&m)...)
+	if err != nil {
+		return m, err
+	}
+	if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
+		return m, err
+	}
+	return m, forget(ctx, tx, former.PersonID)
+}

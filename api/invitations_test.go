@@ -169,8 +169,8 @@ func TestATenantReachesNobodyByTheirEMail(t *testing.T) {
 		b.tryLogIn(t, ada.Email, stranger, b.tenant.ID.String()).problem(t, 401, "unauthorized")
 	}
 	require.Equal(t, attacker.tenant.ID.String(), b.tryLogIn(t, ada.Email, "the third password of a stranger", "").signedIn(t).Member.TenantId)
-	real := b.accept(t, b.invite(t, unknown, "viewer").Token, password).signedIn(t)
-	require.Equal(t, b.tenant.ID.String(), real.Member.TenantId, "an e-mail that a tenant was first with is not its own")
+	owns := b.accept(t, b.invite(t, unknown, "viewer").Token, password).signedIn(t)
+	require.Equal(t, b.tenant.ID.String(), owns.Member.TenantId, "an e-mail that a tenant was first with is not its own")
 }
 
 func TestOnePasswordIsOfEveryTenantWhereItWasGiven(t *testing.T) {

@@ -147,6 +147,24 @@ func (e CreateHMACSecretScope) Valid() bool {
 	}
 }
 
+// Defines values for CreateHMACSecretSignatures.
+const (
+	CreateHMACSecretSignaturesV1AndV2 CreateHMACSecretSignatures = "v1_and_v2"
+	CreateHMACSecretSignaturesV2      CreateHMACSecretSignatures = "v2"
+)
+
+// Valid indicates whether the value is a known member of the CreateHMACSecretSignatures enum.
+func (e CreateHMACSecretSignatures) Valid() bool {
+	switch e {
+	case CreateHMACSecretSignaturesV1AndV2:
+		return true
+	case CreateHMACSecretSignaturesV2:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateMemberRole.
 const (
 	CreateMemberRoleAdmin     CreateMemberRole = "admin"
@@ -267,6 +285,24 @@ func (e CreatedHMACSecretScope) Valid() bool {
 	case CreatedHMACSecretScopeReadOnly:
 		return true
 	case CreatedHMACSecretScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CreatedHMACSecretSignatures.
+const (
+	CreatedHMACSecretSignaturesV1AndV2 CreatedHMACSecretSignatures = "v1_and_v2"
+	CreatedHMACSecretSignaturesV2      CreatedHMACSecretSignatures = "v2"
+)
+
+// Valid indicates whether the value is a known member of the CreatedHMACSecretSignatures enum.
+func (e CreatedHMACSecretSignatures) Valid() bool {
+	switch e {
+	case CreatedHMACSecretSignaturesV1AndV2:
+		return true
+	case CreatedHMACSecretSignaturesV2:
 		return true
 	default:
 		return false
@@ -486,6 +522,24 @@ func (e HMACSecretScope) Valid() bool {
 	case HMACSecretScopeReadOnly:
 		return true
 	case HMACSecretScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HMACSecretSignatures.
+const (
+	HMACSecretSignaturesV1AndV2 HMACSecretSignatures = "v1_and_v2"
+	HMACSecretSignaturesV2      HMACSecretSignatures = "v2"
+)
+
+// Valid indicates whether the value is a known member of the HMACSecretSignatures enum.
+func (e HMACSecretSignatures) Valid() bool {
+	switch e {
+	case HMACSecretSignaturesV1AndV2:
+		return true
+	case HMACSecretSignaturesV2:
 		return true
 	default:
 		return false
@@ -2057,10 +2111,16 @@ type CreateHMACSecret struct {
 
 	// Scope Nobody makes a credential that may do more than themselves
 	Scope CreateHMACSecretScope `json:"scope"`
+
+	// Signatures v2: signatures that do not cover method and path are refused. Recommended
+	Signatures *CreateHMACSecretSignatures `json:"signatures,omitempty"`
 }
 
 // CreateHMACSecretScope Nobody makes a credential that may do more than themselves
 type CreateHMACSecretScope string
+
+// CreateHMACSecretSignatures v2: signatures that do not cover method and path are refused. Recommended
+type CreateHMACSecretSignatures string
 
 // CreateMember defines model for CreateMember.
 type CreateMember struct {
@@ -2164,12 +2224,18 @@ type CreatedHMACSecret struct {
 	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
 	Secret string `json:"secret"`
 
+	// Signatures The versions of signatures that are accepted of it
+	Signatures CreatedHMACSecretSignatures `json:"signatures"`
+
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
 type CreatedHMACSecretScope string
+
+// CreatedHMACSecretSignatures The versions of signatures that are accepted of it
+type CreatedHMACSecretSignatures string
 
 // CreatedInvitation defines model for CreatedInvitation.
 type CreatedInvitation struct {
@@ -2478,12 +2544,18 @@ type HMACSecret struct {
 	RevokedAt     *time.Time      `json:"revoked_at"`
 	Scope         HMACSecretScope `json:"scope"`
 
+	// Signatures The versions of signatures that are accepted of it
+	Signatures HMACSecretSignatures `json:"signatures"`
+
 	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
 // HMACSecretScope defines model for HMACSecret.Scope.
 type HMACSecretScope string
+
+// HMACSecretSignatures The versions of signatures that are accepted of it
+type HMACSecretSignatures string
 
 // Health defines model for Health.
 type Health struct {
@@ -4040,6 +4112,9 @@ type Tenant struct {
 	//
 	// Examples: Europe/Zurich
 	Timezone string `json:"timezone"`
+
+	// V1BodylessWrites Whether requests without a body that are signed in v1 may do more than read
+	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
 
 // TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
@@ -4113,6 +4188,9 @@ type UpdateTenant struct {
 
 	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
 	Timezone *string `json:"timezone,omitempty"`
+
+	// V1BodylessWrites true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead
+	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
 
 // UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.

@@ -316,6 +316,10 @@ func TestALineOfWhichLateUsageWasChargedIsBilled(t *testing.T) {
 		f.Reported = []billing.Reported{lateCharge(f, "50", 1)}
 		require.True(t, closes(f).Closings[0].Lines[0].Billed, bills)
 
+		f.Reported[0].MeterID = 2
+		require.False(t, closes(f).Closings[0].Lines[0].Billed, "of another meter: %s", bills)
+		f.Reported[0].MeterID = 1
+
 		f.InTest = []metering.ConnectionID{f.Reported[0].Connection}
 		f.Reported[0].Connection = second
 		require.False(t, closes(f).Closings[0].Lines[0].Billed, "in another mode: %s", bills)

@@ -25,9 +25,12 @@ require (
 	github.com/stripe/stripe-go/v76 v76.25.0 // Stripe, in providers/stripe alone
 	github.com/stripe/stripe-mock v0.185.0 // tests: whether calls to Stripe are well-formed
 	github.com/wagslane/go-password-validator v0.3.0 // which passwords are guessed first
+	go.opentelemetry.io/otel/exporters/prometheus v0.69.0 // metrics of the SDK of Temporal, among ours
+	go.opentelemetry.io/otel/sdk/metric v1.47.0 // metrics of Temporal's SDK
 	go.temporal.io/api v1.64.1 // Temporal's enums and errors
 	go.temporal.io/sdk v1.50.0 // Temporal
 	go.temporal.io/sdk/contrib/envconfig v1.0.2 // Temporal's own environment configuration
+	go.temporal.io/sdk/contrib/opentelemetry v0.8.1 // metrics of Temporal's SDK
 	golang.org/x/crypto v0.58.0 // hashes of passwords, by argon2id
 	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
 	google.golang.org/protobuf v1.36.12 // the durations in what Temporal is asked for
@@ -45,6 +48,8 @@ require (
 	github.com/docker/go-units v0.5.0 // indirect
 	github.com/facebookgo/clock v0.0.0-20150410010913-600d898af40a // indirect
 	github.com/go-jose/go-jose/v3 v3.0.5 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/jsonpointer v0.22.5 // indirect
 	github.com/go-openapi/swag/jsonname v0.25.5 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect
@@ -73,6 +78,7 @@ require (
 	github.com/pkg/errors v0.8.1-0.20170505043639-c605e284fe17 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/robfig/cron v1.2.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
@@ -81,6 +87,12 @@ require (
 	github.com/stretchr/objx v0.5.3 // indirect
 	github.com/xeipuuv/gojsonschema v1.2.0 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/sdk v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

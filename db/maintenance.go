@@ -83,10 +83,12 @@ type State struct {
 	Discrepancies      int64 // that the last audits found
 	OpenSyncs          int64
 	OutstandingReports int64
+	OldestReport       *time.Time                            // when the oldest of them was made; nil: there is none
 	Reconciliations    map[billing.ReconciliationState]int64 // that found a discrepancy
 	Holds              map[billing.HoldState]int64           // of draft invoices that are not final
 	DuePeriods         int64
 	PendingMessages    int64      // to tenants' webhooks
+	OldestMessage      *time.Time // when the oldest of them was made; nil: there is none
 	KeptFrom           *time.Time // from when on events are kept; nil: all are
 }
 
@@ -96,14 +98,21 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		select
 		  (select count(*) from usage_discrepancies),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
-		  (select count(*) from billing_reports where state in ('planned', 'sending', 'in_doubt')),
+		  r.outstanding, r.oldest,
 		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),
 		  (select jsonb_object_agg(x.state, (select count(*) from billing_holds h where h.ended_at is null and h.state = x.state)) from unnest($3::text[]) x (state)),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
-		  (select count(*) from webhook_deliveries where status = 'pending'),
-		  (select kept_from from event_retention)`, now, discrepant(), openHolds()).Scan(
-		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.KeptFrom)
+		  d.pending, d.oldest, (select kept_from from event_retention)
+		from (
+		  select count(*) as outstanding, min(recorded_at) as oldest
+		  from billing_reports
+		  where state in ('planned', 'sending', 'in_doubt')) r, (
+		  select count(*) as pending, min(o.created_at) as oldest
+		  from webhook_deliveries w
+		  join outbox o on o.tenant_id = w.tenant_id and o.id = w.message_id
+		  where w.status = 'pending') d`, now, discrepant(), openHolds()).Scan(
+		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.KeptFrom)
 	return s, coded(err)
 }
 

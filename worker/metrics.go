@@ -26,17 +26,21 @@ var (
 	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	outstanding = prometheus.NewDesc("odometer_billing_reports_outstanding",
 		"Reports to providers whose outcome is not known yet.", nil, nil)
+	oldestReport = prometheus.NewDesc("odometer_billing_oldest_outstanding_report_timestamp_seconds",
+		"When the oldest report was made whose outcome is not known yet; absent: there is none.", nil, nil)
 	reconciliations = prometheus.NewDesc("odometer_billing_reconciliations",
 		"Closed periods and meters by how their reconciliation with the provider's final invoices stands, where it found a discrepancy.", []string{"state"}, nil)
 	holds = prometheus.NewDesc("odometer_billing_holds",
 		"Draft invoices that are kept from becoming final, by how their hold stands.", []string{"state"}, nil)
-	duePeriods = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
-	pending    = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
-	keptFrom   = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
+	duePeriods    = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
+	pending       = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
+	oldestMessage = prometheus.NewDesc("odometer_webhook_oldest_pending_message_timestamp_seconds",
+		"When the oldest message was made that waits for a tenant's webhook; absent: none does.", nil, nil)
+	keptFrom = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, reconciliations, holds, duePeriods, pending, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, keptFrom} {
 		all <- d
 	}
 }
@@ -54,8 +58,14 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
 	gauge(discrepancies, found.Discrepancies)
+	instant := func(d *prometheus.Desc, t *time.Time) {
+		if t != nil {
+			gauge(d, t.Unix())
+		}
+	}
 	gauge(openSyncs, found.OpenSyncs)
 	gauge(outstanding, found.OutstandingReports)
+	instant(oldestReport, found.OldestReport)
 	for state, n := range found.Reconciliations {
 		gauge(reconciliations, n, string(state))
 	}
@@ -64,7 +74,6 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	}
 	gauge(duePeriods, found.DuePeriods)
 	gauge(pending, found.PendingMessages)
-	if found.KeptFrom != nil {
-		gauge(keptFrom, found.KeptFrom.Unix())
-	}
+	instant(oldestMessage, found.OldestMessage)
+	instant(keptFrom, found.KeptFrom)
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/odometer-metering/odometer/api"
@@ -44,7 +42,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
 	shared, proxies, calls := env.redis(), env.networks("TRUSTED_PROXIES"), env.count("CALLS_PER_MINUTE")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
-	temporal, _ := env.temporal(log)
+	temporal, _ := env.temporal(log, nil)
 	if err := env.err(); err != nil {
 		return err
 	}
@@ -100,12 +98,6 @@ func defaultBase(listen string) string {
 		return "http://localhost" + listen
 	}
 	return "http://" + listen
-}
-
-func newRegistry() *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
 }
 
 func withMetrics(handler, metrics http.Handler) http.Handler {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -221,13 +222,20 @@ func (e *environment) logger() *slog.Logger {
 
 // temporal reads the settings that Temporal's own tools read. The client
 // connects when it is first used: the API starts and ingests without Temporal.
-func (e *environment) temporal(logger *slog.Logger) (lazy client.Client, namespace string) {
+// The SDK's own metrics go to the registry, where there is one.
+func (e *environment) temporal(logger *slog.Logger, registry *prometheus.Registry) (lazy client.Client, namespace string) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		e.problemf("TEMPORAL_…", "%v", err)
 		return nil, ""
 	}
 	options.Logger = log.NewStructuredLogger(logger)
+	if registry != nil {
+		if options.MetricsHandler, err = sdkMetrics(registry); err != nil {
+			e.problemf("METRICS_ADDRESS", "%v", err)
+			return nil, ""
+		}
+	}
 	if lazy, err = client.NewLazyClient(options); err != nil {
 		e.problemf("TEMPORAL_…", "%v", err)
 	}

@@ -24,6 +24,7 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer restored         say that the database was restored from a backup
   odometer rotate-secrets   seal every secret under the first of the encryption keys
   odometer openapi          print the OpenAPI document
+  odometer version          print what this binary was built from
 
 Environment:
   DATABASE_URL              PostgreSQL URL of a TimescaleDB database; for migrate that of the tables' owner
@@ -77,6 +78,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return restored(ctx, env, out)
 	case is(args, "rotate-secrets"):
 		return rotateSecrets(ctx, env, out)
+	case is(args, "version"):
+		return printVersion(out)
 	case is(args, "openapi"):
 		return printDocument(out, args[1:])
 	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":

@@ -55,6 +55,13 @@ func TestAnUnknownCommandShowsTheUsage(t *testing.T) {
 	}
 }
 
+func TestTheVersionIsWhatTheBinaryWasBuiltFrom(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), []string{"version"}, nothing, nil, &out))
+	require.Regexp(t, `^odometer (\(devel\)|v\d+\.\d+\.\d+\S*)(, commit [0-9a-f]{40})?, go1\.\d+\S*\n$`, out.String())
+}
+
 func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)

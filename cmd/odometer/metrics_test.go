@@ -161,6 +161,13 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", `odometer_billing_reconciliations{state="disputed"}`, `odometer_billing_holds{state="disagrees"}`, "odometer_billing_periods_due"} {
 		require.Equal(t, "0", w.metric(series), series)
 	}
+	require.Empty(t, w.metric("odometer_billing_oldest_outstanding_report_timestamp_seconds"))
+	require.NotEmpty(t, w.metric("go_build_info{checksum=\"\",path=\"github.com/odometer-metering/odometer\",version=\"(devel)\"}"))
+	_, text := call(t, "GET", w.worker.URL+"/metrics", "", "")
+	require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{.*activity_type="[A-Za-z]+"`, text)
+	w.exec(`update billing_reports set state = 'in_doubt', recorded_at = '2026-01-01T00:00:00Z' where number = 1`)
+	require.Equal(t, "1.7672256e+09", w.metric("odometer_billing_oldest_outstanding_report_timestamp_seconds"))
+	require.Equal(t, "1", w.metric("odometer_billing_reports_outstanding"))
 	require.Empty(t, w.metric("odometer_events_kept_from_timestamp_seconds"), "all are kept")
 	w.exec(`update event_retention set kept_from = '2026-01-01T00:00:00Z'`)
 	require.Equal(t, "1.7672256e+09", w.metric("odometer_events_kept_from_timestamp_seconds"))

@@ -12,7 +12,7 @@ import (
 // keys, and waits until a worker has done so.
 func rotateSecrets(ctx context.Context, env *environment, out io.Writer) error {
 	keyring := env.keyring()
-	temporal, _ := env.temporal(env.logger())
+	temporal, _ := env.temporal(env.logger(), nil)
 	if err := env.err(); err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ func runWorker(ctx context.Context, env *environment) error {
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
 	stripeBase, retention := env.stripe(), env.retention()
-	temporal, namespace := env.temporal(log)
+	metrics := newRegistry()
+	temporal, namespace := env.temporal(log, metrics)
 	if err := env.err(); err != nil {
 		return err
 	}
@@ -36,7 +37,6 @@ func runWorker(ctx context.Context, env *environment) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	metrics := newRegistry()
 	var started atomic.Bool
 	served := make(chan error, 1)
 	go func() {

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -125,11 +126,14 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 
 func (b *bundle) serve(t testing.TB) {
 	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	b.url = "http://" + server.Listener.Addr().String()
+	b.deps.BaseURL = cmp.Or(b.deps.BaseURL, b.url)
 	handler, err := api.New(b.deps)
 	require.NoError(t, err)
-	server := httptest.NewServer(handler)
+	server.Config.Handler = handler
+	server.Start()
 	t.Cleanup(server.Close)
-	b.url = server.URL
 }
 
 // replica is another server beside this one.
@@ -137,7 +141,7 @@ func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	t.Helper()
 	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, deps: b.deps, contract: b.contract}
 	r.deps.Metrics = prometheus.NewRegistry()
-	r.deps.Now = r.now
+	r.deps.Now, r.deps.BaseURL = r.now, ""
 	change(&r.deps)
 	r.serve(t)
 	return r

@@ -32,6 +32,8 @@ func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 
 var contract = contractOf(known)
 
+func init() { openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder) }
+
 // documented requires that an answer is one that the document describes.
 func (a answer) documented(t testing.TB, contract func() (routers.Router, error), request *http.Request) {
 	t.Helper()

@@ -1,16 +1,23 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/oauth2"
 
 	"github.com/odometer-metering/odometer/db"
@@ -19,6 +26,7 @@ import (
 )
 
 const (
+	beginOIDCPath = "/v1/auth/oidc/{tenant_id}/login"
 	callbackPath  = "/v1/auth/oidc/callback"
 	signInCookie  = "odometer_sign_in"
 	signInLasts   = 10 * time.Minute
@@ -31,14 +39,14 @@ type oidcSettings struct {
 	ClientID        string    `json:"client_id"`
 	HasClientSecret bool      `json:"has_client_secret"`
 	RedirectURI     string    `json:"redirect_uri" doc:"What to register at the issuer"`
-	LoginURL        string    `json:"login_url" doc:"Where members begin to sign in"`
+	LoginURL        string    `json:"login_url" doc:"Where members begin to sign in, in a browser"`
 	UpdatedAt       time.Time `json:"updated_at"`
 }
 
-func showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {
+func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {
 	return oidcSettings{
-		Issuer: o.Issuer, ClientID: o.ClientID, HasClientSecret: o.SealedSecret != nil, RedirectURI: o.RedirectBase + callbackPath,
-		LoginURL: o.RedirectBase + "/v1/auth/oidc/" + tenant.String() + "/login", UpdatedAt: o.UpdatedAt.UTC(),
+		Issuer: o.Issuer, ClientID: o.ClientID, HasClientSecret: o.SealedSecret != nil, RedirectURI: s.BaseURL + callbackPath,
+		LoginURL: s.BaseURL + "/v1/auth/oidc/" + tenant.String() + "/login", UpdatedAt: o.UpdatedAt.UTC(),
 	}
 }
 
@@ -50,7 +58,7 @@ func (s *server) getOIDC(ctx context.Context, _ *struct{}) (*oidcOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &oidcOutput{showOIDC(tenant, o)}, nil
+	return &oidcOutput{s.showOIDC(tenant, o)}, nil
 }
 
 type saveOIDCInput struct {
@@ -58,22 +66,15 @@ type saveOIDCInput struct {
 		Issuer       string  `json:"issuer" maxLength:"2048" doc:"Exactly as its discovery document says"`
 		ClientID     string  `json:"client_id" minLength:"1" maxLength:"255"`
 		ClientSecret *string `json:"client_secret,omitempty" minLength:"1" maxLength:"1024" doc:"Absent for a public client. It is not shown again"`
-		RedirectBase *string `json:"redirect_base,omitempty" maxLength:"2048" doc:"Where browsers reach this API; its own base URL when absent"`
 	}
 }
 
 // saveOIDC stores an issuer whose discovery document was read.
 func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, error) {
 	who := principalOf(ctx)
-	o := metering.OIDC{Issuer: in.Body.Issuer, ClientID: in.Body.ClientID, RedirectBase: s.BaseURL}
+	o := metering.OIDC{Issuer: in.Body.Issuer, ClientID: in.Body.ClientID}
 	if !storable(o.ClientID) {
 		return nil, metering.Invalid("body.client_id", "must be UTF-8 without NUL")
-	}
-	if in.Body.RedirectBase != nil {
-		if err := s.Guard.CheckURL("body.redirect_base", *in.Body.RedirectBase); err != nil {
-			return nil, err
-		}
-		o.RedirectBase = *in.Body.RedirectBase
 	}
 	if err := s.Guard.CheckURL("body.issuer", o.Issuer); err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, 
 	if err != nil {
 		return nil, err
 	}
-	return &oidcOutput{showOIDC(who.Tenant.ID, o)}, nil
+	return &oidcOutput{s.showOIDC(who.Tenant.ID, o)}, nil
 }
 
 type deleteOIDCOutput struct {
@@ -177,43 +178,146 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 	}
 	return &issuer{settings, provider, oauth2.Config{
 		ClientID: settings.ClientID, ClientSecret: string(secret), Endpoint: provider.Endpoint(),
-		RedirectURL: settings.RedirectBase + callbackPath, Scopes: []string{oidc.ScopeOpenID, "email"},
+		RedirectURL: s.BaseURL + callbackPath, Scopes: []string{oidc.ScopeOpenID},
 	}}, nil
 }
 
 var errIssuer = metering.Errorf(metering.CodeUnavailable, "the tenant's OIDC issuer does not answer as it should; try again")
 
-type redirectOutput struct {
-	Location  string   `header:"Location"`
-	SetCookie []string `header:"Set-Cookie"`
+// signInSecrets makes what a sign-in at an issuer needs, of its state and a key.
+// So the database keeps none of it.
+type signInSecrets struct{ key []byte }
+
+func newSignInSecrets(secret []byte) (signInSecrets, error) {
+	key, err := derive(secret, "oidc-sign-ins")
+	return signInSecrets{key}, err
+}
+
+func (s signInSecrets) of(state, purpose string) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(purpose + ":" + state))
+	return mac.Sum(nil)
+}
+
+func (s signInSecrets) hash(state string) []byte { return s.of(state, "hash") }
+
+// nonce is what the ID token has to repeat.
+func (s signInSecrets) nonce(state string) string {
+	return base64.RawURLEncoding.EncodeToString(s.of(state, "nonce"))
+}
+
+// verifier is what proves that the code is ours (PKCE).
+func (s signInSecrets) verifier(state string) string {
+	return base64.RawURLEncoding.EncodeToString(s.of(state, "verifier"))
+}
+
+// leave begins a sign-in at the tenant's issuer: where the browser goes, and what
+// it keeps meanwhile.
+func (s *server) leave(ctx context.Context, tenant metering.TenantID, invitation *metering.InvitationID) (location, cookie string, err error) {
+	at, err := s.issuerOf(ctx, tenant)
+	if err != nil {
+		return "", "", err
+	}
+	now, state := s.Now(), rand.Text()
+	begun := metering.SignIn{TenantID: tenant, StateHash: s.secrets.hash(state), InvitationID: invitation, ExpiresAt: now.Add(signInLasts)}
+	if err := s.Store.OIDC.Begin(ctx, begun, now); err != nil {
+		return "", "", err
+	}
+	location = at.code.AuthCodeURL(state, oidc.Nonce(s.secrets.nonce(state)), oauth2.S256ChallengeOption(s.secrets.verifier(state)))
+	// Lax: the way back comes from the issuer's site.
+	return location, s.cookie(signInCookie, state, signInLasts, http.SameSiteLaxMode), nil
 }
 
 type beginOIDCInput struct {
 	TenantID string `path:"tenant_id" example:"ten_42"`
 }
 
-// beginOIDC sends a browser to the tenant's issuer.
-func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*redirectOutput, error) {
+type signInPageOutput struct {
+	SetCookie   string `header:"Set-Cookie"`
+	ContentType string `header:"Content-Type"`
+	Policy      string `header:"Content-Security-Policy"`
+	Body        []byte
+}
+
+// signInPage says where the browser goes before it does. A tenant chooses its
+// issuer, so that a link of ours must not lead there by itself, nor an issuer sign
+// anybody in who has only opened one.
+var signInPage = template.Must(template.New("sign-in").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<title>Sign in</title>
+<link rel="stylesheet" href="/docs.css">
+<h1>Sign in to {{.Tenant}}</h1>
+<p>Who you are is for <strong>{{.Host}}</strong> to say, which {{.Tenant}} has chosen. Go on only if you know it.</p>
+<p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
+`))
+
+// beginOIDC shows a browser the way to the tenant's issuer.
+func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
 	}
-	tenant, ok := metering.ParseTenantID(in.TenantID)
+	id, ok := metering.ParseTenantID(in.TenantID)
 	if !ok {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such tenant")
 	}
-	at, err := s.issuerOf(ctx, tenant)
+	location, cookie, err := s.leave(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
-	now := s.Now()
-	begun := metering.SignIn{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), ExpiresAt: now.Add(signInLasts)}
-	if err := s.Store.OIDC.Begin(ctx, tenant, begun, now); err != nil {
+	tenant, err := s.Store.Tenants.Get(ctx, id)
+	if err != nil {
 		return nil, err
 	}
-	location := at.code.AuthCodeURL(begun.State, oidc.Nonce(begun.Nonce), oauth2.S256ChallengeOption(begun.Verifier))
-	// Lax: the way back comes from the issuer's site.
-	cookie := s.cookie(signInCookie, begun.State, signInLasts, http.SameSiteLaxMode)
-	return &redirectOutput{location, []string{cookie}}, nil
+	way, err := url.Parse(location)
+	if err != nil {
+		return nil, errIssuer.Because(err)
+	}
+	var page bytes.Buffer
+	if err := signInPage.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location}); err != nil {
+		return nil, fmt.Errorf("render sign-in page: %w", err)
+	}
+	const policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+	return &signInPageOutput{cookie, "text/html; charset=utf-8", policy, page.Bytes()}, nil
+}
+
+func (s *server) describeSignInPage() {
+	page := map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
+	s.api.OpenAPI().Paths[beginOIDCPath].Get.Responses["200"].Content = page
+}
+
+type acceptAtIssuerInput struct {
+	Body struct {
+		Token string `json:"token" maxLength:"64" doc:"Of the invitation"`
+	}
+}
+
+type acceptAtIssuerOutput struct {
+	SetCookie string `header:"Set-Cookie"`
+	Body      struct {
+		Location string `json:"location" doc:"Where this browser goes to sign in; whoever comes back has accepted"`
+	}
+}
+
+// acceptAtIssuer sends who holds a token to the issuer of the tenant, whose account
+// there becomes theirs.
+func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*acceptAtIssuerOutput, error) {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return nil, err
+	}
+	invitation, err := s.Store.Invitations.Find(ctx, s.invitations.hash(in.Body.Token), s.Now())
+	if err != nil {
+		return nil, err
+	}
+	out := new(acceptAtIssuerOutput)
+	out.Body.Location, out.SetCookie, err = s.leave(ctx, invitation.TenantID, &invitation.ID)
+	return out, err
+}
+
+type redirectOutput struct {
+	Location  string   `header:"Location"`
+	SetCookie []string `header:"Set-Cookie"`
 }
 
 type finishOIDCInput struct {
@@ -234,7 +338,7 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*redirect
 	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(in.State)) != 1 || !storable(in.State) {
 		return nil, errSignInLost
 	}
-	tenant, begun, err := s.Store.OIDC.Take(ctx, in.State)
+	begun, err := s.Store.OIDC.Take(ctx, s.secrets.hash(in.State))
 	if err != nil {
 		return nil, err
 	}
@@ -244,21 +348,18 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*redirect
 	if in.Error != "" {
 		return nil, metering.Errorf(metering.CodeUnauthorized, "the issuer did not sign you in")
 	}
-	at, err := s.issuerOf(ctx, tenant)
+	at, err := s.issuerOf(ctx, begun.TenantID)
 	if err != nil {
 		return nil, err
 	}
 	if in.Issuer != "" && in.Issuer != at.settings.Issuer {
 		return nil, errSignInLost
 	}
-	email, err := s.verifiedEmail(ctx, at, begun, in.Code)
+	identity, err := s.identity(ctx, at, in.State, in.Code)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Store.Members.ByEmail(ctx, tenant, email)
-	if metering.CodeOf(err) == metering.CodeNotFound {
-		return nil, metering.Errorf(metering.CodeUnauthorized, "the issuer knows you, but you are no member of the tenant")
-	}
+	m, err := s.memberBy(ctx, begun, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -267,36 +368,44 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*redirect
 		return nil, err
 	}
 	cookies := []string{s.sessionCookie(token, sessionLength), s.cookie(signInCookie, "", 0, http.SameSiteLaxMode)}
-	return &redirectOutput{at.settings.RedirectBase + "/", cookies}, nil
+	return &redirectOutput{s.BaseURL + "/", cookies}, nil
+}
+
+// memberBy returns whose account at the issuer it is: of the tenant, and of whoever
+// accepts an invitation with it.
+func (s *server) memberBy(ctx context.Context, begun metering.SignIn, identity metering.Identity) (metering.Member, error) {
+	if begun.InvitationID != nil {
+		return s.Store.Invitations.AcceptAt(ctx, begun.TenantID, *begun.InvitationID, identity, s.Now())
+	}
+	m, err := s.Store.OIDC.Member(ctx, begun.TenantID, identity)
+	if metering.CodeOf(err) == metering.CodeNotFound {
+		return m, metering.Errorf(metering.CodeUnauthorized, "the issuer knows you, but this account is no member's: accept an invitation with it first")
+	}
+	return m, err
 }
 
 var errIDToken = metering.Errorf(metering.CodeUnauthorized, "the issuer's answer is not one to this sign-in")
 
-// verifiedEmail trades the code for an ID token and returns the e-mail in it.
-func (s *server) verifiedEmail(ctx context.Context, at *issuer, begun metering.SignIn, code string) (string, error) {
+const maxSubject = 255 // OpenID Connect Core 1.0, 2
+
+// identity trades the code for an ID token and returns whose it is.
+func (s *server) identity(ctx context.Context, at *issuer, state, code string) (none metering.Identity, err error) {
 	ctx = oidc.ClientContext(ctx, s.issuers)
-	token, err := at.code.Exchange(ctx, code, oauth2.VerifierOption(begun.Verifier))
+	token, err := at.code.Exchange(ctx, code, oauth2.VerifierOption(s.secrets.verifier(state)))
 	var refusal *oauth2.RetrieveError
 	if errors.As(err, &refusal) {
-		return "", errIDToken.Because(fmt.Errorf("exchange code: status %d", refusal.Response.StatusCode)) // its text is the issuer's
+		return none, errIDToken.Because(fmt.Errorf("exchange code: status %d", refusal.Response.StatusCode)) // its text is the issuer's
 	}
 	if err != nil {
-		return "", errIssuer.Because(fmt.Errorf("exchange code: %w", providers.Redact(err)))
+		return none, errIssuer.Because(fmt.Errorf("exchange code: %w", providers.Redact(err)))
 	}
 	raw, _ := token.Extra("id_token").(string)
 	verified, err := at.provider.Verifier(&oidc.Config{ClientID: at.settings.ClientID, Now: s.Now}).Verify(ctx, raw)
 	if err != nil {
-		return "", errIDToken.Because(fmt.Errorf("verify ID token: %w", providers.Redact(err)))
+		return none, errIDToken.Because(fmt.Errorf("verify ID token: %w", providers.Redact(err)))
 	}
-	var claims struct {
-		Email    string `json:"email"`
-		Verified bool   `json:"email_verified"`
+	if verified.Nonce != s.secrets.nonce(state) || verified.Subject == "" || len(verified.Subject) > maxSubject || !storable(verified.Subject) {
+		return none, errIDToken
 	}
-	if verified.Nonce != begun.Nonce || verified.Claims(&claims) != nil {
-		return "", errIDToken
-	}
-	if !claims.Verified || metering.ValidEmail("email", claims.Email) != nil {
-		return "", metering.Errorf(metering.CodeUnauthorized, "the issuer has not verified your e-mail address")
-	}
-	return claims.Email, nil
+	return metering.Identity{Issuer: verified.Issuer, Subject: verified.Subject}, nil
 }

@@ -226,6 +226,8 @@ func (s *server) routes() {
 		"Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in."), s.logIn)
 	huma.Register(s.api, described(post("accept-invitation", "/v1/invitations/accept", Public, "Accept an invitation with a password"),
 		"It makes a member, or gives the member whom it was made for this password, and signs them in."), s.acceptInvitation)
+	huma.Register(s.api, described(post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer"),
+		"It answers with where the browser goes to sign in. The account with which it comes back becomes the member's."), s.acceptAtIssuer)
 	huma.Register(s.api, accepted(described(post("ask-for-reset", "/v1/password-resets", Public, "Ask for another password"),
 		"Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. "+
 			"The answer is the same whether or not there are any.")), s.askForReset)
@@ -233,7 +235,9 @@ func (s *server) routes() {
 	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere"), s.logOutEverywhere)
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password"), s.setPassword)
-	huma.Register(s.api, redirect(get("begin-oidc", "/v1/auth/oidc/{tenant_id}/login", Public, "Begin signing in at the tenant's OIDC issuer")), s.beginOIDC)
+	huma.Register(s.api, described(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer"),
+		"A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes."), s.beginOIDC)
+	s.describeSignInPage()
 	huma.Register(s.api, calledBack(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer"))), s.finishOIDC)
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)

@@ -38,6 +38,7 @@ type people struct {
 	tokens      *tokens
 	passwords   *hashing
 	invitations invitationTokens
+	secrets     signInSecrets
 	signIns     limiter
 	issuers     *http.Client
 	csrfKey     []byte
@@ -54,6 +55,9 @@ func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 		return nil, err
 	}
 	p.passwords = newHashing(passwords)
+	if p.secrets, err = newSignInSecrets(deps.Secret); err != nil {
+		return nil, err
+	}
 	if p.invitations, err = newInvitationTokens(deps.Secret); err != nil {
 		return nil, err
 	}

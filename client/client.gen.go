@@ -1892,6 +1892,18 @@ type APIKey struct {
 // APIKeyScope defines model for APIKey.Scope.
 type APIKeyScope string
 
+// AcceptAtIssuer defines model for AcceptAtIssuer.
+type AcceptAtIssuer struct {
+	// Token Of the invitation
+	Token string `json:"token"`
+}
+
+// AcceptAtIssuer1 defines model for AcceptAtIssuer1.
+type AcceptAtIssuer1 struct {
+	// Location Where this browser goes to sign in; whoever comes back has accepted
+	Location string `json:"location"`
+}
+
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
 	// Password At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it
@@ -3024,7 +3036,7 @@ type OidcSettings struct {
 	HasClientSecret bool   `json:"has_client_secret"`
 	Issuer          string `json:"issuer"`
 
-	// LoginUrl Where members begin to sign in
+	// LoginUrl Where members begin to sign in, in a browser
 	LoginUrl string `json:"login_url"`
 
 	// RedirectUri What to register at the issuer
@@ -3551,9 +3563,6 @@ type SaveOIDC struct {
 
 	// Issuer Exactly as its discovery document says
 	Issuer string `json:"issuer"`
-
-	// RedirectBase Where browsers reach this API; its own base URL when absent
-	RedirectBase *string `json:"redirect_base,omitempty"`
 }
 
 // SaveProvider defines model for SaveProvider.
@@ -4730,6 +4739,9 @@ type RotateHmacSecretJSONRequestBody = SecretOverlap
 // AcceptInvitationJSONRequestBody defines body for AcceptInvitation for application/json ContentType.
 type AcceptInvitationJSONRequestBody = AcceptInvitation
 
+// AcceptInvitationAtIssuerJSONRequestBody defines body for AcceptInvitationAtIssuer for application/json ContentType.
+type AcceptInvitationAtIssuerJSONRequestBody = AcceptAtIssuer
+
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
 
@@ -5142,6 +5154,8 @@ type ClientInterface interface {
 	FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// BeginOidc Begin signing in at the tenant's OIDC issuer
+	//
+	// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5606,6 +5620,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
 	AcceptInvitation(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcceptInvitationAtIssuerWithBody Accept an invitation at the tenant's OIDC issuer
+	//
+	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+	AcceptInvitationAtIssuerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcceptInvitationAtIssuer Accept an invitation at the tenant's OIDC issuer
+	//
+	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+	AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMeters List meters
 	//
@@ -6211,6 +6243,8 @@ func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEd
 }
 
 // BeginOidc Begin signing in at the tenant's OIDC issuer
+//
+// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
 //
 // Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7306,6 +7340,44 @@ func (c *Client) AcceptInvitationWithBody(ctx context.Context, contentType strin
 // Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
 func (c *Client) AcceptInvitation(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAcceptInvitationRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcceptInvitationAtIssuerWithBody Accept an invitation at the tenant's OIDC issuer
+//
+// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+func (c *Client) AcceptInvitationAtIssuerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptInvitationAtIssuerRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcceptInvitationAtIssuer Accept an invitation at the tenant's OIDC issuer
+//
+// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+func (c *Client) AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptInvitationAtIssuerRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10839,6 +10911,46 @@ func NewAcceptInvitationRequestWithBody(server string, contentType string, body 
 	return req, nil
 }
 
+// NewAcceptInvitationAtIssuerRequest calls the generic AcceptInvitationAtIssuer builder with application/json body
+func NewAcceptInvitationAtIssuerRequest(server string, body AcceptInvitationAtIssuerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcceptInvitationAtIssuerRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewAcceptInvitationAtIssuerRequestWithBody constructs an http.Request for the AcceptInvitationAtIssuer method, with any body, and a specified content type
+func NewAcceptInvitationAtIssuerRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/invitations/accept-at-issuer")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListMetersRequest constructs an http.Request for the ListMeters method
 func NewListMetersRequest(server string, params *ListMetersParams) (*http.Request, error) {
 	var err error
@@ -13191,6 +13303,8 @@ type ClientWithResponsesInterface interface {
 
 	// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 	//
+	// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
@@ -13698,6 +13812,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/invitations/accept (the `AcceptInvitation` operationId).
 	AcceptInvitationWithResponse(ctx context.Context, body AcceptInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationResponse, error)
+
+	// AcceptInvitationAtIssuerWithBodyWithResponse Accept an invitation at the tenant's OIDC issuer
+	//
+	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+	AcceptInvitationAtIssuerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error)
+
+	// AcceptInvitationAtIssuerWithResponse Accept an invitation at the tenant's OIDC issuer
+	//
+	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+	AcceptInvitationAtIssuerWithResponse(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error)
 
 	// ListMetersWithResponse List meters
 	//
@@ -14684,10 +14816,11 @@ func (r FinishOidcResponse) ContentType() string {
 	return ""
 }
 
-// BeginOidcResponse302Headers the declared response headers of an HTTP 302 response for BeginOidc
-type BeginOidcResponse302Headers struct {
-	Location  *string
-	SetCookie *string
+// BeginOidcResponse200Headers the declared response headers of an HTTP 200 response for BeginOidc
+type BeginOidcResponse200Headers struct {
+	ContentSecurityPolicy *string
+	ContentType           *string
+	SetCookie             *string
 }
 
 type BeginOidcResponse struct {
@@ -14695,8 +14828,8 @@ type BeginOidcResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
-	// Headers302 the parsed response headers for an HTTP 302 response
-	Headers302 *BeginOidcResponse302Headers
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *BeginOidcResponse200Headers
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -16814,6 +16947,61 @@ func (r AcceptInvitationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r AcceptInvitationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AcceptInvitationAtIssuerResponse200Headers the declared response headers of an HTTP 200 response for AcceptInvitationAtIssuer
+type AcceptInvitationAtIssuerResponse200Headers struct {
+	SetCookie *string
+}
+
+type AcceptInvitationAtIssuerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AcceptAtIssuer1
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AcceptInvitationAtIssuerResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcceptInvitationAtIssuerResponse) GetJSON200() *AcceptAtIssuer1 {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcceptInvitationAtIssuerResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcceptInvitationAtIssuerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcceptInvitationAtIssuerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcceptInvitationAtIssuerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcceptInvitationAtIssuerResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19151,6 +19339,8 @@ func (c *ClientWithResponses) FinishOidcWithResponse(ctx context.Context, params
 
 // BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 //
+// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
@@ -20041,6 +20231,36 @@ func (c *ClientWithResponses) AcceptInvitationWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseAcceptInvitationResponse(rsp)
+}
+
+// AcceptInvitationAtIssuerWithBodyWithResponse Accept an invitation at the tenant's OIDC issuer
+//
+// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+func (c *ClientWithResponses) AcceptInvitationAtIssuerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error) {
+	rsp, err := c.AcceptInvitationAtIssuerWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptInvitationAtIssuerResponse(rsp)
+}
+
+// AcceptInvitationAtIssuerWithResponse Accept an invitation at the tenant's OIDC issuer
+//
+// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
+func (c *ClientWithResponses) AcceptInvitationAtIssuerWithResponse(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error) {
+	rsp, err := c.AcceptInvitationAtIssuer(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptInvitationAtIssuerResponse(rsp)
 }
 
 // ListMetersWithResponse List meters
@@ -21257,9 +21477,6 @@ func ParseBeginOidcResponse(rsp *http.Response) (*BeginOidcResponse, error) {
 	}
 
 	switch {
-	case rsp.StatusCode == 302:
-		break // No content-type
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21270,14 +21487,21 @@ func ParseBeginOidcResponse(rsp *http.Response) (*BeginOidcResponse, error) {
 	}
 
 	switch {
-	case rsp.StatusCode == 302:
-		var headers BeginOidcResponse302Headers
-		if values := rsp.Header.Values("Location"); len(values) > 0 {
+	case rsp.StatusCode == 200:
+		var headers BeginOidcResponse200Headers
+		if values := rsp.Header.Values("Content-Security-Policy"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Security-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.Location = &value
+			headers.ContentSecurityPolicy = &value
+		}
+		if values := rsp.Header.Values("Content-Type"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Type", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentType = &value
 		}
 		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
 			var value string
@@ -21286,7 +21510,7 @@ func ParseBeginOidcResponse(rsp *http.Response) (*BeginOidcResponse, error) {
 			}
 			headers.SetCookie = &value
 		}
-		response.Headers302 = &headers
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -22820,6 +23044,52 @@ func ParseAcceptInvitationResponse(rsp *http.Response) (*AcceptInvitationRespons
 	switch {
 	case rsp.StatusCode == 200:
 		var headers AcceptInvitationResponse200Headers
+		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SetCookie = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAcceptInvitationAtIssuerResponse parses an HTTP response from a AcceptInvitationAtIssuerWithResponse call
+func ParseAcceptInvitationAtIssuerResponse(rsp *http.Response) (*AcceptInvitationAtIssuerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcceptInvitationAtIssuerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AcceptAtIssuer1
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AcceptInvitationAtIssuerResponse200Headers
 		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

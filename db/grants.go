@@ -26,7 +26,7 @@ const (
 // Where rows are deleted. Making a chunk of events or usage_hourly deletes the
 // row that it was made with.
 var (
-	deletedByAPI    = []string{"events", "usage_hourly", "people", "sessions", "oidc_issuers", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs"}
+	deletedByAPI    = []string{"events", "usage_hourly", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs"}
 	deletedByWorker = []string{"events", "usage_hourly", "event_keys", "forgotten_days", "usage_discrepancies", "outbox", "request_ids"}
 )
 

@@ -187,7 +187,7 @@ func (s Invitations) Find(ctx context.Context, tokenHash []byte, now time.Time) 
 // member it was made for that password and ends their sessions. It works once.
 func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte, now time.Time) (m metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		i, err := take(ctx, tx, tokenHash, now)
+		i, err := take(ctx, tx, `i.token_hash = $1`, tokenHash, now)
 		if err != nil {
 			return err
 		}
@@ -208,12 +208,36 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 	return m, err
 }
 
-// take uses an invitation up.
-func take(ctx context.Context, tx pgx.Tx, tokenHash []byte, now time.Time) (i metering.Invitation, err error) {
+// AcceptAt is Accept by an account at the tenant's issuer: it becomes that of the
+// member, whose password, if any, stays.
+func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, by metering.Identity, now time.Time) (m metering.Member, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		i, err := take(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
+		if err != nil {
+			return err
+		}
+		if i.MemberID != nil {
+			m, err = lockMember(ctx, tx, tenant, *i.MemberID)
+		} else {
+			m, err = addMember(ctx, tx, tenant, i.CreatedBy, metering.Member{Email: i.Email, Name: i.Name, Role: i.Role})
+		}
+		if err != nil {
+			return err
+		}
+		if err := bind(ctx, tx, m, by); err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String())
+	})
+	return m, err
+}
+
+// take uses the invitation up that the condition names by $1, and what follows $2.
+func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
 	err = tx.QueryRow(ctx, `
 		update invitations i set accepted_at = $2
-		where i.token_hash = $1 and `+isPending+`$2
-		returning `+invitationColumns, tokenHash, metering.Instant(now)).Scan(invitationFields(&i)...)
+		where `+condition+` and `+isPending+`$2
+		returning `+invitationColumns, append([]any{named, metering.Instant(now)}, more...)...).Scan(invitationFields(&i)...)
 	return i, orNoInvitation(err)
 }
 

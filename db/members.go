@@ -93,15 +93,6 @@ func collectMembers(rows pgx.Rows) ([]metering.Member, error) {
 	return members, coded(err)
 }
 
-// ByEmail returns the tenant's member with that e-mail, or CodeNotFound.
-func (s Members) ByEmail(ctx context.Context, tenant metering.TenantID, email string) (m metering.Member, err error) {
-	err = s.pool.QueryRow(ctx, `
-		select `+memberColumns+` from members m
-		where m.tenant_id = $1 and lower(m.email collate "C") = lower($2 collate "C") and m.removed_at is null`,
-		tenant, email).Scan(memberFields(&m)...)
-	return m, orNoMember(err)
-}
-
 // MemberChange is what to change of a member; nil leaves it.
 type MemberChange struct {
 	Name *string
@@ -173,6 +164,9 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		if err := forget(ctx, tx, m.PersonID); err != nil {
+			return err
+		}
+		if err := unbind(ctx, tx, tenant, id, nil); err != nil {
 			return err
 		}
 		if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// OIDC keeps the tenants' issuers, and the sign-ins that have gone to them.
+// OIDC keeps the tenants' issuers, the sign-ins that have gone to them, and which
+// accounts there are whose.
 type OIDC struct{ pool *pool }
 
-const oidcColumns = `issuer, client_id, client_secret, redirect_base, updated_at`
+const oidcColumns = `issuer, client_id, client_secret, updated_at`
 
 func oidcFields(o *metering.OIDC) []any {
-	return []any{&o.Issuer, &o.ClientID, &o.SealedSecret, &o.RedirectBase, &o.UpdatedAt}
+	return []any{&o.Issuer, &o.ClientID, &o.SealedSecret, &o.UpdatedAt}
 }
 
 // Save sets the tenant's issuer. Sign-ins under way at the former one end.
@@ -26,14 +27,14 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 			return err
 		}
 		err := tx.QueryRow(ctx, `
-			insert into oidc_issuers (tenant_id, issuer, client_id, client_secret, redirect_base, updated_by)
-			values (@tenant, @issuer, @client_id, @client_secret, @redirect_base, @actor)
+			insert into oidc_issuers (tenant_id, issuer, client_id, client_secret, updated_by)
+			values (@tenant, @issuer, @client_id, @client_secret, @actor)
 			on conflict (tenant_id) do update
 			set issuer = excluded.issuer, client_id = excluded.client_id, client_secret = excluded.client_secret,
-			    redirect_base = excluded.redirect_base, updated_at = now(), updated_by = excluded.updated_by
+			    updated_at = now(), updated_by = excluded.updated_by
 			returning `+oidcColumns, pgx.NamedArgs{
 			"tenant": tenant, "issuer": o.Issuer, "client_id": o.ClientID, "client_secret": o.SealedSecret,
-			"redirect_base": o.RedirectBase, "actor": actor,
+			"actor": actor,
 		}).Scan(oidcFields(&saved)...)
 		if err != nil {
 			return err
@@ -70,27 +71,63 @@ func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor meteri
 
 // Begin keeps a sign-in until its browser comes back, and forgets those whose
 // browsers did not. Nobody has signed in yet, so nothing is audited.
-func (s OIDC) Begin(ctx context.Context, tenant metering.TenantID, in metering.SignIn, now time.Time) error {
+func (s OIDC) Begin(ctx context.Context, in metering.SignIn, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < $2`, tenant, now); err != nil {
+		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < $2`, in.TenantID, now); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			insert into oidc_sign_ins (tenant_id, state, nonce, verifier, expires_at)
-			values ($1, $2, $3, $4, $5)`, tenant, in.State, in.Nonce, in.Verifier, in.ExpiresAt)
+			insert into oidc_sign_ins (tenant_id, state_hash, invitation_id, expires_at)
+			values ($1, $2, $3, $4)`, in.TenantID, in.StateHash, in.InvitationID, in.ExpiresAt)
 		return err
 	})
 }
 
-// Take returns a sign-in and its tenant once, and forgets it. Whether it has
-// expired is for the caller to say, who has the time. A state finds its
-// tenant, so it takes none.
-func (s OIDC) Take(ctx context.Context, state string) (tenant metering.TenantID, in metering.SignIn, err error) {
+// Take returns a sign-in once, and forgets it. Whether it has expired is for the
+// caller to say, who has the time. A state finds its tenant, so it takes none.
+func (s OIDC) Take(ctx context.Context, stateHash []byte) (in metering.SignIn, err error) {
 	err = s.pool.QueryRow(ctx, `
-		delete from oidc_sign_ins where state = $1
-		returning tenant_id, state, nonce, verifier, expires_at`, state).Scan(&tenant, &in.State, &in.Nonce, &in.Verifier, &in.ExpiresAt)
+		delete from oidc_sign_ins where state_hash = $1
+		returning tenant_id, state_hash, invitation_id, expires_at`, stateHash).Scan(&in.TenantID, &in.StateHash, &in.InvitationID, &in.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, in, metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun here, is over, or took too long; begin again").Because(err)
+		return in, metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun here, is over, or took too long; begin again").Because(err)
 	}
-	return tenant, in, coded(err)
+	return in, coded(err)
+}
+
+// Member returns whose account at the issuer it is, or CodeNotFound.
+func (s OIDC) Member(ctx context.Context, tenant metering.TenantID, of metering.Identity) (m metering.Member, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select `+memberColumns+`
+		from oidc_identities o
+		join members m on m.tenant_id = o.tenant_id and m.id = o.member_id
+		where o.tenant_id = $1
+		  and o.issuer = $2
+		  and o.subject = $3
+		  and m.removed_at is null`, tenant, of.Issuer, of.Subject).Scan(memberFields(&m)...)
+	return m, orNoMember(err)
+}
+
+// bind makes an account at the issuer a member's, instead of the one they had
+// there. It answers CodeConflict where it is another member's.
+func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identity) error {
+	if err := unbind(ctx, tx, m.TenantID, m.ID, &to.Issuer); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `insert into oidc_identities (tenant_id, issuer, subject, member_id) values ($1, $2, $3, $4)`,
+		m.TenantID, to.Issuer, to.Subject, m.ID)
+	if sqlState(err) == stateUniqueViolation {
+		return metering.Errorf(metering.CodeConflict, "this account at the issuer is another member's already").Because(err)
+	}
+	return err
+}
+
+// unbind forgets a member's account at the issuer, or at any.
+func unbind(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, issuer *string) error {
+	_, err := tx.Exec(ctx, `
+		delete from oidc_identities
+		where tenant_id = $1
+		  and member_id = $2
+		  and ($3::text is null or issuer = $3)`, tenant, id, issuer)
+	return err
 }

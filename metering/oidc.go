@@ -7,15 +7,20 @@ type OIDC struct {
 	Issuer       string
 	ClientID     string
 	SealedSecret []byte // nil for a public client
-	RedirectBase string // where browsers reach the API; the callback's path is appended
 	UpdatedAt    time.Time
+}
+
+// Identity is an account at an issuer, which means something in one tenant alone.
+type Identity struct {
+	Issuer  string
+	Subject string
 }
 
 // SignIn is a sign-in at an issuer that has begun, and for a short time waits
 // for the browser to come back.
 type SignIn struct {
-	State     string // what names it in the browser
-	Nonce     string // what the ID token has to repeat
-	Verifier  string // PKCE: what proves that the code is ours
-	ExpiresAt time.Time
+	TenantID     TenantID
+	StateHash    []byte        // of what names it in the browser
+	InvitationID *InvitationID // which is accepted by it; nil: none
+	ExpiresAt    time.Time
 }

@@ -140,20 +140,33 @@ create table oidc_issuers (
   issuer        text not null,
   client_id     text not null,
   client_secret bytea, -- sealed; null for a public client
-  redirect_base text not null,
   updated_at    timestamptz not null default now(),
   updated_by    text not null
 );
 comment on table oidc_issuers is 'Where the members of a tenant sign in by OpenID Connect.';
 
+-- Who signs in is found by what the issuer calls them, never by an e-mail: an
+-- issuer says of anybody what it likes.
+create table oidc_identities (
+  tenant_id  bigint not null references tenants,
+  issuer     text collate "C" not null,
+  subject    text collate "C" not null,
+  member_id  bigint not null,
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, issuer, subject),
+  unique (tenant_id, issuer, member_id),
+  foreign key (tenant_id, member_id) references members (tenant_id, id)
+);
+comment on table oidc_identities is 'Which account at the tenant''s issuer is which member: it was theirs when they accepted an invitation.';
+
 create table oidc_sign_ins (
-  tenant_id  bigint not null references oidc_issuers on delete cascade,
-  state      text not null,
-  nonce      text not null,
-  verifier   text not null, -- PKCE
-  expires_at timestamptz not null,
-  primary key (tenant_id, state),
-  unique (state) -- the issuer sends back nothing else
+  tenant_id     bigint not null references oidc_issuers on delete cascade,
+  state_hash    bytea not null, -- HMAC-SHA256 under the service's secret; nonce and PKCE verifier are made of the state, too
+  invitation_id bigint, -- which is accepted by it
+  expires_at    timestamptz not null,
+  primary key (tenant_id, state_hash),
+  unique (state_hash), -- the issuer sends back nothing else
+  foreign key (tenant_id, invitation_id) references invitations (tenant_id, id)
 );
 comment on table oidc_sign_ins is 'Sign-ins that have gone to the issuer and not come back.';
 create index on oidc_sign_ins (tenant_id, expires_at);
@@ -173,6 +186,7 @@ comment on table idempotency_keys is 'What requests that create something have c
 -- +goose Down
 drop table idempotency_keys;
 drop table oidc_sign_ins;
+drop table oidc_identities;
 drop table oidc_issuers;
 drop table sessions;
 drop table invitations;

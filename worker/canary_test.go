@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -194,40 +196,58 @@ func (c *canary) people() {
 	require.NoError(c, err)
 	c.Cleanup(func() { _ = issuer.Shutdown() })
 	c.secret("the issuer's client secret", issuer.ClientSecret)
-	c.must(200, "PUT", "/v1/tenant/oidc", object{"issuer": issuer.Issuer(), "client_id": issuer.ClientID, "client_secret": issuer.ClientSecret, "redirect_base": c.api.URL})
+	c.must(200, "PUT", "/v1/tenant/oidc", object{"issuer": issuer.Issuer(), "client_id": issuer.ClientID, "client_secret": issuer.ClientSecret})
 	c.must(422, "PUT", "/v1/tenant/oidc", object{"issuer": "http://127.0.0.1:1/canary", "client_id": "canary", "client_secret": "canary-client-secret"})
 	c.secret("a refused client secret", "canary-client-secret")
-	for _, email := range []string{"canary-member@example.com", "canary-stranger@example.com"} {
-		issuer.QueueUser(&mockoidc.MockUser{Subject: email, Email: email, EmailVerified: true})
-		c.signInAtIssuer()
+	again := c.must(200, "POST", "/v1/tenant/members/"+in["member"].(object)["id"].(string)+"/reset", nil)
+	c.secret("a reset's token", again["token"].(string))
+	login := c.api.URL + "/v1/auth/oidc/" + c.tenant + "/login"
+	for _, visit := range []struct{ subject, begin, body string }{
+		{"canary-member", c.api.URL + "/v1/invitations/accept-at-issuer", fmt.Sprintf(`{"token":%q}`, again["token"])},
+		{"canary-member", login, ""},
+		{"canary-stranger", login, ""},
+	} {
+		issuer.QueueUser(&mockoidc.MockUser{Subject: visit.subject, Email: visit.subject + "@example.com", EmailVerified: true})
+		c.signInAtIssuer(visit.begin, visit.body)
 	}
 }
 
+// wayOn is where a page, or an answer, sends the browser.
+var wayOn = regexp.MustCompile(`(?:<a href=|"location":)"([^"]+)"`)
+
 // signInAtIssuer goes there and back, as a browser does.
-func (c *canary) signInAtIssuer() {
+func (c *canary) signInAtIssuer(begin, body string) {
 	c.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(c, err)
 	browser := http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	address := c.api.URL + "/v1/auth/oidc/" + c.tenant + "/login"
-	for range 3 {
-		response, err := browser.Get(address)
+	visited := func(response *http.Response, err error) (onTo string) {
 		require.NoError(c, err)
-		body, err := io.ReadAll(response.Body)
+		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		require.NoError(c, err)
 		for _, cookie := range response.Cookies() {
-			if len(cookie.Value) > 40 {
-				c.secret("cookie "+cookie.Name+" of "+address, cookie.Value)
+			if len(cookie.Value) > 20 {
+				c.secret("cookie "+cookie.Name+" of "+response.Request.URL.Path, cookie.Value)
 			}
 		}
 		if response.StatusCode >= 400 {
-			c.shown = append(c.shown, string(body))
+			c.shown = append(c.shown, string(text))
 		}
-		if address = response.Header.Get("Location"); address == "" || strings.HasSuffix(address, "/") {
-			return
+		if way := wayOn.FindSubmatch(text); way != nil {
+			return strings.ReplaceAll(html.UnescapeString(string(way[1])), `\u0026`, "&")
 		}
+		return response.Header.Get("Location")
 	}
+	var address string
+	if body == "" {
+		address = visited(browser.Get(begin))
+	} else {
+		address = visited(browser.Post(begin, "application/json", strings.NewReader(body)))
+	}
+	callback := visited(browser.Get(address))
+	require.Contains(c, callback, "/v1/auth/oidc/callback?")
+	visited(browser.Get(callback))
 }
 
 func (c *canary) use(customer, value string) {

@@ -52,7 +52,7 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 		metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret), LastFour: "abcd"}, time.Now())
 	require.NoError(t, err)
 	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
-		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret), RedirectBase: "https://odometer.example.com"})
+		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret)})
 	require.NoError(t, err)
 	hook, err := store.Webhooks.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",

@@ -185,7 +185,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Begin signing in at the tenant's OIDC issuer */
+        /**
+         * Begin signing in at the tenant's OIDC issuer
+         * @description A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+         */
         get: operations["begin-oidc"];
         put?: never;
         post?: never;
@@ -886,6 +889,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/invitations/accept-at-issuer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept an invitation at the tenant's OIDC issuer
+         * @description It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+         */
+        post: operations["accept-invitation-at-issuer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters": {
         parameters: {
             query?: never;
@@ -1484,6 +1507,14 @@ export interface components {
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description The key that replaces this one, which is valid beside it until expires_at */
             successor_id: string | null;
+        };
+        AcceptAtIssuer: {
+            /** @description Of the invitation */
+            token: string;
+        };
+        AcceptAtIssuer1: {
+            /** @description Where this browser goes to sign in; whoever comes back has accepted */
+            location: string;
         };
         AcceptInvitation: {
             /** @description At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
@@ -2503,7 +2534,7 @@ export interface components {
             client_id: string;
             has_client_secret: boolean;
             issuer: string;
-            /** @description Where members begin to sign in */
+            /** @description Where members begin to sign in, in a browser */
             login_url: string;
             /** @description What to register at the issuer */
             redirect_uri: string;
@@ -3007,8 +3038,6 @@ export interface components {
             client_secret?: string;
             /** @description Exactly as its discovery document says */
             issuer: string;
-            /** @description Where browsers reach this API; its own base URL when absent */
-            redirect_base?: string;
         };
         SaveProvider: {
             /**
@@ -4141,14 +4170,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Found */
-            302: {
+            /** @description OK */
+            200: {
                 headers: {
-                    Location?: string;
+                    "Content-Security-Policy"?: string;
+                    "Content-Type"?: string;
                     "Set-Cookie"?: string;
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "text/html": string;
+                };
             };
             /** @description Error */
             default: {
@@ -5627,6 +5659,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "accept-invitation-at-issuer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcceptAtIssuer"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AcceptAtIssuer1"];
                 };
             };
             /** @description Error */

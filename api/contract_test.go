@@ -18,6 +18,7 @@ import (
 // contractOf is the document of an API with these providers.
 func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 	return sync.OnceValues(func() (routers.Router, error) {
+		openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder)
 		_, text, err := api.Documents(kinds)
 		if err != nil {
 			return nil, err
@@ -31,8 +32,6 @@ func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 }
 
 var contract = contractOf(known)
-
-func init() { openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder) }
 
 // documented requires that an answer is one that the document describes.
 func (a answer) documented(t testing.TB, contract func() (routers.Router, error), request *http.Request) {

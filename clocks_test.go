@@ -35,6 +35,7 @@ var clocksAllowed = map[string]string{
 	"set removed_at = now()":                         "members",
 	"set retired_at = now()":                         "billing providers",
 	"set withdrawn_at = now()":                       "versions of prices",
+	"returning last_id - $2, mac, clock_timestamp()": "entries of the audit log",
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
 	"completed_at = now()":                           "a meter whose past is counted",
 	"case when past.found then null else now() end,": "the same, without a past",

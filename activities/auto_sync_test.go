@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -69,7 +68,7 @@ func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
 
 // diesInABatch runs a batch whose database goes away with the answer after so many.
 func (s *subscriber) diesInABatch(after int) {
-	store, err := db.Open(s.Context(), dbtest.URL(s), dbtest.ReadPrice)
+	store, err := dbtest.Connect(s.Context(), dbtest.URL(s))
 	require.NoError(s, err)
 	defer store.Close()
 	answers := 0

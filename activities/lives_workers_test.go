@@ -44,7 +44,7 @@ func (l *life) pass(number int) *pass {
 	}
 	p = &pass{life: l, store: l.store}
 	if l.mortal[number] {
-		store, err := db.Open(l.Context(), dbtest.URL(l), dbtest.ReadPrice)
+		store, err := dbtest.Connect(l.Context(), dbtest.URL(l))
 		require.NoError(l, err)
 		p.store = store
 	}

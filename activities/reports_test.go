@@ -133,7 +133,7 @@ func TestManyWhoSendAReportAtOnceSendItOnce(t *testing.T) {
 // as where the worker is killed in between.
 func (b *bench) dying(t *testing.T) *activities.Activities {
 	t.Helper()
-	store, err := db.Open(context.WithoutCancel(t.Context()), dbtest.URL(t), dbtest.ReadPrice)
+	store, err := dbtest.Connect(context.WithoutCancel(t.Context()), dbtest.URL(t))
 	require.NoError(t, err)
 	b.far.onDeliver = store.Close
 	return activities.New(store, b.ring, b.far, b.far.registry(), 0, activities.NewMetrics(nil), func() time.Time { return b.now })

@@ -47,7 +47,7 @@ func (d *drill) disconnect() {
 func (d *drill) connect() {
 	d.Helper()
 	var err error
-	d.store, err = db.Open(d.Context(), d.address, dbtest.ReadPrice)
+	d.store, err = dbtest.Connect(d.Context(), d.address)
 	require.NoError(d, err)
 	d.writer = db.NewWriter(d.store, db.WriterOptions{})
 	d.conn, err = pgx.Connect(d.Context(), d.address)

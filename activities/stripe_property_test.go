@@ -251,7 +251,7 @@ func (s *subscriber) outcome(report uuid.UUID) billing.State {
 // dies sends a report from a worker whose database is gone once Stripe has
 // answered, and says whether it was accepted.
 func (s *subscriber) dies(report uuid.UUID) bool {
-	store, err := db.Open(s.Context(), dbtest.URL(s), dbtest.ReadPrice)
+	store, err := dbtest.Connect(s.Context(), dbtest.URL(s))
 	require.NoError(s, err)
 	s.answered = store.Close
 	result, err := s.of(store).SendReport(s.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: report})

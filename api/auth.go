@@ -207,7 +207,11 @@ func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 		return Principal{}, err
 	}
 	now := s.Now()
-	if found == nil || !found.Key.Live(now) {
+	if found == nil {
+		return Principal{}, errUnauthorized
+	}
+	if !found.Key.Live(now) {
+		s.auditDead(ctx, found.Tenant.ID, "api_key", found.Key.ID.String(), found.Key.RevokedAt != nil)
 		return Principal{}, errUnauthorized
 	}
 	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {

@@ -98,6 +98,9 @@ func (s *server) triggerAutoSync(ctx context.Context, _ *struct{}) (*triggerAuto
 	if !settings.Enabled {
 		return nil, metering.Errorf(metering.CodeConflict, "Auto-Sync is off; PUT /v1/billing/auto-sync turns it on")
 	}
+	if err := s.auditAsked(ctx, "auto_sync.trigger", settings.TenantID.String(), nil); err != nil {
+		return nil, err
+	}
 	if err := workflows.TriggerAutoSync(ctx, s.Temporal, settings.TenantID); err != nil {
 		return nil, err
 	}

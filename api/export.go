@@ -99,6 +99,10 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	if e.first, err = e.read(ctx); err != nil {
 		return nil, err
 	}
+	what := map[string]any{"start": e.at.Range.Start.UTC(), "end": e.at.Range.End.UTC(), "format": in.Format}
+	if err := s.auditAsked(ctx, "usage.export", c.ID.String(), what); err != nil {
+		return nil, err
+	}
 	write := e.writeJSON
 	if in.Format == "csv" {
 		write = e.writeCSV

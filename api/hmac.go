@@ -142,7 +142,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if err != nil {
 		return Principal{}, err
 	}
-	secret, err := s.signerOf(signed, body, signers)
+	secret, err := s.signerOf(ctx, signed, body, signers)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -175,8 +175,8 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 }
 
 // signerOf returns the live secret that made the signature. All are tried,
-// whichever matches.
-func (s *server) signerOf(signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
+// whichever matches; the use of one that is not live any more is audited.
+func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
 		signed.by(nil, body) // an unknown tenant takes as long as another
@@ -187,7 +187,9 @@ func (s *server) signerOf(signed signature, body pieces, signers db.Signers) (si
 			return signer, metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(openErr)
 		}
 		switch {
-		case !signed.by(opened, body) || !secret.Live(s.Now()):
+		case !signed.by(opened, body):
+		case !secret.Live(s.Now()):
+			s.auditDead(ctx, secret.TenantID, "hmac_secret", secret.ID.String(), secret.RevokedAt != nil)
 		case signed.version == v1 && secret.Signatures == metering.SignaturesV2:
 			err = errOnlyV2
 		default:

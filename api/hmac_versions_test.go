@@ -151,7 +151,7 @@ func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "PATCH", "/v1/tenant", `{"v1_bodyless_writes":true}`).status)
 	require.Equal(t, 200, b.send(t, "POST", revoke, "", s.sign("")...).status)
 	require.False(t, works())
-	require.Contains(t, b.auditActions(t)[1], "tenant.update")
+	require.Len(t, b.audited(t, "tenant.update"), 1)
 }
 
 // TestTheSignedExamplesOfTheDocumentsRun runs those of docs/api.md, with shell, Python and Go.

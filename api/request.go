@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,9 +50,10 @@ func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).princip
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &recorder{ResponseWriter: w, connection: http.NewResponseController(w), time: cmp.Or(s.AnswerTime, answerTime)}
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
-	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	address := s.failures.addressOf(r)
+	r = r.WithContext(db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id}))
 	x.request = r
-	x.body = s.bodies.receive(r, out, s.failures.addressOf(r))
+	x.body = s.bodies.receive(r, out, address)
 	x.atEnd(x.body.giveBack)
 	out.Header().Set("X-Request-Id", x.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -65,6 +67,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, end := range slices.Backward(x.ends) {
 			end()
 		}
+		s.auditForbidden(x, out.status)
 		s.account(x, out, began)
 		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole

@@ -60,24 +60,26 @@ type Deps struct {
 type server struct {
 	Deps
 	*people
-	mux        *http.ServeMux
-	api        huma.API
-	apiKeys    *coalescer[string, *db.Credential] // by their hash
-	signers    *coalescer[metering.TenantID, db.Signers]
-	uses       *coalescer[db.KeyUse, struct{}]
-	secretUses *coalescer[db.SecretUse, struct{}]
-	sweeps     *coalescer[struct{}, struct{}] // of request ids
-	resets     *coalescer[string, struct{}]   // that were asked for, by e-mail
-	claims     atomic.Int64                   // of request ids
-	bodies     bodies
-	requests   *db.Shares[metering.TenantID] // under way
-	exports    *db.Shares[metering.TenantID]
-	largePages *db.Shares[metering.TenantID]
-	failures   *failures
-	minutes    limiter
-	pageKey    []byte
-	requestKey []byte // under which repeatable requests are hashed
-	metrics    metrics
+	mux         *http.ServeMux
+	api         huma.API
+	apiKeys     *coalescer[string, *db.Credential] // by their hash
+	signers     *coalescer[metering.TenantID, db.Signers]
+	uses        *coalescer[db.KeyUse, struct{}]
+	secretUses  *coalescer[db.SecretUse, struct{}]
+	sweeps      *coalescer[struct{}, struct{}] // of request ids
+	resets      *coalescer[string, struct{}]   // that were asked for, by e-mail
+	claims      atomic.Int64                   // of request ids
+	bodies      bodies
+	requests    *db.Shares[metering.TenantID] // under way
+	exports     *db.Shares[metering.TenantID]
+	largePages  *db.Shares[metering.TenantID]
+	failures    *failures
+	refusals    refusals
+	notSignedIn *coalescer[refusedSignIn, struct{}]
+	minutes     limiter
+	pageKey     []byte
+	requestKey  []byte // under which repeatable requests are hashed
+	metrics     metrics
 }
 
 // credentialTimeout bounds how long requests wait for the database to say who asks.
@@ -104,6 +106,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
 	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
+	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}
 	tenants, strangers, err := newLimiters(deps)
@@ -220,7 +223,8 @@ func (s *server) routes() {
 	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message")), s.redeliver)
 
 	huma.Register(s.api, described(get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log"),
-		"Who changed what, newest first."), s.auditLog)
+		"Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a "+
+			"webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest."), s.auditLog)
 
 	huma.Register(s.api, described(post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"),
 		"Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in."), s.logIn)

@@ -105,6 +105,7 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	}
 	switch len(memberships) {
 	case 0:
+		s.auditSignIn(ctx, in.Body.Email)
 		return nil, errSignIn
 	case 1:
 		return s.signedIn(ctx, memberships[0].Member)

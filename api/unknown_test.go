@@ -33,9 +33,9 @@ func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
 				require.NotContains(t, send("state=a&code=b&session_state=c", "").body, "query.session_state", "OAuth 2.0 has clients ignore what they do not know")
 				continue
 			}
-			p := send(good.query.Encode()+"&action=x", "").problem(t, 422, "invalid")
-			require.Equal(t, "query.action", p.Errors[0].Location, op.OperationID)
-			require.Contains(t, p.Detail, "query.action unknown parameter")
+			p := send(good.query.Encode()+"&acton=x", "").problem(t, 422, "invalid")
+			require.Equal(t, "query.acton", p.Errors[0].Location, op.OperationID)
+			require.Contains(t, p.Detail, "query.acton unknown parameter")
 			for name := range good.query {
 				p := send(good.query.Encode()+"&"+name+"=twice", "").problem(t, 422, "invalid")
 				require.Equal(t, []api.FieldProblem{{Location: "query." + name, Message: "must be given once"}}, p.Errors, op.OperationID)
@@ -53,7 +53,7 @@ func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
 	detail := func(path string) string { return b.send(t, "GET", path, "").problem(t, 422, "invalid").Detail }
-	require.Equal(t, "query.action unknown parameter; available: page_size, page_token", detail("/v1/audit-log?action=meter.create"))
+	require.Equal(t, "query.action unknown parameter; available: page_size, page_token", detail("/v1/customers?action=meter.create"))
 	require.Equal(t, "query.customers unknown parameter; available: meter, customer, granularity, start, end, page_size, page_token, group.<property>",
 		detail("/v1/usage?meter=calls&customers=acme"))
 	require.Equal(t, "query.a unknown parameter; there are none here", detail("/v1/tenant?a=b"))

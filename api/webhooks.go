@@ -319,6 +319,9 @@ func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput,
 	if err := s.countTest(ctx, id); err != nil {
 		return nil, err
 	}
+	if err := s.auditAsked(ctx, "webhook.test", id.String(), nil); err != nil {
+		return nil, err
+	}
 	message, err := s.Store.Deliveries.Test(ctx, principalOf(ctx).Tenant.ID, id, s.Now())
 	if err != nil {
 		return nil, err

@@ -1976,19 +1976,35 @@ type AuditEntry struct {
 	// Action Examples: meter.create
 	Action string `json:"action"`
 
-	// Actor Who: a credential or a member, or operator for the command line
+	// Actor Who: a credential or a member; operator for the command line and the Temporal UI; schedule for the service itself; stranger for whoever has not proved who they are
 	//
 	// Examples: key_12
-	Actor string    `json:"actor"`
-	At    time.Time `json:"at"`
+	Actor string `json:"actor"`
 
-	// Id Examples: aud_99
+	// Address Where the request came from, of IPv6 the /64 network; empty where there was no request
+	//
+	// Examples: 192.0.2.7
+	Address string `json:"address"`
+
+	// After The same fields, as they are since; of what changes nothing, what was asked for
+	After *map[string]interface{} `json:"after,omitempty"`
+	At    time.Time               `json:"at"`
+
+	// Before The fields that were changed, as they were. A secret is {"set": true}, what is personal a digest under a key
+	Before *map[string]interface{} `json:"before,omitempty"`
+
+	// Id Its number in the tenant's log: 1, 2, 3, …
+	//
+	// Examples: aud_99
 	Id string `json:"id"`
 
 	// Reason Why, in the actor's words; empty where they were not asked
 	//
 	// Examples: the receiver is being moved
 	Reason string `json:"reason"`
+
+	// RequestId X-Request-Id of the request; empty where there was none
+	RequestId string `json:"request_id"`
 
 	// Resource The id of what changed
 	//
@@ -4351,6 +4367,20 @@ type GetAuditLogParams struct {
 
 	// PageToken next_page_token of the page before
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+	Actor     *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action An action, or how it begins
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// Resource The whole id, or the first of several
+	Resource  *string `form:"resource,omitempty" json:"resource,omitempty"`
+	RequestId *string `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// Start Entries from then on
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End Entries before then
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
 // FinishOidcParams defines parameters for FinishOidc.
@@ -5115,7 +5145,7 @@ type ClientInterface interface {
 
 	// GetAuditLog List the audit log
 	//
-	// Who changed what, newest first.
+	// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
 	//
 	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6144,7 +6174,7 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 
 // GetAuditLog List the audit log
 //
-// Who changed what, newest first.
+// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
 //
 // Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8617,6 +8647,78 @@ func NewGetAuditLogRequest(server string, params *GetAuditLogParams) (*http.Requ
 		if params.PageToken != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Actor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "actor", *params.Actor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Action != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "action", *params.Action, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Resource != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "resource", *params.Resource, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.RequestId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "request_id", *params.RequestId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -13255,7 +13357,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetAuditLogWithResponse List the audit log
 	//
-	// Who changed what, newest first.
+	// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19255,7 +19357,7 @@ func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id s
 
 // GetAuditLogWithResponse List the audit log
 //
-// Who changed what, newest first.
+// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
 //
 // Returns a wrapper object for the known response body format(s).
 //

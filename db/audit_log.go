@@ -2,41 +2,121 @@ package db
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AuditLog reads what audit wrote.
+// AuditLog reads what audit wrote, and keeps what changes nothing else.
 type AuditLog struct{ pool *pool }
+
+// Origin is the request that has something done.
+type Origin struct{ Address, RequestID string }
+
+type originKey struct{}
+
+// From says which request has what is done in ctx done, for the audit log.
+func From(ctx context.Context, origin Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, origin)
+}
 
 // audit records who changed what, in the transaction that changes it.
 func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
-	return auditBecause(ctx, tx, tenant, actor, action, resource, "")
+	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource})
 }
 
 // auditBecause is audit with the reason that the actor gave.
 func auditBecause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource, reason string) error {
-	_, err := tx.Exec(ctx, `insert into audit_log (tenant_id, actor, action, resource, reason) values ($1, $2, $3, $4, $5)`,
-		tenant, actor, action, resource, reason)
-	return err
+	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource, Reason: reason})
+}
+
+// auditEntry adds to the entry which request it was.
+func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e metering.AuditEntry) error {
+	within, ok := tx.(*auditedTx)
+	if !ok {
+		return errors.New("audit: only a transaction of inTx can be audited")
+	}
+	if origin, ok := ctx.Value(originKey{}).(Origin); ok {
+		e.Address, e.RequestID = origin.Address, origin.RequestID
+	}
+	within.entries = append(within.entries, auditedEntry{tenant, e})
+	return nil
+}
+
+// Record keeps an entry about what changes nothing that is stored: what was
+// refused, or read, or begun.
+func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry) error {
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return auditEntry(ctx, tx, tenant, e) })
+}
+
+// Attempted is as whom somebody may have tried to sign in.
+type Attempted struct {
+	Tenant metering.TenantID
+	Member metering.MemberID
+}
+
+// maxAttempted bounds in how many tenants' logs one refused sign-in is.
+const maxAttempted = 20
+
+// Attempted returns the members, of any tenants, that an e-mail is of.
+func (s AuditLog) Attempted(ctx context.Context, email string) ([]Attempted, error) {
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, id
+		from members
+		where lower(email collate "C") = $1
+		  and removed_at is null
+		order by tenant_id
+		limit $2`, metering.FoldEmail(email), maxAttempted)
+	if err != nil {
+		return nil, coded(err)
+	}
+	attempted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Attempted])
+	return attempted, coded(err)
+}
+
+const auditColumns = `id, at, actor, action, resource, reason, address, request_id, before, after`
+
+func auditFields(e *metering.AuditEntry) []any {
+	return []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason, &e.Address, &e.RequestID, &e.Before, &e.After}
+}
+
+// AuditFilter is which entries to list; what is empty holds for all.
+type AuditFilter struct {
+	Actor     metering.Actor
+	Action    string // or how it begins
+	Resource  string // or the first of several
+	RequestID string
+	Start     time.Time // from then on
+	End       time.Time // until then; zero: until now
 }
 
 // List returns up to limit entries from before an entry, newest first; before
 // 0 is the end of the log.
-func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, before metering.AuditID, limit int) ([]metering.AuditEntry, error) {
+func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) ([]metering.AuditEntry, error) {
 	rows, err := s.pool.Query(ctx, `
-		select id, at, actor, action, resource, reason
+		select `+auditColumns+`
 		from audit_log
-		where tenant_id = $1 and ($2 = 0 or id < $2)
+		where tenant_id = @tenant
+		  and (@before = 0 or id < @before)
+		  and (@actor = '' or actor = @actor)
+		  and starts_with(action, @action)
+		  and (@resource = '' or resource = @resource or starts_with(resource, @resource || ' '))
+		  and (@request = '' or request_id = @request)
+		  and at >= @start
+		  and (@endless or at < @end)
 		order by id desc
-		limit $3`, tenant, before, limit)
+		limit @limit`, pgx.NamedArgs{
+		"tenant": tenant, "before": before, "actor": f.Actor, "action": f.Action, "resource": f.Resource, "request": f.RequestID,
+		"start": f.Start, "end": f.End, "endless": f.End.IsZero(), "limit": limit,
+	})
 	if err != nil {
 		return nil, coded(err)
 	}
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
-		return e, row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason)
+		return e, row.Scan(auditFields(&e)...)
 	})
 	return entries, coded(err)
 }

@@ -206,7 +206,7 @@ func (s *server) crash() {
 func TestWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	store, err := db.Open(t.Context(), s.address, dbtest.ReadPrice)
+	store, err := dbtest.Connect(t.Context(), s.address)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
@@ -316,7 +316,7 @@ func TestAnAnswerThatIsLostOnItsWayIsFoundOut(t *testing.T) {
 	t.Cleanup(func() { listener.Close() })
 	go (&cutter{listener, target.Host, 2}).serve()
 	target.Host = listener.Addr().String()
-	store, err := db.Open(t.Context(), target.String(), dbtest.ReadPrice)
+	store, err := dbtest.Connect(t.Context(), target.String())
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 

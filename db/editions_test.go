@@ -19,7 +19,7 @@ func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.C
 		return func(t *testing.T) {
 			t.Parallel()
 			address := dbtest.Empty(t, server)
-			store, err := db.Open(t.Context(), address, dbtest.ReadPrice)
+			store, err := dbtest.Connect(t.Context(), address)
 			require.NoError(t, err)
 			t.Cleanup(store.Close)
 			require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))

@@ -14,8 +14,9 @@ import (
 // HMACSecrets keeps the sealed secrets that tenants' services sign with.
 type HMACSecrets struct{ pool beginner }
 
-// Signers is a tenant and the secrets of it that were not revoked. Whether one
-// has expired is for the caller to say, who has the time.
+// Signers is a tenant and the secrets of it that were not revoked, and the two
+// that were revoked last. Whether one has expired is for the caller to say, who
+// has the time.
 type Signers struct {
 	Tenant  metering.Tenant
 	Secrets []metering.HMACSecret
@@ -81,7 +82,14 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 	rows, err := s.pool.Query(ctx, `
 		select `+hmacSecretColumns+`, `+tenantColumns+`
 		from hmac_secrets h join tenants t on t.id = h.tenant_id
-		where h.tenant_id = any($1) and h.revoked_at is null`, tenants)
+		where h.tenant_id = any($1)
+		  and (h.revoked_at is null or h.id in (
+		    select r.id
+		    from hmac_secrets r
+		    where r.tenant_id = h.tenant_id
+		      and r.revoked_at is not null
+		    order by r.revoked_at desc
+		    limit 2))`, tenants)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -135,7 +135,7 @@ func TestWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
 	var stores [2]*db.DB
 	var writers [2]*db.Writer
 	for i := range stores {
-		store, err := db.Open(t.Context(), address+"&pool_max_conns=8", dbtest.ReadPrice)
+		store, err := dbtest.Connect(t.Context(), address+"&pool_max_conns=8")
 		require.NoError(t, err)
 		stores[i], writers[i] = store, db.NewWriter(store, db.WriterOptions{GroupEvents: 60})
 		t.Cleanup(func() {

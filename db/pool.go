@@ -21,12 +21,13 @@ type pool struct {
 	*pgxpool.Pool
 
 	shares *Shares[metering.TenantID]
+	audit  auditKey
 }
 
 // newPool leaves half of the connections to what is done for nobody in
 // particular: more busy ones would make each slower. A tenant alone has a quarter.
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{of, NewShares[metering.TenantID](max(1, int64(of.Config().MaxConns)/2))}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](max(1, int64(of.Config().MaxConns)/2))}
 }
 
 type tenantKey struct{}

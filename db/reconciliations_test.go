@@ -89,7 +89,7 @@ func (b *books) rows() (n int) {
 
 func (b *books) audited() (all []string) {
 	b.Helper()
-	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, 0, 100)
+	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100)
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Actor == "key_1" {

@@ -42,7 +42,7 @@ func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *b
 	b.Helper()
 	b.writer.Close()
 	b.store.Close()
-	store, err := db.Open(b.Context(), backup, dbtest.ReadPrice)
+	store, err := dbtest.Connect(b.Context(), backup)
 	require.NoError(b, err)
 	b.Cleanup(store.Close)
 	raised, err := store.Restores.Raise(b.Context(), b.now)
@@ -83,7 +83,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			b.writer.Close()
 			b.store.Close()
 			backup := dbtest.Copy(t, address)
-			store, err := db.Open(t.Context(), address, dbtest.ReadPrice)
+			store, err := dbtest.Connect(t.Context(), address)
 			require.NoError(t, err)
 			b.store, b.writer = store, db.NewWriter(store, db.WriterOptions{})
 

@@ -30,13 +30,19 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 	if _, err := activeProvider(ctx, s.pool, tenant); err != nil {
 		return metering.Sync{}, err
 	}
-	_, err = s.pool.Exec(ctx, `
-		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
-		values (@tenant, @id, @customer, @trigger, @actor, @now)`, pgx.NamedArgs{
-		"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": sync.RequestedAt,
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
+			values (@tenant, @id, @customer, @trigger, @actor, @now)`, pgx.NamedArgs{
+			"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": sync.RequestedAt,
+		})
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, tenant, actor, "sync.request", id.String()+" "+customer.String())
 	})
 	if err != nil {
-		return metering.Sync{}, fmt.Errorf("request sync: %w", coded(err))
+		return metering.Sync{}, fmt.Errorf("request sync: %w", err)
 	}
 	return sync, nil
 }

@@ -40,7 +40,7 @@ func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
-	other, err := db.Open(t.Context(), dbtest.URL(t), dbtest.ReadPrice)
+	other, err := dbtest.Connect(t.Context(), dbtest.URL(t))
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
 	writers := []*db.Writer{newWriter(t, store, db.WriterOptions{}), newWriter(t, other, db.WriterOptions{})}

@@ -21,17 +21,34 @@ create table tenants (
 comment on table tenants is 'The customers of the service: each owns everything else that carries its id.';
 
 create table audit_log (
-  tenant_id bigint not null references tenants,
-  id        bigint generated always as identity,
-  at        timestamptz not null default now(),
-  actor     text not null,
-  action    text not null, -- meter.create, provider.save, …
-  resource  text not null, -- the internal id of what changed
-  reason    text not null default '', -- why, in the actor's words, where they were asked for
+  tenant_id  bigint not null references tenants,
+  id         bigint not null, -- 1, 2, 3, … of the tenant
+  at         timestamptz not null,
+  actor      text not null,
+  action     text not null, -- meter.create, provider.save, …
+  resource   text not null, -- the internal id of what changed
+  reason     text not null, -- why, in the actor's words; empty where they were not asked
+  address    text not null, -- where the request came from; empty where there was none
+  request_id text not null, -- the same
+  -- What was changed, and to what; as text, because the MAC is over its bytes.
+  before     json,
+  after      json,
+  mac        bytea not null, -- of all that, and of the MAC before; under a key that the database does not have
   primary key (tenant_id, id)
 );
-comment on table audit_log is 'Who changed what and when, without secrets and without the content of fields.';
+comment on table audit_log is 'Who changed what and when, without secrets: of each tenant one chain, in which nothing can be changed unnoticed.';
+create index on audit_log (tenant_id, resource, id);
+create index on audit_log (tenant_id, at);
+
+create table audit_heads (
+  tenant_id bigint primary key references tenants,
+  last_id   bigint not null,
+  mac       bytea not null, -- of the last entry
+  seal      bytea not null  -- a MAC of the head
+);
+comment on table audit_heads is 'Where the chain of each audit log ends. Whoever adds to it waits here for the others.';
 
 -- +goose Down
+drop table audit_heads;
 drop table audit_log;
 drop table tenants;

@@ -78,7 +78,7 @@ func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcom
 
 func (s *system) lastAudit() string {
 	s.Helper()
-	log, err := s.store.AuditLog.List(s.Context(), s.tenant, 0, 1)
+	log, err := s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, 1)
 	require.NoError(s, err)
 	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Resource
 }

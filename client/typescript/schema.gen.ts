@@ -96,7 +96,7 @@ export interface paths {
         };
         /**
          * List the audit log
-         * @description Who changed what, newest first.
+         * @description Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
          */
         get: operations["get-audit-log"];
         put?: never;
@@ -1580,19 +1580,37 @@ export interface components {
             /** @example meter.create */
             action: string;
             /**
-             * @description Who: a credential or a member, or operator for the command line
+             * @description Who: a credential or a member; operator for the command line and the Temporal UI; schedule for the service itself; stranger for whoever has not proved who they are
              * @example key_12
              */
             actor: string;
+            /**
+             * @description Where the request came from, of IPv6 the /64 network; empty where there was no request
+             * @example 192.0.2.7
+             */
+            address: string;
+            /** @description The same fields, as they are since; of what changes nothing, what was asked for */
+            after?: {
+                [key: string]: unknown;
+            };
             /** Format: date-time */
             at: string;
-            /** @example aud_99 */
+            /** @description The fields that were changed, as they were. A secret is {"set": true}, what is personal a digest under a key */
+            before?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Its number in the tenant's log: 1, 2, 3, …
+             * @example aud_99
+             */
             id: string;
             /**
              * @description Why, in the actor's words; empty where they were not asked
              * @example the receiver is being moved
              */
             reason: string;
+            /** @description X-Request-Id of the request; empty where there was none */
+            request_id: string;
             /**
              * @description The id of what changed
              * @example mtr_7
@@ -4003,6 +4021,16 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
+                actor?: string;
+                /** @description An action, or how it begins */
+                action?: string;
+                /** @description The whole id, or the first of several */
+                resource?: string;
+                request_id?: string;
+                /** @description Entries from then on */
+                start?: string;
+                /** @description Entries before then */
+                end?: string;
             };
             header?: never;
             path?: never;
@@ -7266,6 +7294,8 @@ export const decimals: ReadonlySet<string> = new Set([
 
 /** The objects whose content is the client's own. */
 export const freeForm: ReadonlySet<string> = new Set([
+  "after",
+  "before",
   "group_key",
   "metadata",
   "properties"

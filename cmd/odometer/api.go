@@ -51,7 +51,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	all := registry.New(guard, stripeBase)
-	store, err := db.Open(ctx, url, all.Price)
+	store, err := openStore(ctx, url, env.secret(), all.Price)
 	if err != nil {
 		return err
 	}

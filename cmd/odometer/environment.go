@@ -56,7 +56,7 @@ func (e *environment) databaseURL() string {
 	return text
 }
 
-// secret is the one from which every key of the API is derived.
+// secret is the one from which the keys of the API and of the audit log are derived.
 func (e *environment) secret() []byte {
 	text := e.get("ODOMETER_SECRET")
 	if text == "" {

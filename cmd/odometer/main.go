@@ -23,6 +23,7 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer tenant create    make a tenant, its first admin key and its owner
   odometer restored         say that the database was restored from a backup
   odometer rotate-secrets   seal every secret under the first of the encryption keys
+  odometer audit verify     find out whether audit logs are as they were written
   odometer openapi          print the OpenAPI document
   odometer version          print what this binary was built from
 
@@ -32,7 +33,8 @@ Environment:
   WORKER_ROLE               for migrate: the same for the worker
   LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
   METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
-  ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions and page tokens depend on it
+  ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions, page tokens and the audit
+                            log depend on it; the same for API and worker
   ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals secrets, all open them
   API_KEY_PREFIX            svc when unset
   REDIS_URL                 shares the rate limit among replicas; when unset each counts alone
@@ -82,6 +84,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return printVersion(out)
 	case is(args, "openapi"):
 		return printDocument(out, args[1:])
+	case len(args) >= 2 && args[0] == "audit" && args[1] == "verify":
+		return verifyAudit(ctx, env, args[2:], out)
 	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":
 		return createTenant(ctx, env, args[2:], in, out)
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -36,7 +35,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err != nil {
 		return err
 	}
-	store, err := db.Open(ctx, url, nil)
+	store, err := openStore(ctx, url, env.secret(), nil)
 	if err != nil {
 		return err
 	}

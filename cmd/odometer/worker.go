@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/worker"
@@ -20,6 +19,7 @@ import (
 func runWorker(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
+	secret := env.secret()
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
 	stripeBase, retention := env.stripe(), env.retention()
 	metrics := newRegistry()
@@ -29,7 +29,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	}
 	defer temporal.Close()
 	all := registry.New(guard, stripeBase)
-	store, err := db.Open(ctx, url, all.Price)
+	store, err := openStore(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}

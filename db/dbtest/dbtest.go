@@ -44,11 +44,28 @@ func Open(t testing.TB) *db.DB {
 	if shared.store == nil {
 		shared.url = create(t, ServerURL(t))
 		migrate(t, shared.url)
-		store, err := db.Open(context.Background(), As(t, shared.url, service), ReadPrice)
-		require.NoError(t, err)
-		shared.store = store
+		shared.store = connect(t, As(t, shared.url, service))
 	}
 	return shared.store
+}
+
+func connect(t testing.TB, address string) *db.DB {
+	t.Helper()
+	store, err := Connect(context.Background(), address)
+	require.NoError(t, err)
+	return store
+}
+
+// AuditSecret is what the audit logs of tests are signed with.
+var AuditSecret = []byte("the audit logs of tests are signed")
+
+// Connect opens a database as the service does.
+func Connect(ctx context.Context, address string) (*db.DB, error) {
+	store, err := db.Open(ctx, address, ReadPrice)
+	if err != nil {
+		return nil, err
+	}
+	return store, store.SignAuditLog(AuditSecret)
 }
 
 // Roles are those that API and worker connect as, on each server that tests use.
@@ -60,8 +77,7 @@ const service = "odometer_service"
 // Owner opens a database as its owner, for what operators do.
 func Owner(t testing.TB, address string) *db.DB {
 	t.Helper()
-	owner, err := db.Open(context.Background(), address, ReadPrice)
-	require.NoError(t, err)
+	owner := connect(t, address)
 	t.Cleanup(owner.Close)
 	return owner
 }
@@ -151,8 +167,7 @@ func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
 	address := Empty(t, ServerURL(t))
 	migrate(t, address)
-	store, err := db.Open(t.Context(), As(t, address, service), ReadPrice)
-	require.NoError(t, err)
+	store := connect(t, As(t, address, service))
 	t.Cleanup(store.Close)
 	return store, address
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// openStore opens a database through which something can be done that is audited.
+func openStore(ctx context.Context, url string, secret []byte, read db.ReadPrice) (*db.DB, error) {
+	store, err := db.Open(ctx, url, read)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.SignAuditLog(secret); err != nil {
+		store.Close()
+		return nil, err
+	}
+	return store, nil
+}
+
+var errBrokenLog = errors.New("an audit log is not as it was written: see above")
+
+// verifyAudit works out the chains of audit logs again, and says where one breaks.
+func verifyAudit(ctx context.Context, env *environment, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("audit verify", flag.ContinueOnError)
+	name := flags.String("tenant", "", "whose log, such as ten_1; every tenant's when absent")
+	noted := flags.String("expect", "", "a head of the tenant's log that was printed earlier: the entry has to be there still")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	only, expected, err := auditFlags(*name, *noted)
+	if err != nil {
+		return err
+	}
+	url, secret := env.databaseURL(), env.secret()
+	if err := env.err(); err != nil {
+		return err
+	}
+	store, err := openStore(ctx, url, secret, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if only != 0 {
+		return verifyTenant(ctx, store, only, expected, out)
+	}
+	return verifyTenants(ctx, store, out)
+}
+
+func auditFlags(name, noted string) (only metering.TenantID, expected *metering.AuditHead, err error) {
+	if name != "" {
+		var ok bool
+		if only, ok = metering.ParseTenantID(name); !ok {
+			return 0, nil, errors.New("-tenant must be a tenant's id, such as ten_42")
+		}
+	}
+	if noted == "" {
+		return only, nil, nil
+	}
+	if only == 0 {
+		return 0, nil, errors.New("-expect needs -tenant: a head is one tenant's")
+	}
+	head, err := metering.ParseAuditHead(noted)
+	return only, &head, err
+}
+
+func verifyTenants(ctx context.Context, store *db.DB, out io.Writer) error {
+	const atOnce = 100
+	var last metering.TenantID
+	var broken error
+	for {
+		tenants, err := store.Tenants.After(ctx, last, atOnce)
+		if err != nil {
+			return err
+		}
+		for _, tenant := range tenants {
+			err := verifyTenant(ctx, store, tenant, nil, out)
+			if err != nil && !errors.Is(err, errBrokenLog) {
+				return err
+			}
+			broken = errors.Join(broken, err)
+			last = tenant
+		}
+		if len(tenants) < atOnce {
+			if broken != nil {
+				return errBrokenLog
+			}
+			return nil
+		}
+	}
+}
+
+func verifyTenant(ctx context.Context, store *db.DB, tenant metering.TenantID, expected *metering.AuditHead, out io.Writer) error {
+	head, breaks, err := store.AuditLog.Verify(ctx, tenant, expected)
+	if err != nil {
+		return err
+	}
+	for _, found := range breaks {
+		if _, err := fmt.Fprintf(out, "%s broken: %s\n", tenant, found); err != nil {
+			return err
+		}
+	}
+	if len(breaks) > 0 {
+		return errBrokenLog
+	}
+	_, err = fmt.Fprintf(out, "%s intact, head %s\n", tenant, head)
+	return err
+}

@@ -1,0 +1,131 @@
+package db
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// auditKey is what the chain of the audit log is made with. Whoever holds the
+// database alone can neither add an entry that passes for one of ours nor
+// change one.
+type auditKey []byte
+
+// SignAuditLog has what is done through the store written into the audit log
+// under a key derived from the service's secret. Without it nothing can be
+// done that has to be audited.
+func (d *DB) SignAuditLog(secret []byte) error {
+	key, err := hkdf.Key(sha256.New, secret, nil, "odometer/audit-log", sha256.Size)
+	if err != nil {
+		return fmt.Errorf("derive key of the audit log: %w", err)
+	}
+	d.pool.audit = key
+	return nil
+}
+
+// mac is over parts, each with its length, so that nothing moves from one to
+// the next.
+func (k auditKey) mac(parts ...[]byte) []byte {
+	mac := hmac.New(sha256.New, k)
+	for _, part := range parts {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write(part)
+	}
+	return mac.Sum(nil)
+}
+
+// link is the MAC of an entry, which covers that of the entry before it, and
+// through that all that came before.
+func (k auditKey) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
+	return k.mac([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
+		strconv.AppendInt(nil, e.At.UnixMicro(), 10), []byte(e.Actor), []byte(e.Action), []byte(e.Resource), []byte(e.Reason),
+		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
+}
+
+// seal is the MAC of a head, so that none is made for an earlier entry by
+// whoever cuts off the later ones.
+func (k auditKey) seal(tenant metering.TenantID, h metering.AuditHead) []byte {
+	return k.mac([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
+}
+
+// auditedTx is a transaction that notes what is to be audited. That is written
+// when everything else is done: the row that everybody's entries follow, their
+// tenant's head, is locked last and for the shortest time.
+type auditedTx struct {
+	pgx.Tx
+
+	entries []auditedEntry
+}
+
+type auditedEntry struct {
+	tenant metering.TenantID
+	metering.AuditEntry
+}
+
+// finish writes the entries, or leaves them to the transaction that this one is within.
+func (t *auditedTx) finish(ctx context.Context, within beginner) error {
+	if outer, nested := within.(*auditedTx); nested {
+		outer.entries = append(outer.entries, t.entries...)
+		return nil
+	}
+	if len(t.entries) == 0 {
+		return nil
+	}
+	p, ok := within.(*pool)
+	if !ok || p.audit == nil {
+		return errors.New("write audit log: the store was opened without SignAuditLog")
+	}
+	slices.SortStableFunc(t.entries, func(a, b auditedEntry) int { return int(a.tenant - b.tenant) })
+	for len(t.entries) > 0 {
+		tenant := t.entries[0].tenant
+		n := slices.IndexFunc(t.entries, func(e auditedEntry) bool { return e.tenant != tenant })
+		if n < 0 {
+			n = len(t.entries)
+		}
+		if err := p.audit.write(ctx, t.Tx, tenant, t.entries[:n]); err != nil {
+			return fmt.Errorf("write audit log: %w", err)
+		}
+		t.entries = t.entries[n:]
+	}
+	return nil
+}
+
+// write appends entries to the tenant's chain. Others who do so wait for this
+// transaction's end, so no two follow the same entry.
+func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, entries []auditedEntry) error {
+	var head metering.AuditHead
+	var at time.Time
+	err := tx.QueryRow(ctx, `
+		insert into audit_heads as h (tenant_id, last_id, mac, seal)
+		values ($1, $2, '', '')
+		on conflict (tenant_id) do update set last_id = h.last_id + $2
+		returning last_id - $2, mac, clock_timestamp()`, tenant, len(entries)).Scan(&head.Last, &head.MAC, &at)
+	if err != nil {
+		return err
+	}
+	var batch pgx.Batch
+	for i := range entries {
+		e := &entries[i].AuditEntry
+		e.At, e.ID = at, head.Last+1
+		head = metering.AuditHead{Last: e.ID, MAC: k.link(tenant, head.MAC, *e)}
+		batch.Queue(`
+			insert into audit_log (tenant_id, id, at, actor, action, resource, reason, address, request_id, before, after, mac)
+			values (@tenant, @id, @at, @actor, @action, @resource, @reason, @address, @request, @before, @after, @mac)`, pgx.NamedArgs{
+			"tenant": tenant, "id": e.ID, "at": e.At, "actor": e.Actor, "action": e.Action, "resource": e.Resource, "reason": e.Reason,
+			"address": e.Address, "request": e.RequestID, "before": e.Before, "after": e.After, "mac": head.MAC,
+		})
+	}
+	batch.Queue(`update audit_heads set mac = $2, seal = $3 where tenant_id = $1`, tenant, head.MAC, k.seal(tenant, head))
+	return tx.SendBatch(ctx, &batch).Close()
+}

@@ -1,0 +1,208 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// chained is a tenant with n entries in its audit log.
+func chained(t *testing.T, store *db.DB, n int) (tenant metering.TenantID) {
+	t.Helper()
+	tenant = dbtest.Tenant(t, store).ID
+	for i := range n - 1 {
+		require.NoError(t, store.AuditLog.Record(t.Context(), tenant, metering.AuditEntry{
+			Actor: "key_1", Action: "test.do", Resource: fmt.Sprintf("res_%d", i), Reason: "für “alle”\n", After: []byte(`{"b": 1.50,  "a":"\u00e9"}`),
+		}))
+	}
+	return tenant
+}
+
+func verified(t *testing.T, store *db.DB, tenant metering.TenantID) metering.AuditHead {
+	t.Helper()
+	head, breaks, err := store.AuditLog.Verify(t.Context(), tenant, nil)
+	require.NoError(t, err)
+	require.Empty(t, breaks)
+	return head
+}
+
+// TestWritersAtOnceDoNotForkTheChain: each does something else, some of it
+// with several entries, and some of it fails after it was audited.
+func TestWritersAtOnceDoNotForkTheChain(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := chained(t, store, 1)
+	other := dbtest.Tenant(t, store).ID
+	const writers, each = 20, 10
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range each {
+				c := metering.Customer{ExternalID: fmt.Sprintf("c-%d-%d", w, i)}
+				_, err := store.Customers.Create(t.Context(), tenant, "key_1", c, clock.Now())
+				require.NoError(t, err)
+				_, err = store.Customers.Create(t.Context(), tenant, "key_1", c, clock.Now())
+				require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+				require.NoError(t, store.AuditLog.Record(t.Context(), other, metering.AuditEntry{Actor: "key_2", Action: "test.do"}))
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1+writers*each, verified(t, store, tenant).Last)
+	require.EqualValues(t, 1+writers*each, verified(t, store, other).Last)
+}
+
+func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statement string
+		breaks    []string
+	}{
+		"an actor":     {`update audit_log set actor = 'key_2' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
+		"a time":       {`update audit_log set at = at + interval '1 microsecond' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
+		"what changed": {`update audit_log set after = '{"b":1.5,"a":"é"}' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
+		"from field to field": {
+			`update audit_log set action = action || resource, resource = '' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"},
+		},
+		"a MAC": {
+			`update audit_log set mac = sha256('') where id = 3`,
+			[]string{"aud_3 was changed, or another entry is in its place", "aud_4 was changed, or another entry is in its place"},
+		},
+		"an entry is deleted": {`delete from audit_log where id = 3`, []string{"aud_3 is missing"}},
+		"several are deleted": {`delete from audit_log where id in (2, 3, 4)`, []string{"aud_2 to aud_4 are missing"}},
+		"the first":           {`delete from audit_log where id = 1`, []string{"aud_1 is missing"}},
+		"the last":            {`delete from audit_log where id = 6`, []string{"aud_6 is missing"}},
+		"all":                 {`delete from audit_log where true`, []string{"aud_1 to aud_6 are missing"}},
+		"two change places": {
+			`update audit_log set id = 1003 where id = 3; update audit_log set id = 3 where id = 4; update audit_log set id = 4 where id = 1003`,
+			[]string{"aud_3 was changed", "aud_4 was changed", "aud_5 was changed"},
+		},
+		"the tail is cut off, and the head put back": {
+			`delete from audit_log where id > 4; update audit_heads set last_id = 4, mac = (select mac from audit_log where id = 4) where true`,
+			[]string{"the head was changed"},
+		},
+		"the head is gone": {`delete from audit_heads where true`, []string{"the head is missing"}},
+		"an entry is added": {
+			`insert into audit_log select tenant_id, 7, at, actor, action, resource, reason, address, request_id, before, after, mac from audit_log where id = 6`,
+			[]string{"aud_7 was changed", "aud_7 and what follows was added by somebody else"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := dbtest.Open(t)
+			tenant := chained(t, store, 6)
+			verified(t, store, tenant)
+			_, err := dbtest.Conn(t).Exec(t.Context(), strings.ReplaceAll(c.statement, "where ", fmt.Sprintf("where tenant_id = %d and ", tenant)))
+			require.NoError(t, err)
+			_, breaks, err := store.AuditLog.Verify(t.Context(), tenant, nil)
+			require.NoError(t, err)
+			require.Len(t, breaks, len(c.breaks), strings.Join(breaks, "\n"))
+			for i, want := range c.breaks {
+				require.Contains(t, breaks[i], want)
+			}
+		})
+	}
+}
+
+// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted: the whole state of an
+// earlier time has nothing wrong in itself.
+func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	superuser, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer superuser.Close(t.Context())
+	tenant := chained(t, store, 3)
+	former := verified(t, store, tenant)
+	_, err = superuser.Exec(t.Context(), `create table kept as select * from audit_heads`)
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, store.AuditLog.Record(t.Context(), tenant, metering.AuditEntry{Actor: "key_1", Action: "test.do"}))
+	}
+	noted := verified(t, store, tenant)
+	for _, head := range []metering.AuditHead{former, noted} {
+		_, breaks, err := store.AuditLog.Verify(t.Context(), tenant, &head)
+		require.NoError(t, err)
+		require.Empty(t, breaks)
+	}
+
+	_, err = superuser.Exec(t.Context(), `delete from audit_log where id > 3; delete from audit_heads; insert into audit_heads select * from kept`)
+	require.NoError(t, err)
+	require.Equal(t, former, verified(t, store, tenant))
+	_, breaks, err := store.AuditLog.Verify(t.Context(), tenant, &noted)
+	require.NoError(t, err)
+	require.Equal(t, []string{"aud_6 is not the entry that was noted: the log was cut off or written anew"}, breaks)
+	read, err := metering.ParseAuditHead(noted.String())
+	require.NoError(t, err)
+	require.Equal(t, noted, read)
+}
+
+func TestAnotherSecretVerifiesNothing(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := chained(t, store, 2)
+	other, err := db.Open(t.Context(), dbtest.URL(t), nil)
+	require.NoError(t, err)
+	defer other.Close()
+	err = other.AuditLog.Record(t.Context(), tenant, metering.AuditEntry{Actor: "key_1", Action: "test.do"})
+	require.ErrorContains(t, err, "SignAuditLog", "nothing is written that is not chained")
+	require.NoError(t, other.SignAuditLog([]byte("another secret")))
+	_, breaks, err := other.AuditLog.Verify(t.Context(), tenant, nil)
+	require.NoError(t, err)
+	require.Contains(t, breaks[len(breaks)-1], "ODOMETER_SECRET")
+	verified(t, store, tenant)
+}
+
+func TestTheLogIsFiltered(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
+	for i, e := range []metering.AuditEntry{
+		{Actor: "key_1", Action: "meter.create", Resource: "mtr_1"},
+		{Actor: "key_2", Action: "meter.update", Resource: "mtr_1"},
+		{Actor: "key_1", Action: "reconciliation.waive", Resource: "per_1 mtr_1"},
+		{Actor: "key_1", Action: "price.set", Resource: "mtr_10"},
+	} {
+		ctx := db.From(t.Context(), db.Origin{Address: "192.0.2.7", RequestID: fmt.Sprintf("req-%d", i)})
+		for _, tenant := range []metering.TenantID{ours, theirs} {
+			require.NoError(t, store.AuditLog.Record(ctx, tenant, e))
+		}
+	}
+	all, err := store.AuditLog.List(t.Context(), ours, db.AuditFilter{}, 0, 100)
+	require.NoError(t, err)
+	require.Len(t, all, 5) // the tenant's own creation
+	require.Equal(t, "192.0.2.7", all[0].Address)
+	for name, c := range map[string]struct {
+		filter db.AuditFilter
+		want   []metering.AuditID
+	}{
+		"actor":                {db.AuditFilter{Actor: "key_2"}, []metering.AuditID{3}},
+		"action":               {db.AuditFilter{Action: "meter.update"}, []metering.AuditID{3}},
+		"how an action begins": {db.AuditFilter{Action: "meter."}, []metering.AuditID{3, 2}},
+		"resource":             {db.AuditFilter{Resource: "mtr_1"}, []metering.AuditID{3, 2}},
+		"the first of several": {db.AuditFilter{Resource: "per_1"}, []metering.AuditID{4}},
+		"request":              {db.AuditFilter{RequestID: "req-3"}, []metering.AuditID{5}},
+		"start":                {db.AuditFilter{Start: all[1].At}, []metering.AuditID{5, 4}},
+		"end":                  {db.AuditFilter{End: all[1].At}, []metering.AuditID{3, 2, 1}},
+		"both":                 {db.AuditFilter{Actor: "key_1", Action: "price"}, []metering.AuditID{5}},
+		"nothing":              {db.AuditFilter{Actor: "key_3"}, nil},
+		"no pattern":           {db.AuditFilter{Action: "%"}, nil},
+	} {
+		entries, err := store.AuditLog.List(t.Context(), ours, c.filter, 0, 100)
+		require.NoError(t, err)
+		var got []metering.AuditID
+		for _, e := range entries {
+			got = append(got, e.ID)
+		}
+		require.Equal(t, c.want, got, name)
+	}
+}

@@ -1,0 +1,122 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// maxBreaks is how many breaks of a chain are told apart.
+const maxBreaks = 100
+
+// Verify works out the tenant's chain again and returns its head, and where it
+// breaks. expected is a head that was noted earlier; nil: none was.
+func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
+	if s.pool.audit == nil {
+		return head, nil, errors.New("verify audit log: the store was opened without SignAuditLog")
+	}
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	v := verifier{key: s.pool.audit, tenant: tenant, expected: expected}
+	err = pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
+			return err
+		}
+		var seal []byte
+		err := tx.QueryRow(ctx, `select last_id, mac, seal from audit_heads where tenant_id = $1`, tenant).Scan(&head.Last, &head.MAC, &seal)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		headless := err != nil
+		if err := v.walk(ctx, tx); err != nil {
+			return err
+		}
+		v.end(head, seal, headless)
+		return nil
+	})
+	if err != nil {
+		return head, nil, fmt.Errorf("verify audit log: %w", coded(err))
+	}
+	return head, v.breaks, nil
+}
+
+// verifier walks a chain from its first entry.
+type verifier struct {
+	key      auditKey
+	tenant   metering.TenantID
+	expected *metering.AuditHead
+
+	last      metering.AuditHead // of what it has walked
+	unchained bool               // what came before last is not there, so last's MAC says nothing
+	found     bool               // expected
+	breaks    []string
+}
+
+func (v *verifier) broken(format string, args ...any) {
+	if len(v.breaks) < maxBreaks {
+		v.breaks = append(v.breaks, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *verifier) walk(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `select `+auditColumns+`, mac from audit_log where tenant_id = $1 order by id`, v.tenant)
+	if err != nil {
+		return err
+	}
+	var e metering.AuditEntry
+	var mac []byte
+	_, err = pgx.ForEachRow(rows, append(auditFields(&e), &mac), func() error {
+		v.step(e, bytes.Clone(mac))
+		e.Before, e.After = nil, nil
+		return nil
+	})
+	return err
+}
+
+func (v *verifier) step(e metering.AuditEntry, mac []byte) {
+	switch next := v.last.Last + 1; {
+	case e.ID > next:
+		v.missing(next, e.ID-1)
+	case e.ID < next:
+		v.broken("there is more than one %s", e.ID)
+	case !hmac.Equal(mac, v.key.link(v.tenant, v.last.MAC, e)):
+		v.broken("%s was changed, or another entry is in its place", e.ID)
+	}
+	v.last = metering.AuditHead{Last: e.ID, MAC: mac}
+	if v.expected != nil && v.expected.Last == e.ID {
+		v.found = hmac.Equal(mac, v.expected.MAC)
+	}
+}
+
+func (v *verifier) missing(first, last metering.AuditID) {
+	if first == last {
+		v.broken("%s is missing", first)
+		return
+	}
+	v.broken("%s to %s are missing", first, last)
+}
+
+// end compares what was walked with the head, which is kept apart, and with
+// the one that somebody has noted.
+func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
+	switch {
+	case headless:
+		v.broken("the head is missing")
+	case !hmac.Equal(seal, v.key.seal(v.tenant, head)):
+		v.broken("the head was changed, or ODOMETER_SECRET is not the one that the log was written with")
+	case head.Last > v.last.Last:
+		v.missing(v.last.Last+1, head.Last)
+	case head.Last < v.last.Last:
+		v.broken("%s and what follows was added by somebody else", head.Last+1)
+	case !hmac.Equal(head.MAC, v.last.MAC):
+		v.broken("%s is not the entry that the head was made for", head.Last)
+	}
+	if v.expected != nil && !v.found {
+		v.broken("%s is not the entry that was noted: the log was cut off or written anew", v.expected.Last)
+	}
+}

@@ -50,7 +50,8 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	if err != nil {
 		return created, err
 	}
-	return created, audit(ctx, tx, tenant, actor, "api_key.create", created.ID.String())
+	made := tellCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
+	return created, auditChange(ctx, tx, tenant, actor, "api_key.create", created.ID.String(), nil, made)
 }
 
 // Credentials returns what exists of the hashes, of any tenant. It is how a

@@ -71,6 +71,7 @@ type auditedTx struct {
 type auditedEntry struct {
 	tenant metering.TenantID
 	metering.AuditEntry
+	before, after told // rendered when it is written; nil: what the entry has
 }
 
 // finish writes the entries, or leaves them to the transaction that this one is within.
@@ -101,6 +102,18 @@ func (t *auditedTx) finish(ctx context.Context, within beginner) error {
 	return nil
 }
 
+// rendered is the entry with what it tells of the change.
+func (k auditKey) rendered(noted auditedEntry) (e metering.AuditEntry, err error) {
+	e = noted.AuditEntry
+	if noted.before != nil {
+		e.Before, err = k.json(noted.tenant, noted.before)
+	}
+	if noted.after != nil && err == nil {
+		e.After, err = k.json(noted.tenant, noted.after)
+	}
+	return e, err
+}
+
 // write appends entries to the tenant's chain. Others who do so wait for this
 // transaction's end, so no two follow the same entry.
 func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, entries []auditedEntry) error {
@@ -116,9 +129,12 @@ func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID
 	}
 	var batch pgx.Batch
 	for i := range entries {
-		e := &entries[i].AuditEntry
+		e, err := k.rendered(entries[i])
+		if err != nil {
+			return err
+		}
 		e.At, e.ID = at, head.Last+1
-		head = metering.AuditHead{Last: e.ID, MAC: k.link(tenant, head.MAC, *e)}
+		head = metering.AuditHead{Last: e.ID, MAC: k.link(tenant, head.MAC, e)}
 		batch.Queue(`
 			insert into audit_log (tenant_id, id, at, actor, action, resource, reason, address, request_id, before, after, mac)
 			values (@tenant, @id, @at, @actor, @action, @resource, @reason, @address, @request, @before, @after, @mac)`, pgx.NamedArgs{

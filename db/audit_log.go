@@ -35,6 +35,10 @@ func auditBecause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 
 // auditEntry adds to the entry which request it was.
 func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e metering.AuditEntry) error {
+	return note(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
+}
+
+func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	within, ok := tx.(*auditedTx)
 	if !ok {
 		return errors.New("audit: only a transaction of inTx can be audited")
@@ -42,7 +46,7 @@ func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e mete
 	if origin, ok := ctx.Value(originKey{}).(Origin); ok {
 		e.Address, e.RequestID = origin.Address, origin.RequestID
 	}
-	within.entries = append(within.entries, auditedEntry{tenant, e})
+	within.entries = append(within.entries, e)
 	return nil
 }
 

@@ -25,7 +25,11 @@ func scanAutoSync(row pgx.CollectableRow) (a metering.AutoSync, err error) {
 
 // Get returns the tenant's settings: off and hourly until it has said otherwise.
 func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.AutoSync, error) {
-	rows, err := s.pool.Query(ctx, `select `+autoSyncColumns+` from auto_syncs a where a.tenant_id = $1`, tenant)
+	return autoSyncOf(ctx, s.pool, tenant)
+}
+
+func autoSyncOf(ctx context.Context, q querier, tenant metering.TenantID) (metering.AutoSync, error) {
+	rows, err := q.Query(ctx, `select `+autoSyncColumns+` from auto_syncs a where a.tenant_id = $1`, tenant)
 	if err != nil {
 		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
 	}
@@ -42,6 +46,10 @@ func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.
 // Save keeps the tenant's settings, not applied yet.
 func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		former, err := autoSyncOf(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, `
 			insert into auto_syncs as a (tenant_id, enabled, schedule, paused, updated_at, updated_by)
 			values (@tenant, @enabled, @schedule, @paused, @now, @actor)
@@ -57,7 +65,7 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 		if saved, err = pgx.CollectExactlyOneRow(rows, scanAutoSync); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "auto_sync.save", tenant.String())
+		return auditChange(ctx, tx, tenant, actor, "auto_sync.save", tenant.String(), tellAutoSync(former), tellAutoSync(saved))
 	})
 	if err != nil {
 		return metering.AutoSync{}, fmt.Errorf("save auto-sync: %w", err)

@@ -40,11 +40,11 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 			return customerConflict(err)
 		}
 		if created.BillingProviderID != nil {
-			if err := audit(ctx, tx, tenant, actor, "customer.link", created.ID.String()); err != nil {
+			if err := auditChange(ctx, tx, tenant, actor, "customer.link", created.ID.String(), nil, tellLink(created)); err != nil {
 				return err
 			}
 		}
-		return audit(ctx, tx, tenant, actor, "customer.create", created.ID.String())
+		return auditChange(ctx, tx, tenant, actor, "customer.create", created.ID.String(), nil, tellCustomer(created))
 	})
 	return created, err
 }
@@ -89,7 +89,11 @@ func (s Customers) Upsert(
 		metadata = new(string(change.Metadata))
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		links, err := linksAnew(ctx, tx, tenant, externalID, change)
+		former, err := lockCustomer(ctx, tx, tenant, externalID)
+		if err != nil {
+			return err
+		}
+		links, err := linksAnew(former.BillingProviderID, change)
 		if err != nil {
 			return err
 		}
@@ -107,29 +111,22 @@ func (s Customers) Upsert(
 			return customerConflict(err)
 		}
 		if links {
-			if err := audit(ctx, tx, tenant, actor, "customer.link", saved.ID.String()); err != nil {
+			if err := auditChange(ctx, tx, tenant, actor, "customer.link", saved.ID.String(), tellLink(former), tellLink(saved)); err != nil {
 				return err
 			}
 		}
-		return audit(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String())
+		if created {
+			return auditChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), nil, tellCustomer(saved))
+		}
+		return auditChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), tellCustomer(former), tellCustomer(saved))
 	})
 	return saved, created, err
 }
 
 // linksAnew says whether a change names another customer at the provider than now.
-func linksAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string, change CustomerChange) (bool, error) {
+func linksAnew(now *string, change CustomerChange) (bool, error) {
 	if !change.Link {
 		return false, nil
-	}
-	var now *string
-	err := tx.QueryRow(ctx, `
-		select billing_provider_id
-		from customers
-		where tenant_id = $1
-		  and external_id = $2
-		for update`, tenant, externalID).Scan(&now)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return false, err
 	}
 	if same := now == nil && change.BillingProviderID == nil || now != nil && change.BillingProviderID != nil && *now == *change.BillingProviderID; same {
 		return false, nil
@@ -138,6 +135,21 @@ func linksAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externa
 		return false, metering.Errorf(metering.CodeForbidden, "who the provider charges is changed by body.billing_provider_id, which needs permission billing:write")
 	}
 	return true, nil
+}
+
+// lockCustomer returns the customer as it is until the transaction's end; the
+// zero one where there is none.
+func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
+	err = tx.QueryRow(ctx, `
+		select `+customerColumns+`
+		from customers c
+		where c.tenant_id = $1
+		  and c.external_id = $2
+		for update`, tenant, externalID).Scan(customerFields(&c)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Customer{}, nil
+	}
+	return c, err
 }
 
 func withMetadata(c metering.Customer) metering.Customer {

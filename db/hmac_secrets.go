@@ -73,7 +73,9 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	if err != nil {
 		return created, err
 	}
-	return created, audit(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String())
+	made := tellCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
+	made["signatures"] = created.Signatures
+	return created, auditChange(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String(), nil, made)
 }
 
 // Signers returns the tenants that have secrets. It is how a signed request

@@ -114,11 +114,10 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := adopt(ctx, tx, tenant, version); err != nil {
 			return err
 		}
-		if err := audit(ctx, tx, tenant, actor, "meter.create", id.String()); err != nil {
+		if created, err = meterBySlug(ctx, tx, tenant, m.Slug); err != nil {
 			return err
 		}
-		created, err = meterBySlug(ctx, tx, tenant, m.Slug)
-		return err
+		return auditChange(ctx, tx, tenant, actor, "meter.create", id.String(), nil, tellMeter(created))
 	})
 	return created, err
 }
@@ -203,6 +202,8 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
+		former := m
+		former.Version = latest
 		next := applied(change, latest)
 		if change.Name != nil {
 			m.Name = *change.Name
@@ -223,7 +224,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 				return err
 			}
 		}
-		if err := audit(ctx, tx, tenant, actor, "meter.update", m.ID.String()); err != nil {
+		if err := auditChange(ctx, tx, tenant, actor, "meter.update", m.ID.String(), tellMeter(former), tellMeter(m)); err != nil {
 			return err
 		}
 		updated, err = meterBySlug(ctx, tx, tenant, slug)

@@ -100,7 +100,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "price.set", p.MeterID.String())
+		return auditChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, tellPrice(p))
 	})
 	return p, err
 }
@@ -132,7 +132,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String())
+		return auditChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), told{"version": p.Version}, nil)
 	})
 }
 

@@ -36,6 +36,10 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 			for no key update`, tenant); err != nil {
 			return err
 		}
+		former, err := formerProvider(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
 		if provider.ID, err = knownConnection(ctx, tx, tenant, provider, anew); err != nil {
 			return err
 		}
@@ -50,7 +54,7 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err := storeConnection(ctx, tx, tenant, actor, &provider); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "provider.save", provider.ID.String())
+		return auditChange(ctx, tx, tenant, actor, "provider.save", provider.ID.String(), former, tellProvider(provider))
 	})
 	if err != nil {
 		return metering.Provider{}, fmt.Errorf("save provider: %w", err)
@@ -125,6 +129,15 @@ const (
 // CodeNoProvider.
 func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (metering.Provider, error) {
 	return activeProvider(ctx, p.pool, tenant)
+}
+
+// formerProvider is what is told of the provider before another is saved; nil: there is none.
+func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
+	p, err := activeProvider(ctx, tx, tenant)
+	if errors.Is(err, errNoProvider) {
+		return nil, nil
+	}
+	return tellProvider(p), err
 }
 
 func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {

@@ -32,7 +32,7 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, created.ID, actor, "tenant.create", created.ID.String())
+		return auditChange(ctx, tx, created.ID, actor, "tenant.create", created.ID.String(), nil, tellTenant(created))
 	})
 	return created, err
 }
@@ -125,7 +125,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 				return err
 			}
 		}
-		return audit(ctx, tx, tenant, actor, "tenant.update", tenant.String())
+		return auditChange(ctx, tx, tenant, actor, "tenant.update", tenant.String(), tellTenant(former), tellTenant(updated))
 	})
 	return updated, backfilling, err
 }

@@ -58,7 +58,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return sameURL(err)
 		}
-		return audit(ctx, tx, tenant, actor, "webhook.create", made.ID.String())
+		return auditChange(ctx, tx, tenant, actor, "webhook.create", made.ID.String(), nil, tellEndpoint(made))
 	})
 	if err != nil {
 		return metering.Endpoint{}, fmt.Errorf("create webhook: %w", err)
@@ -116,10 +116,11 @@ type EndpointChange struct {
 // URL, or enabling it, gives it a new start.
 func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := lockEndpoint(ctx, tx, tenant, id); err != nil {
+		former, err := lockEndpoint(ctx, tx, tenant, id)
+		if err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			update webhook_endpoints
 			set url = coalesce(@url, url), description = coalesce(@description, description), event_types = coalesce(@event_types, event_types)
 			where tenant_id = @tenant
@@ -138,7 +139,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 		if changed, err = lockEndpoint(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "webhook.update", id.String())
+		return auditChange(ctx, tx, tenant, actor, "webhook.update", id.String(), tellEndpoint(former), tellEndpoint(changed))
 	})
 	if err != nil {
 		return metering.Endpoint{}, fmt.Errorf("update webhook: %w", err)

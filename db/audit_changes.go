@@ -1,0 +1,130 @@
+package db
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// told is what the audit log tells of a resource, by the names of the API.
+type told map[string]any
+
+// personal is what may be of a person, or what a tenant wrote about one of its
+// customers. As an entry cannot be changed later, it holds a digest under the
+// log's key: whoever has the log alone cannot even guess, and what was erased
+// elsewhere is not kept here.
+type personal string
+
+// secret is whether one is set.
+type secret bool
+
+// auditChange is audit with the fields that differ: before is nil of what was
+// made, after of what is gone.
+func auditChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string, before, after told) error {
+	return note(ctx, tx, auditedEntry{
+		tenant: tenant, AuditEntry: metering.AuditEntry{Actor: actor, Action: action, Resource: resource},
+		before: differing(before, after), after: differing(after, before),
+	})
+}
+
+// differing are the fields of one that the other does not have, or has otherwise.
+func differing(one, other told) told {
+	var fields told
+	for name, value := range one {
+		if former, had := other[name]; had && reflect.DeepEqual(value, former) {
+			continue
+		}
+		if fields == nil {
+			fields = told{}
+		}
+		fields[name] = value
+	}
+	return fields
+}
+
+// json renders fields; nil: none are told.
+func (k auditKey) json(tenant metering.TenantID, fields told) (json.RawMessage, error) {
+	if fields == nil {
+		return nil, nil
+	}
+	rendered := make(map[string]any, len(fields))
+	for name, value := range fields {
+		switch v := value.(type) {
+		case personal:
+			mac := k.mac([]byte("personal"), []byte(tenant.String()), []byte(name), []byte(v))
+			rendered[name] = map[string]string{"digest": hex.EncodeToString(mac[:16])}
+		case secret:
+			rendered[name] = map[string]bool{"set": bool(v)}
+		default:
+			rendered[name] = value
+		}
+	}
+	return json.Marshal(rendered)
+}
+
+func tellTenant(t metering.Tenant) told {
+	return told{
+		"name": t.Name, "timezone": t.Timezone, "currency": t.Currency, "grace_hours": t.Grace.Hours(), "late_policy": t.LatePolicy,
+		"requests_per_minute": t.RequestsPerMinute, "strict": t.Strict, "v1_bodyless_writes": t.V1BodylessWrites,
+		"invoice_hold.enabled": t.InvoiceHold.Enabled, "invoice_hold.deadline_hours": t.InvoiceHold.Deadline.Hours(),
+	}
+}
+
+func tellCustomer(c metering.Customer) told {
+	fields := tellLink(c)
+	fields["external_id"], fields["name"], fields["metadata"] = personal(c.ExternalID), personal(c.Name), personal(c.Metadata)
+	return fields
+}
+
+// tellLink tells whom the provider charges.
+func tellLink(c metering.Customer) told {
+	if c.BillingProviderID == nil {
+		return told{"billing_provider_id": nil}
+	}
+	return told{"billing_provider_id": personal(*c.BillingProviderID)}
+}
+
+func tellMeter(m metering.Meter) told {
+	return told{
+		"slug": m.Slug, "event_type": m.EventType, "name": m.Name, "usage_scale": m.UsageScale,
+		"aggregation": m.Version.Aggregation, "group_by": append([]string{}, m.Version.GroupBy...),
+	}
+}
+
+// tellPrice tells the terms as they are kept, exact.
+func tellPrice(p billing.Price) told {
+	fields := told{"version": p.Version, "effective_from": p.EffectiveFrom.UTC(), "terms": json.RawMessage(p.JSON())}
+	if p.ProductID != 0 {
+		fields["product_id"] = p.ProductID.String()
+	}
+	return fields
+}
+
+func tellCredential(name string, scope metering.Scope, lastFour string, expiresAt *time.Time) told {
+	return told{"name": name, "scope": scope, "last_four": lastFour, "expires_at": expiresAt, "secret": secret(true)}
+}
+
+func tellEndpoint(e metering.Endpoint) told {
+	return told{
+		"url": personal(e.URL), "description": e.Description, "event_types": e.EventTypes, "enabled": e.DisabledAt == nil, "secret": secret(e.Sealed != nil),
+	}
+}
+
+func tellProvider(p metering.Provider) told {
+	return told{
+		"kind": p.Kind, "account": p.Account, "livemode": p.Livemode, "address": personal(p.Address), "bills": p.Bills, "prices": p.Mapping,
+		"secret": secret(p.SealedSecret != nil), "secret_last_four": p.LastFour,
+		"webhook_secret": secret(p.SealedWebhookSecret != nil), "webhook_secret_last_four": p.WebhookLastFour,
+	}
+}
+
+func tellAutoSync(a metering.AutoSync) told {
+	return told{"enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused}
+}

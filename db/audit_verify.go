@@ -51,13 +51,12 @@ type verifier struct {
 	tenant   metering.TenantID
 	expected *metering.AuditHead
 
-	last      metering.AuditHead // of what it has walked
-	unchained bool               // what came before last is not there, so last's MAC says nothing
-	found     bool               // expected
-	breaks    []string
+	last   metering.AuditHead // of what it has walked
+	found  bool               // expected
+	breaks []string
 }
 
-func (v *verifier) broken(format string, args ...any) {
+func (v *verifier) brokenf(format string, args ...any) {
 	if len(v.breaks) < maxBreaks {
 		v.breaks = append(v.breaks, fmt.Sprintf(format, args...))
 	}
@@ -83,9 +82,9 @@ func (v *verifier) step(e metering.AuditEntry, mac []byte) {
 	case e.ID > next:
 		v.missing(next, e.ID-1)
 	case e.ID < next:
-		v.broken("there is more than one %s", e.ID)
+		v.brokenf("there is more than one %s", e.ID)
 	case !hmac.Equal(mac, v.key.link(v.tenant, v.last.MAC, e)):
-		v.broken("%s was changed, or another entry is in its place", e.ID)
+		v.brokenf("%s was changed, or another entry is in its place", e.ID)
 	}
 	v.last = metering.AuditHead{Last: e.ID, MAC: mac}
 	if v.expected != nil && v.expected.Last == e.ID {
@@ -95,10 +94,10 @@ func (v *verifier) step(e metering.AuditEntry, mac []byte) {
 
 func (v *verifier) missing(first, last metering.AuditID) {
 	if first == last {
-		v.broken("%s is missing", first)
+		v.brokenf("%s is missing", first)
 		return
 	}
-	v.broken("%s to %s are missing", first, last)
+	v.brokenf("%s to %s are missing", first, last)
 }
 
 // end compares what was walked with the head, which is kept apart, and with
@@ -106,17 +105,17 @@ func (v *verifier) missing(first, last metering.AuditID) {
 func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	switch {
 	case headless:
-		v.broken("the head is missing")
+		v.brokenf("the head is missing")
 	case !hmac.Equal(seal, v.key.seal(v.tenant, head)):
-		v.broken("the head was changed, or ODOMETER_SECRET is not the one that the log was written with")
+		v.brokenf("the head was changed, or ODOMETER_SECRET is not the one that the log was written with")
 	case head.Last > v.last.Last:
 		v.missing(v.last.Last+1, head.Last)
 	case head.Last < v.last.Last:
-		v.broken("%s and what follows was added by somebody else", head.Last+1)
+		v.brokenf("%s and what follows was added by somebody else", head.Last+1)
 	case !hmac.Equal(head.MAC, v.last.MAC):
-		v.broken("%s is not the entry that the head was made for", head.Last)
+		v.brokenf("%s is not the entry that the head was made for", head.Last)
 	}
 	if v.expected != nil && !v.found {
-		v.broken("%s is not the entry that was noted: the log was cut off or written anew", v.expected.Last)
+		v.brokenf("%s is not the entry that was noted: the log was cut off or written anew", v.expected.Last)
 	}
 }

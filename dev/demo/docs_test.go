@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +25,28 @@ func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1280, config.Width, picture[1])
 	}
+}
+
+// TestTheTemporalUIOfTheDocumentsAsksWhoItIs reads the nginx configuration of
+// docs/operating.md; it does not run nginx, which not every machine has.
+func TestTheTemporalUIOfTheDocumentsAsksWhoItIs(t *testing.T) {
+	t.Parallel()
+	_, after, found := strings.Cut(read(t, "docs/operating.md"), "```nginx\n")
+	require.True(t, found)
+	config, _, _ := strings.Cut(after, "```\n")
+	require.Equal(t, strings.Count(config, "{"), strings.Count(config, "}"))
+	for line := range strings.Lines(config) {
+		directive, _, _ := strings.Cut(strings.TrimSpace(line), "#")
+		require.Regexp(t, `^$|[;{}]\s*$`, directive, "each directive ends")
+	}
+	servers := strings.Split(config, "\nserver {")[1:]
+	require.Len(t, servers, 2)
+	shown, _, _ := strings.Cut(servers[0], "location")
+	for _, directive := range []string{"listen 443 ssl;", "ssl_certificate ", "ssl_certificate_key ", `auth_basic "operators";`, "auth_basic_user_file ", "access_log "} {
+		require.Contains(t, shown, directive, "for every path of the UI")
+	}
+	require.Contains(t, config, "$remote_user", "the log says who")
+	require.NotContains(t, config, "auth_basic off")
+	require.Equal(t, []string{"proxy_pass http://127.0.0.1:8233;"}, regexp.MustCompile(`proxy_pass [^;]*;`).FindAllString(config, -1))
+	require.NotContains(t, servers[1], "proxy_pass", "without TLS there is nothing but a redirect")
 }

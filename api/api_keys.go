@@ -12,15 +12,17 @@ import (
 
 // APIKey is a key without the key itself.
 type APIKey struct {
-	ID         string         `json:"id" example:"key_12"`
-	Prefix     string         `json:"prefix" example:"svc_adm_"`
-	Scope      metering.Scope `json:"scope"`
-	Name       string         `json:"name"`
-	LastFour   string         `json:"last_four"`
-	CreatedAt  time.Time      `json:"created_at"`
-	ExpiresAt  *time.Time     `json:"expires_at"`
-	RevokedAt  *time.Time     `json:"revoked_at"`
-	LastUsedAt *time.Time     `json:"last_used_at"`
+	ID         string          `json:"id" example:"key_12"`
+	Prefix     string          `json:"prefix" example:"svc_adm_"`
+	Scope      metering.Scope  `json:"scope"`
+	Name       string          `json:"name"`
+	LastFour   string          `json:"last_four"`
+	CreatedAt  time.Time       `json:"created_at"`
+	CreatedBy  metering.Actor  `json:"created_by" example:"member_3" doc:"Who has made it: a member or a credential, or operator for the command line"`
+	HandedTo   *metering.Actor `json:"handed_to" doc:"Who answers for it since its maker was removed"`
+	ExpiresAt  *time.Time      `json:"expires_at"`
+	RevokedAt  *time.Time      `json:"revoked_at"`
+	LastUsedAt *time.Time      `json:"last_used_at"`
 
 	Successor     *string    `json:"successor_id" doc:"The key that replaces this one, which is valid beside it until expires_at"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the key that this one replaces was last used, while both are valid"`
@@ -29,7 +31,7 @@ type APIKey struct {
 func (s *server) showAPIKey(k metering.APIKey) APIKey {
 	shown := APIKey{
 		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
-		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy, HandedTo: k.HandedTo, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
 		OldLastUsedAt: k.OldLastUsedAt,
 	}
 	if k.SuccessorID != nil {

@@ -22,6 +22,8 @@ type HMACSecret struct {
 	Signatures metering.Signatures `json:"signatures" doc:"The versions of signatures that are accepted of it"`
 	LastFour   string              `json:"last_four"`
 	CreatedAt  time.Time           `json:"created_at"`
+	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Who has made it: a member or a credential, or operator for the command line"`
+	HandedTo   *metering.Actor     `json:"handed_to" doc:"Who answers for it since its maker was removed"`
 	ExpiresAt  *time.Time          `json:"expires_at"`
 	RevokedAt  *time.Time          `json:"revoked_at"`
 
@@ -33,7 +35,7 @@ type HMACSecret struct {
 func showHMACSecret(h metering.HMACSecret) HMACSecret {
 	shown := HMACSecret{
 		ID: h.ID.String(), Name: h.Name, Scope: h.Scope, Signatures: h.Signatures, LastFour: h.LastFour,
-		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
+		CreatedAt: h.CreatedAt.UTC(), CreatedBy: h.CreatedBy, HandedTo: h.HandedTo, ExpiresAt: h.ExpiresAt, RevokedAt: h.RevokedAt,
 		LastUsedAt: h.LastUsedAt, OldLastUsedAt: h.OldLastUsedAt,
 	}
 	if h.SuccessorID != nil {

@@ -100,13 +100,18 @@ type removeMemberOutput struct {
 	}
 }
 
-func (s *server) removeMember(ctx context.Context, in *MemberPath) (*removeMemberOutput, error) {
+type removeMemberInput struct {
+	MemberPath
+	Keys metering.KeysChoice `query:"keys" doc:"What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any"`
+}
+
+func (s *server) removeMember(ctx context.Context, in *removeMemberInput) (*removeMemberOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.member()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Members.Remove(ctx, who.Tenant.ID, who.Actor, id); err != nil {
+	if err := s.Store.Members.Remove(ctx, who.Tenant.ID, who.Actor, id, in.Keys, s.Now()); err != nil {
 		return nil, err
 	}
 	out := new(removeMemberOutput)

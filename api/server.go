@@ -251,7 +251,8 @@ func (s *server) routes() {
 		"They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited "+
 			"receives a message, so that somebody mails a link.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role"), s.updateMember)
-	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member"), s.removeMember)
+	huma.Register(s.api, described(remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member"),
+		"409 where credentials that the member has made are live, unless keys says what becomes of them."), s.removeMember)
 	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner"), s.makeOwner)
 	huma.Register(s.api, described(post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to choose another password"),
 		"The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this "+

@@ -233,7 +233,7 @@ func TestNobodyLearnsWhoIsAMember(t *testing.T) {
 	b := setup(t)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
 	removed := b.member(t, b.tenant.ID, email("removed"), metering.RoleViewer)
-	require.NoError(t, b.store.Members.Remove(t.Context(), b.tenant.ID, metering.Operator, removed.ID))
+	require.NoError(t, b.store.Members.Remove(t.Context(), b.tenant.ID, metering.Operator, removed.ID, "", time.Now()))
 	atIssuer := email("issuer")
 	_, err := b.store.Members.Create(t.Context(), b.tenant.ID, metering.Operator, metering.Member{Email: atIssuer, Role: metering.RoleViewer}, nil)
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestWhoIsAMemberOfSeveralTenantsChoosesOne(t *testing.T) {
 		require.Equal(t, m.ID.String(), chosen.Member.Id)
 		require.Equal(t, 200, b.whoAmI(t, chosen.Token))
 	}
-	require.NoError(t, b.store.Members.Remove(t.Context(), other.ID, metering.Operator, there.ID))
+	require.NoError(t, b.store.Members.Remove(t.Context(), other.ID, metering.Operator, there.ID, "", time.Now()))
 	require.NotEmpty(t, b.logIn(t, here.Email).Token, "one is left")
 }
 

@@ -46,6 +46,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.DeliveryStatus](schemas)
 	describe[metering.DisabledBecause](schemas)
 	describe[metering.Granularity](schemas)
+	describe[metering.KeysChoice](schemas)
 	describe[metering.LatePolicy](schemas)
 	describe[metering.MessageKind](schemas)
 	describe[metering.Role](schemas)

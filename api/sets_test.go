@@ -25,7 +25,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
-		valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
+		valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's

@@ -1806,6 +1806,24 @@ func (e ListBillingSyncsParamsStatus) Valid() bool {
 	}
 }
 
+// Defines values for RemoveMemberParamsKeys.
+const (
+	HandOver RemoveMemberParamsKeys = "hand_over"
+	Revoke   RemoveMemberParamsKeys = "revoke"
+)
+
+// Valid indicates whether the value is a known member of the RemoveMemberParamsKeys enum.
+func (e RemoveMemberParamsKeys) Valid() bool {
+	switch e {
+	case HandOver:
+		return true
+	case Revoke:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetUsageParamsGranularity.
 const (
 	GetUsageParamsGranularityDay   GetUsageParamsGranularity = "day"
@@ -1868,8 +1886,16 @@ func (e ListDeliveriesParamsStatus) Valid() bool {
 
 // APIKey defines model for APIKey.
 type APIKey struct {
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	//
+	// Examples: member_3
+	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
+
+	// HandedTo Who answers for it since its maker was removed
+	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: key_12
 	Id         string     `json:"id"`
@@ -2206,8 +2232,16 @@ type CreateWebhookEventTypes string
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	//
+	// Examples: member_3
+	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
+
+	// HandedTo Who answers for it since its maker was removed
+	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: key_12
 	Id string `json:"id"`
@@ -2235,8 +2269,16 @@ type CreatedAPIKeyScope string
 
 // CreatedHMACSecret defines model for CreatedHMACSecret.
 type CreatedHMACSecret struct {
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	//
+	// Examples: member_3
+	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
+
+	// HandedTo Who answers for it since its maker was removed
+	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: sec_3
 	Id         string     `json:"id"`
@@ -2558,8 +2600,16 @@ type FieldProblem struct {
 
 // HMACSecret defines model for HMACSecret.
 type HMACSecret struct {
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	//
+	// Examples: member_3
+	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
+
+	// HandedTo Who answers for it since its maker was removed
+	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: sec_3
 	Id         string     `json:"id"`
@@ -4587,6 +4637,15 @@ type CreateMemberParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// RemoveMemberParams defines parameters for RemoveMember.
+type RemoveMemberParams struct {
+	// Keys What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any
+	Keys *RemoveMemberParamsKeys `form:"keys,omitempty" json:"keys,omitempty"`
+}
+
+// RemoveMemberParamsKeys defines parameters for RemoveMember.
+type RemoveMemberParamsKeys string
+
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
 	// Meter The meter's slug
@@ -5878,8 +5937,10 @@ type ClientInterface interface {
 
 	// RemoveMember Remove a member
 	//
+	// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+	//
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
-	RemoveMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMemberWithBody Update a member's name or role
 	//
@@ -7937,9 +7998,11 @@ func (c *Client) CreateMember(ctx context.Context, params *CreateMemberParams, b
 
 // RemoveMember Remove a member
 //
+// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+//
 // Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
-func (c *Client) RemoveMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewRemoveMemberRequest(c.Server, id)
+func (c *Client) RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveMemberRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -12107,7 +12170,7 @@ func NewCreateMemberRequestWithBody(server string, params *CreateMemberParams, c
 }
 
 // NewRemoveMemberRequest constructs an http.Request for the RemoveMember method
-func NewRemoveMemberRequest(server string, id string) (*http.Request, error) {
+func NewRemoveMemberRequest(server string, id string, params *RemoveMemberParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -12130,6 +12193,33 @@ func NewRemoveMemberRequest(server string, id string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Keys != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "keys", *params.Keys, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -14168,10 +14258,12 @@ type ClientWithResponsesInterface interface {
 
 	// RemoveMemberWithResponse Remove a member
 	//
+	// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
-	RemoveMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error)
+	RemoveMemberWithResponse(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error)
 
 	// UpdateMemberWithBodyWithResponse Update a member's name or role
 	//
@@ -20786,11 +20878,13 @@ func (c *ClientWithResponses) CreateMemberWithResponse(ctx context.Context, para
 
 // RemoveMemberWithResponse Remove a member
 //
+// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
-func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error) {
-	rsp, err := c.RemoveMember(ctx, id, reqEditors...)
+func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*RemoveMemberResponse, error) {
+	rsp, err := c.RemoveMember(ctx, id, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type Credential struct {
 	Tenant metering.Tenant
 }
 
-const apiKeyColumns = `k.tenant_id, k.id, k.name, k.scope, k.last_four, k.created_at, k.expires_at, k.revoked_at, k.last_used_at`
+const apiKeyColumns = `k.tenant_id, k.id, k.name, k.scope, k.last_four, k.created_at, k.created_by, k.handed_to, k.expires_at, k.revoked_at, k.last_used_at`
 
 var rotatedAPIKeyColumns = apiKeyColumns + inRotation(metering.APIKeyCredential, "api_keys", "k")
 
@@ -29,7 +29,7 @@ func rotatedAPIKeyFields(k *metering.APIKey) []any {
 }
 
 func apiKeyFields(k *metering.APIKey) []any {
-	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
+	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.CreatedBy, &k.HandedTo, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
 }
 
 // Create stores a key's record under the keyed hash of the key.
@@ -42,6 +42,9 @@ func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor met
 }
 
 func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
+	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
+		return created, err
+	}
 	err = tx.QueryRow(ctx, `
 		insert into api_keys as k (tenant_id, name, scope, hash, last_four, created_by, expires_at)
 		values ($1, $2, $3, $4, $5, $6, $7)
@@ -109,20 +112,22 @@ var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API k
 // Revoke makes a key invalid from the moment it returns, and ends its rotation.
 // Revoking again changes nothing.
 func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return errNoAPIKey
-		}
-		if err := revokedInRotation(ctx, tx, tenant, metering.APIKeyCredential, int64(id)); err != nil {
-			return err
-		}
-		return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
-	})
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeAPIKey(ctx, tx, tenant, actor, id) })
+}
+
+func revokeAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
+	tag, err := tx.Exec(ctx, `
+		update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() == 0 {
+		return errNoAPIKey
+	}
+	if err := revokedInRotation(ctx, tx, tenant, metering.APIKeyCredential, int64(id)); err != nil {
+		return err
+	}
+	return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
 }
 
 // KeyUse is a key that is in use.

@@ -22,10 +22,10 @@ type Signers struct {
 	Secrets []metering.HMACSecret
 }
 
-const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.signatures, h.secret, h.last_four, h.created_at, h.expires_at, h.revoked_at, h.last_used_at`
+const hmacSecretColumns = `h.tenant_id, h.id, h.name, h.scope, h.signatures, h.secret, h.last_four, h.created_at, h.created_by, h.handed_to, h.expires_at, h.revoked_at, h.last_used_at`
 
 func hmacSecretFields(h *metering.HMACSecret) []any {
-	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Signatures, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.ExpiresAt, &h.RevokedAt, &h.LastUsedAt}
+	return []any{&h.TenantID, &h.ID, &h.Name, &h.Scope, &h.Signatures, &h.Sealed, &h.LastFour, &h.CreatedAt, &h.CreatedBy, &h.HandedTo, &h.ExpiresAt, &h.RevokedAt, &h.LastUsedAt}
 }
 
 var rotatedHMACSecretColumns = hmacSecretColumns + inRotation(metering.HMACSecretCredential, "hmac_secrets", "h")
@@ -54,6 +54,9 @@ func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 }
 
 func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
+	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
+		return created, err
+	}
 	var live int
 	err = tx.QueryRow(ctx, `
 		select count(*) from hmac_secrets
@@ -132,20 +135,22 @@ func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID) ([]mete
 // Revoke makes a secret invalid from the moment it returns, and ends its
 // rotation. Revoking again changes nothing.
 func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return errNoHMACSecret
-		}
-		if err := revokedInRotation(ctx, tx, tenant, metering.HMACSecretCredential, int64(id)); err != nil {
-			return err
-		}
-		return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
-	})
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeHMACSecret(ctx, tx, tenant, actor, id) })
+}
+
+func revokeHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
+	tag, err := tx.Exec(ctx, `
+		update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1 and id = $2`, tenant, id)
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() == 0 {
+		return errNoHMACSecret
+	}
+	if err := revokedInRotation(ctx, tx, tenant, metering.HMACSecretCredential, int64(id)); err != nil {
+		return err
+	}
+	return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
 }
 
 // SecretUse is a secret that is in use.

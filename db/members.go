@@ -139,8 +139,9 @@ func orNoMember(err error) error {
 }
 
 // Remove ends a member, and every session and pending invitation of theirs, from
-// the moment it returns.
-func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) error {
+// the moment it returns. It answers CodeConflict where credentials that they have
+// made are live, and nothing was chosen for them.
+func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, keys metering.KeysChoice, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
@@ -148,6 +149,9 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		if m.Role == metering.RoleOwner {
 			return metering.Errorf(metering.CodeConflict, "the owner cannot be removed: make another member owner first")
+		}
+		if err := settle(ctx, tx, tenant, actor, id, keys, now); err != nil {
+			return err
 		}
 		_, err = tx.Exec(ctx, `
 			update members set removed_at = now(), person_id = null where tenant_id = $1 and id = $2`, tenant, id)

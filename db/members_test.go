@@ -82,7 +82,7 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	_, err = store.Members.MakeOwner(t.Context(), ours.ID, metering.Operator, bob.ID)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Members.Remove(t.Context(), ours.ID, metering.Operator, bob.ID)))
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Members.Remove(t.Context(), ours.ID, metering.Operator, bob.ID, "", clock.Now())))
 
 	name := session(t, store, bob)
 	for _, foreign := range []db.SessionName{
@@ -110,7 +110,7 @@ func TestAnEmailIsAMemberOnceWhateverItsCase(t *testing.T) {
 	require.Equal(t, []metering.Member{second}, memberships(t, store, other.ID, email, "a password"))
 	require.Empty(t, memberships(t, store, 0, email, "another"))
 
-	require.NoError(t, store.Members.Remove(t.Context(), one.ID, metering.Operator, first.ID))
+	require.NoError(t, store.Members.Remove(t.Context(), one.ID, metering.Operator, first.ID, "", clock.Now()))
 	require.NotEqual(t, first.ID, member(t, store, one.ID, email, metering.RoleViewer).ID)
 }
 
@@ -124,7 +124,7 @@ func TestATenantKeepsExactlyOneOwner(t *testing.T) {
 	}
 	_, err := store.Members.Create(t.Context(), tenant.ID, metering.Operator, metering.Member{Email: mail(t, "c"), Role: metering.RoleOwner}, nil)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(store.Members.Remove(t.Context(), tenant.ID, metering.Operator, owner.ID)))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(store.Members.Remove(t.Context(), tenant.ID, metering.Operator, owner.ID, "", clock.Now())))
 	viewer, ownerRole := metering.RoleViewer, metering.RoleOwner
 	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, owner.ID, db.MemberChange{Role: &viewer})
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
@@ -162,7 +162,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 
 	ada = memberships(t, store, tenant.ID, ada.Email, "next")[0]
-	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID))
+	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID, "", clock.Now()))
 	require.Equal(t, []bool{false}, live(t, store, kept))
 	_, err = store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
@@ -215,7 +215,7 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, s.Session))
 	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, db.MemberChange{})
 	require.NoError(t, err)
-	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID))
+	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID, "", clock.Now()))
 	require.Equal(t, []string{
 		"operator tenant.create " + tenant.ID.String(), "operator member.create " + ada.ID.String(),
 		ada.ID.String() + " session.begin " + s.Session.String(), ada.ID.String() + " session.end " + s.Session.String(),

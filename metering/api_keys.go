@@ -20,6 +20,8 @@ type APIKey struct {
 	Scope      Scope
 	LastFour   string
 	CreatedAt  time.Time
+	CreatedBy  Actor
+	HandedTo   *Actor // who answers for it since the maker was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time

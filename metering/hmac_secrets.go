@@ -27,6 +27,8 @@ type HMACSecret struct {
 	Sealed     []byte
 	LastFour   string
 	CreatedAt  time.Time
+	CreatedBy  Actor
+	HandedTo   *Actor // who answers for it since the maker was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 

@@ -42,6 +42,18 @@ type Membership struct {
 	Tenant Tenant
 }
 
+// KeysChoice is what becomes of the live credentials that somebody has made who is
+// removed.
+type KeysChoice string
+
+const (
+	HandOverKeys KeysChoice = "hand_over" // who removes the maker answers for them
+	RevokeKeys   KeysChoice = "revoke"
+)
+
+// Values are all choices.
+func (KeysChoice) Values() []KeysChoice { return []KeysChoice{HandOverKeys, RevokeKeys} }
+
 const (
 	maxEmailBytes    = 254 // RFC 5321, 4.5.3.1.3
 	minPasswordRunes = 12

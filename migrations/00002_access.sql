@@ -8,6 +8,7 @@ create table api_keys (
   last_four    text not null,
   created_at   timestamptz not null default now(),
   created_by   text not null,
+  handed_to    text, -- who answers for it since the maker was removed
   expires_at   timestamptz,
   revoked_at   timestamptz,
   last_used_at timestamptz,
@@ -25,6 +26,7 @@ create table hmac_secrets (
   last_four      text not null,
   created_at     timestamptz not null default now(),
   created_by     text not null,
+  handed_to      text, -- who answers for it since the maker was removed
   expires_at     timestamptz,
   revoked_at     timestamptz,
   last_used_at   timestamptz,

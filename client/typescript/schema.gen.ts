@@ -1199,7 +1199,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove a member */
+        /**
+         * Remove a member
+         * @description 409 where credentials that the member has made are live, unless keys says what becomes of them.
+         */
         delete: operations["remove-member"];
         options?: never;
         head?: never;
@@ -1486,8 +1489,15 @@ export interface components {
         APIKey: {
             /** Format: date-time */
             created_at: string;
+            /**
+             * @description Who has made it: a member or a credential, or operator for the command line
+             * @example member_3
+             */
+            created_by: string;
             /** Format: date-time */
             expires_at: string | null;
+            /** @description Who answers for it since its maker was removed */
+            handed_to: string | null;
             /** @example key_12 */
             id: string;
             last_four: string;
@@ -1800,8 +1810,15 @@ export interface components {
         CreatedAPIKey: {
             /** Format: date-time */
             created_at: string;
+            /**
+             * @description Who has made it: a member or a credential, or operator for the command line
+             * @example member_3
+             */
+            created_by: string;
             /** Format: date-time */
             expires_at: string | null;
+            /** @description Who answers for it since its maker was removed */
+            handed_to: string | null;
             /** @example key_12 */
             id: string;
             /** @description The whole key. It is shown this once and cannot be shown again */
@@ -1827,8 +1844,15 @@ export interface components {
         CreatedHMACSecret: {
             /** Format: date-time */
             created_at: string;
+            /**
+             * @description Who has made it: a member or a credential, or operator for the command line
+             * @example member_3
+             */
+            created_by: string;
             /** Format: date-time */
             expires_at: string | null;
+            /** @description Who answers for it since its maker was removed */
+            handed_to: string | null;
             /** @example sec_3 */
             id: string;
             last_four: string;
@@ -2138,8 +2162,15 @@ export interface components {
         HMACSecret: {
             /** Format: date-time */
             created_at: string;
+            /**
+             * @description Who has made it: a member or a credential, or operator for the command line
+             * @example member_3
+             */
+            created_by: string;
             /** Format: date-time */
             expires_at: string | null;
+            /** @description Who answers for it since its maker was removed */
+            handed_to: string | null;
             /** @example sec_3 */
             id: string;
             last_four: string;
@@ -6503,7 +6534,10 @@ export interface operations {
     };
     "remove-member": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any */
+                keys?: "hand_over" | "revoke";
+            };
             header?: never;
             path: {
                 id: string;

@@ -223,11 +223,13 @@ func (w workings) recount(l *life, steps []billing.Step) {
 			}
 		case billing.StepQuantity:
 			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits, billing.StepUnbilledUnits), known(billing.StepOtherUnits)))
+			want.Sub(want, known(billing.StepOnlyUnits))
 			if want.Sign() < 0 && s.Amount.IsZero() {
 				want = new(big.Rat) // what cannot be reported below zero
 			}
 		case billing.StepAmount:
 			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed, billing.StepUnbilled), known(billing.StepOther)))
+			want.Sub(want, known(billing.StepOnly))
 			if want.Sign() < 0 && s.Amount.IsZero() && l.connection != nil && !l.connection.Statements {
 				want = new(big.Rat) // what cannot be charged below zero
 			}

@@ -41,9 +41,10 @@ type Facts struct {
 	Hours      []HourUsage      // of the meters of WindowedMeters, in periods that are not complete: what came late is not in it
 	Counted    []EventCount     // of open periods
 	Reported   []Reported
-	Statements []Sent // of each period that is not complete, at this connection: the last of any state, and the last that was taken
-	Finalized  []Sent // reports that make invoices of ours final, of periods that are not complete
-	Open       []Open // reports whose outcome is not known yet, oldest first
+	Beside     []Reported // quantities of the customer's other streams: they may be on the same invoices
+	Statements []Sent     // of each period that is not complete, at this connection: the last of any state, and the last that was taken
+	Finalized  []Sent     // reports that make invoices of ours final, of periods that are not complete
+	Open       []Open     // reports whose outcome is not known yet, oldest first
 }
 
 // Customer is whose billing it is.
@@ -174,6 +175,7 @@ type Reported struct {
 	Series
 	MeterID metering.MeterID
 
+	To          InvoicedBy // of the last report
 	Taken       Sums       // of the reports that were taken
 	Standing    Sums       // of those, and of those that may be: all but rejected ones, and ones that were never sent to a former connection
 	Outstanding bool       // one is on its way

@@ -1,6 +1,8 @@
 package billing
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -44,7 +46,7 @@ type invoiced struct {
 // invoicedPeriods are those of which the last invoice is final.
 func (f Facts) invoicedPeriods() (all []invoiced) {
 	for _, last := range f.Invoices {
-		if !last.Renewal || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
+		if !last.Renewal || !f.concerns(last) || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
 			continue
 		}
 		i := invoiced{Invoice: last, units: make(map[metering.MeterID]metering.Decimal), more: make(map[metering.MeterID]metering.Decimal)}
@@ -54,7 +56,7 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 			}
 			i.Void = i.Void || invoice.Void
 			for _, l := range invoice.Lines {
-				if f.fed(l.MeterID, invoice.Period).Empty() {
+				if f.fed(l.MeterID, invoice.Period).Empty() && !f.isReportedTo(invoice.Subscription, l.MeterID) {
 					continue // it is another stream's
 				}
 				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
@@ -64,6 +66,36 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 		all = append(all, i)
 	}
 	return all
+}
+
+// follower is the stream that has a subscription.
+func (f Facts) follower(subscription string) (stream int) {
+	for _, of := range f.Followed {
+		if of.Subscription == subscription {
+			stream = of.Stream
+		}
+	}
+	return stream
+}
+
+// answersFor says whether what nobody has reported of an invoice is for the stream:
+// it has the subscription, or the one that has it began after that.
+func (f Facts) answersFor(i Invoice) bool {
+	stream := f.follower(i.Subscription)
+	return stream == f.Stream || !slices.ContainsFunc(f.Feeds, func(feed Feed) bool { return feed.Stream == stream && feed.From.Before(i.Period.End) })
+}
+
+// concerns says whether the invoices of a subscription bill anything of the stream:
+// it has the subscription, or had it, or was reported to it.
+func (f Facts) concerns(i Invoice) bool {
+	return f.follower(i.Subscription) == f.Stream ||
+		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
+		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.To.Subscription == i.Subscription })
+}
+
+// isReportedTo says whether usage of the meter was reported to the subscription.
+func (f Facts) isReportedTo(subscription string, meter metering.MeterID) bool {
+	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && r.To.Subscription == subscription })
 }
 
 // hasEnded says whether the subscription has, and makes no invoice any more.
@@ -97,7 +129,7 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
 	instead := func(o invoiced) bool {
 		_, named := o.units[meter]
 		return named && beside(o) && !slices.ContainsFunc(f.Reported, func(r Reported) bool {
-			return r.MeterID == meter && i.bills(r.Series) && !o.bills(r.Series) // of a time before the other one's
+			return r.MeterID == meter && i.bills(r) && !o.bills(r) // of a time before the other one's
 		})
 	}
 	if slices.ContainsFunc(all, instead) {
@@ -110,18 +142,23 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
 	})
 }
 
-// bills says whether what the series was reported is on the invoice.
-func (i Invoice) bills(s Series) bool {
-	return s.Kind == QuantityReport && s.Connection == i.Connection && s.Customer == i.Customer && i.Period.Contains(s.Window.Start)
+// bills says whether what the series was reported is on the invoice: on one of the
+// subscription that it was reported to, or of another with the same periods.
+func (i Invoice) bills(r Reported) bool {
+	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || r.To.Start.Equal(i.Period.Start)
+	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
 }
 
 // says says whether an invoice shows what is billed of the series. That another
 // subscription has ended says nothing of one there in whose period the series lies.
-func (f Facts) says(i Invoice, s Series) bool {
-	another := func(p Period) bool {
-		return s.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.isAt(i.Connection) && p.Subscription.Contains(s.Window.Start)
+func (f Facts) says(i Invoice, r Reported) bool {
+	if i.Ended && r.To.Subscription != "" {
+		return i.bills(r) && r.To.Subscription == i.Subscription
 	}
-	return i.bills(s) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
+	another := func(p Period) bool {
+		return r.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.isAt(i.Connection) && p.Subscription.Contains(r.Window.Start)
+	}
+	return i.bills(r) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
 }
 
 // isAt says whether the subscription is, or may be, one at the connection.
@@ -138,9 +175,8 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
 	units := of.units[meter]
-	for n := range f.Reported {
-		r := &f.Reported[n]
-		if r.MeterID != meter || !f.says(of.Invoice, r.Series) {
+	for r := range f.quantities() {
+		if r.MeterID != meter || !f.says(of.Invoice, *r) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)
@@ -153,7 +189,9 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 	if of.Void {
 		return
 	}
-	slices.SortFunc(series, func(a, b *Reported) int { return a.Window.Start.Compare(b.Window.Start) })
+	slices.SortFunc(series, func(a, b *Reported) int { // in the same order, of whichever stream the facts are
+		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
+	})
 	lacking := taken.Sub(units)
 	if n := len(series); taken.IsNegative() && !units.IsNegative() { // less than nothing is billed as nothing
 		*series[n-1].Invoiced, lacking = series[n-1].Invoiced.Sub(taken), negative(units)
@@ -168,6 +206,20 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 		*r.Invoiced, lacking = r.Invoiced.Add(arrived), lacking.Add(arrived)
 	}
 	of.more[meter] = negative(lacking)
+}
+
+// quantities are what the stream was reported, and what others were that may be on
+// the same invoices.
+func (f *Facts) quantities() iter.Seq[*Reported] {
+	return func(yield func(*Reported) bool) {
+		for _, all := range [][]Reported{f.Reported, f.Beside} {
+			for n := range all {
+				if !yield(&all[n]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func negative(d metering.Decimal) metering.Decimal { return metering.Decimal{}.Sub(d) }

@@ -50,16 +50,88 @@ func TestASubscriptionThatWasCutShortBillsNothingOfTheNextOne(t *testing.T) {
 // A line of a meter that has fed another stream all the time says nothing of this one.
 func TestALineOfAnotherStreamIsNotBilledHere(t *testing.T) {
 	t.Parallel()
+	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
 	for name, c := range map[string]struct {
 		from time.Time
+		to   billing.InvoicedBy
 		want string
 	}{
-		"it fed another": {january.Start, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
-		"it fed both":    {january.End.Add(-time.Hour), "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
+		"what it used before was reported": {january.Start, to, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
+		"it fed another":                   {january.Start, billing.InvoicedBy{}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
+		"it fed both":                      {january.End.Add(-time.Hour), to, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 	} {
 		f := closedWith("10")
 		f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: c.from}}
+		f.Reported[0].To = c.to
 		f.Invoices = []billing.Invoice{renewal("41")}
+		f.Reconcile()
+		require.Equal(t, c.want, reconciledAs(f), name)
+	}
+}
+
+// Whatever an invoice of another subscription bills of a meter, it says nothing of
+// what was reported to this one in the same time.
+func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	f := atMeters(january, knownOf(day(20), subscribed(january)))
+	f.Usage = []billing.Usage{used(january, "100")}
+	f.Reported = []billing.Reported{counted(january, "100")}
+	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+	f.Invoices = []billing.Invoice{ofAnother(renewal("13"))}
+	f.Invoices[0].Period = metering.Range{Start: day(-20), End: day(10)}
+	f.Reconcile()
+	require.Nil(t, f.Reported[0].Invoiced)
+	require.Empty(t, f.Plan().Reports, "87 would be billed twice")
+
+	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_0", Start: day(-20)}
+	f.Reconcile()
+	require.Equal(t, "13", f.Reported[0].Invoiced.String(), "it was reported to one with the same periods")
+}
+
+// That a subscription has ended says of what was reported to it that no invoice
+// bills it, whichever subscription the period lies in by now.
+func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	f.Invoices = []billing.Invoice{ofAnother(ended(january)), without(renewal("0"))}
+	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+	f.Invoices = f.Invoices[:1]
+	f.Reconcile()
+	require.Equal(t, "open; carried 0", reconciledAs(f))
+
+	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_2", Start: january.Start}
+	f.Reconcile()
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000", reconciledAs(f))
+}
+
+// What a subscription bills that has a stream of its own is that one's, and of an
+// invoice that two streams were reported to each has its own part.
+func TestWhichStreamAnInvoiceBills(t *testing.T) {
+	t.Parallel()
+	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+	beside := counted(january, "5")
+	beside.Period, beside.To, beside.Number = january.Start.AddDate(0, 0, 9), to, 2
+	since := func(subscription string, from time.Time) func(*billing.Facts) {
+		return func(f *billing.Facts) {
+			f.Feeds, f.Followed = []billing.Feed{{MeterID: 1, Stream: 1, From: from}}, []billing.Followed{{Subscription: subscription, Stream: 1}}
+		}
+	}
+	for name, c := range map[string]struct {
+		invoices []billing.Invoice
+		beside   []billing.Reported
+		streams  func(*billing.Facts)
+		want     string
+	}{
+		"another stream's subscription":        {[]billing.Invoice{ofAnother(renewal("31")), renewal("10")}, nil, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"both":                                 {[]billing.Invoice{renewal("15")}, []billing.Reported{beside}, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"both, and less":                       {[]billing.Invoice{renewal("12")}, []billing.Reported{beside}, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"more, of one that another stream has": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"more, of one that another stream has since then": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End), "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
+	} {
+		f := closedWith("10")
+		c.streams(&f)
+		f.Reported[0].To, f.Beside, f.Invoices = to, c.beside, c.invoices
 		f.Reconcile()
 		require.Equal(t, c.want, reconciledAs(f), name)
 	}

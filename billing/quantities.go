@@ -240,9 +240,14 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 			Kind: QuantityReport, Connection: m.Connection.ID, Customer: m.Side.Customer, Target: m.destination.Target,
 			Method: m.destination.Method, Counting: m.destination.Counting, Period: m.period.Start, Window: window,
 		},
-		Destination: m.destination, Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,
+		Destination: m.destination, To: m.to(), Lines: []Line{l}, Quantity: quantity, Of: m.period.Range, Former: s.Timestamp,
 		Deadline: m.period.Deadline(m.Settings.Grace),
 	})
+}
+
+// to is whose invoices bill what is reported now.
+func (m *quantityPlanner) to() InvoicedBy {
+	return InvoicedBy{m.period.Subscription.ID, m.period.Subscription.Start}
 }
 
 // reportWindows plans a report for each of the destination's windows that

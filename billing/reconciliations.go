@@ -64,8 +64,9 @@ type Reconciliation struct {
 // facts calls it once, before it is asked which usage a plan depends on.
 func (f *Facts) Reconcile() {
 	invoices := f.invoicedPeriods()
-	for n := range f.Reported {
-		f.Reported[n].Invoiced = nil
+	f.Beside = slices.Clone(f.Beside)
+	for r := range f.quantities() {
+		r.Invoiced = nil
 	}
 	for _, i := range invoices {
 		for _, m := range f.Meters {
@@ -171,6 +172,9 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 			continue
 		}
 		known, void, ended = true, void || i.Void, ended || i.Ended
+		if !f.answersFor(i.Invoice) {
+			continue
+		}
 		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
 		if f.isLastIn(p, i.Period) {
@@ -200,7 +204,7 @@ func (f Facts) isOnItsWay(r Reported) bool {
 // subscription has ended is about those that lie in its period, or were reported to it.
 func (f Facts) isAbout(i Invoice, p Period) bool {
 	return !i.Ended || i.Subscription == p.Subscription.ID ||
-		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r.Series) })
+		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
 // isLastIn says whether no later period of the customer's touches the range.

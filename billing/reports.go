@@ -80,6 +80,13 @@ type Series struct {
 	Late       bool           // it carries what late usage adjusts
 }
 
+// InvoicedBy is the subscription's period whose invoices bill a quantity. Zero:
+// nobody has noted that.
+type InvoicedBy struct {
+	Subscription string
+	Start        time.Time
+}
+
 // Line is what one meter comes to in a report.
 type Line struct {
 	MeterID      metering.MeterID
@@ -110,6 +117,7 @@ func sameLines(a, b []Line) bool { return slices.EqualFunc(a, b, Line.equal) }
 type Report struct {
 	Series
 	Destination Destination // of a quantity: where it goes
+	To          InvoicedBy  // of a quantity
 	Lines       []Line
 	Quantity    metering.Decimal // that goes out; of a charge money
 	Currency    string           // of a statement and a charge

@@ -116,7 +116,7 @@ func (f Facts) Lost(found []Found) (reports []Report) {
 				continue
 			}
 			reports = append(reports, Report{
-				Series: at.Series, Destination: m.destination, Lines: []Line{m.line(m.others.quantity.Add(there.Counted))},
+				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(there.Counted))},
 				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
 			})
 		}

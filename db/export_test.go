@@ -26,9 +26,9 @@ func (w *Writer) Queued(tenant metering.TenantID) int {
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
-		read, err := readFacts(ctx, counted, store.Ledger.read, tenant, customer, now)
+		read, err := readStreams(ctx, counted, store.Ledger.read, tenant, customer, now)
 		if err == nil {
-			n, f = counted.statements, read.facts
+			n, f = counted.statements, read[0].facts
 		}
 		return err
 	})

@@ -11,26 +11,34 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// readFacts reads everything that is known about the billing of the customer's stream 0, in as
-// many statements whatever the number of meters, periods and windows. In a
+// readStreams reads everything that is known about the billing of the customer's streams, by
+// number, each in as many statements whatever the number of meters, periods and windows. In a
 // transaction that sees one state of the database it is what was known at one
 // instant. CodeNotFound where there is no such customer.
-func readFacts(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (*factReader, error) {
-	r := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
-	r.facts.Now = metering.Instant(now)
-	if err := r.customerAndSide(); err != nil {
+func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+	first := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
+	first.facts.Now = metering.Instant(now)
+	if err := first.customerAndSide(); err != nil {
 		return nil, err
 	}
-	return r, r.ledger()
-}
-
-// ledger reads what is known of the stream beside the customer's own facts.
-func (r *factReader) ledger() error {
-	if err := r.catalogAndLedger(); err != nil {
-		return err
+	all := first.eachStream()
+	for _, r := range all {
+		if err := r.catalogAndLedger(); err != nil {
+			return nil, err
+		}
 	}
-	r.facts.Reconcile()
-	return r.usageOf(billing.UsageRanges(r.facts))
+	for i, r := range all {
+		for _, other := range slices.Concat(all[:i], all[i+1:]) {
+			r.facts.Beside = append(r.facts.Beside, other.facts.Reported...)
+		}
+	}
+	for _, r := range all {
+		r.facts.Reconcile()
+		if err := r.usageOf(billing.UsageRanges(r.facts)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // batcher reads several statements in one round trip.
@@ -222,7 +230,7 @@ func reportedOf(customer string) string {
 	return `
 	with said as (
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, s.period_id, s.window_start, s.window_end, s.late,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity as value, l.amount, l.currency,
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, r.subscription, r.subscription_start, l.meter_id, l.quantity as value, l.amount, l.currency,
 	    l.price_version = 0 and l.terms is not null as theirs
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind <> 'statement' offset 0) s
@@ -239,7 +247,7 @@ func reportedOf(customer string) string {
 	        and o.closed_at is null) or p.id = any(array(` + periodsOfInvoices(customer) + `)))
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, false,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency,
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, r.subscription, r.subscription_start, l.meter_id, l.quantity, l.amount, l.currency,
 	    l.price_version = 0 and l.terms is not null
 	  from billing_destinations d
 	  cross join lateral (` + seriesAt + ` and s.kind = 'statement' offset 0) s
@@ -251,7 +259,7 @@ func reportedOf(customer string) string {
 	    and d.customer_id = ` + customer + `
 	  union all
 	  select s.kind, s.counting, d.connection_id, d.provider_customer, s.target, s.method, l.period_id, t.starts_at, t.ends_at, true,
-	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, l.meter_id, l.quantity, l.amount, l.currency,
+	    r.id, r.number, r.ledger_epoch, r.state, r.quantity, r.provider_time, r.decided_at, r.subscription, r.subscription_start, l.meter_id, l.quantity, l.amount, l.currency,
 	    l.price_version = 0 and l.terms is not null
 	  from billing_periods c
 	  cross join lateral (
@@ -270,10 +278,12 @@ func reportedOf(customer string) string {
 	    and c.stream = @stream
 	    and c.closed_at is not null)
 	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, max(x.window_end), x.late, x.meter_id,
+	  ` + lastOf("case when x.window_start < w.starts_at then p.subscription else x.subscription end") + `,
+	  coalesce(` + lastOf("case when x.window_start < w.starts_at then p.subscription_start else x.subscription_start end") + `, timestamptz '0001-01-01'),
 	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
 	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
-	  (array_agg(x.id order by x.number desc))[1], max(x.number), (array_agg(x.state order by x.number desc))[1], max(x.provider_time),
+	  ` + lastOf("x.id") + `, max(x.number), ` + lastOf("x.state") + `, max(x.provider_time),
 	  coalesce(max(x.decided_at) filter (where x.state = 'accepted'), timestamptz '0001-01-01'),
 	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0), ` + onInvoices + `
 	from said x
@@ -314,6 +324,9 @@ const onInvoices = `(
 	    and i.finalized_at is not null
 	  having count(*) > 0)`
 
+// lastOf is a value of the last report, as SQL.
+func lastOf(value string) string { return `(array_agg(` + value + ` order by x.number desc))[1]` }
+
 // sumsOf are what the reports of which a condition holds come to, as SQL.
 func sumsOf(condition string) string {
 	last := func(column string) string {
@@ -328,13 +341,16 @@ func scanReported(row pgx.CollectableRow) (s billing.Reported, err error) {
 	if s.TakenAt.Year() == 1 {
 		s.TakenAt = time.Time{}
 	}
+	if s.To.Subscription == "" {
+		s.To.Start = time.Time{}
+	}
 	return s, err
 }
 
 func reportedFields(s *billing.Reported) []any {
 	taken, standing := &s.Taken, &s.Standing
 	return []any{
-		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID,
+		&s.Kind, &s.Counting, &s.Connection, &s.Customer, &s.Target, &s.Method, &s.Period, &s.Window.Start, &s.Window.End, &s.Late, &s.MeterID, &s.To.Subscription, &s.To.Start,
 		&taken.Any, &taken.Value, &taken.Added, &taken.Quantity, &taken.Amount, &taken.Currency, &taken.Theirs,
 		&standing.Any, &standing.Value, &standing.Added, &standing.Quantity, &standing.Amount, &standing.Currency, &standing.Theirs,
 		&s.Outstanding, &s.Last, &s.Number, &s.State, &s.Timestamp, &s.TakenAt, &s.Epoch, &s.Line,

@@ -39,15 +39,16 @@ const (
 )
 
 // aboutPeriod says that an invoice i of a subscription's is about a period p, or
-// one of that alias: it is of the subscription that the period lies in, or bills
+// one of that alias and id: it is of the subscription that the period lies in, or bills
 // usage of our meters at that time, which have fed the period's stream up to the
-// invoice's end. Another subscription's says nothing about it.
+// invoice's end, or usage of the period was reported to it. Another subscription's
+// says nothing about it.
 // As SQL.
-func aboutPeriod(p string) string {
+func aboutPeriod(p, id string) string {
 	return `i.subscription <> ''
 	  and ` + p + `.starts_at < i.period_end
 	  and ` + p + `.ends_at > i.period_start
-	  and (i.subscription = ` + p + `.subscription or exists (
+	  and (i.subscription = ` + p + `.subscription or ` + reportedTo(id) + ` or exists (
 	    select
 	    from billing_invoice_lines l
 	    where l.tenant_id = i.tenant_id
@@ -62,20 +63,25 @@ func aboutPeriod(p string) string {
 // endedInPeriod says that a subscription i that has ended, none of whose invoices
 // follows, was reported usage of a period p, as SQL. By now p may lie in another
 // one, to which a part of it was reported.
-const endedInPeriod = `p.starts_at < i.period_end
+var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
-	  and (i.subscription = p.subscription or exists (
+	  and (i.subscription = p.subscription or ` + reportedTo("p.id") + `)`
+
+// reportedTo says that usage of the period of an id was reported to the subscription
+// i, as SQL.
+func reportedTo(period string) string {
+	return `exists (
 	    select
 	    from billing_series s
 	    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
-	    where s.tenant_id = p.tenant_id
-	      and s.period_id = p.id
+	    join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	    where s.tenant_id = i.tenant_id
+	      and s.period_id = ` + period + `
 	      and s.kind = 'quantity'
-	      and s.window_start >= i.period_start
-	      and s.window_start < i.period_end
-	      and not coalesce(coalesce(p.subscription_connection, i.connection_id) = i.connection_id and s.window_start >= p.subscription_start and s.window_start < p.subscription_end, false)
+	      and r.subscription = i.subscription
 	      and d.connection_id = i.connection_id
-	      and d.provider_customer = i.provider_customer))`
+	      and d.provider_customer = i.provider_customer)`
+}
 
 // invoicesWithPeriods are the final invoices of a customer's subscriptions, in
 // the mode of the present connection, that bill usage of a period which is not
@@ -109,7 +115,7 @@ func invoicesWithPeriods(customer string) string {
 	    not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
 	  from final i
 	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.stream = @stream and (
-	    not i.ended and ` + aboutPeriod("p") + ` or i.ended and ` + endedInPeriod + `)),
+	    not i.ended and ` + aboutPeriod("p", "p.id") + ` or i.ended and ` + endedInPeriod + `)),
 	reached as (
 	  select period_id
 	  from touched

@@ -295,13 +295,17 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	w.series(r.Kind, args)
 	maps.Copy(args, pgx.NamedArgs{
 		"id": id, "number": written.Number, "quantity": written.Quantity, "body": framed.Body, "provider_time": nil, "now": w.facts.Now, "epoch": w.facts.Epoch,
+		"subscription": r.To.Subscription, "subscription_start": nil,
 	})
+	if r.To.Subscription != "" {
+		args["subscription_start"] = r.To.Start
+	}
 	if !framed.Timestamp.IsZero() {
 		args["provider_time"] = framed.Timestamp
 	}
 	w.batch.Queue(`
-		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, ledger_epoch, recorded_at)
-		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @epoch, @now
+		insert into billing_reports (tenant_id, id, customer_id, number, series_id, period_id, quantity, body, provider_time, subscription, subscription_start, ledger_epoch, recorded_at)
+		select @tenant, @id, @customer, @number, s.id, p.id, @quantity, @body, @provider_time, @subscription, @subscription_start, @epoch, @now
 		from billing_destinations d
 		join billing_periods p on p.tenant_id = d.tenant_id and p.customer_id = d.customer_id and p.stream = @stream and p.starts_at = @period
 		cross join lateral (`+seriesAt+` and `+seriesOf(r.Kind)+` offset 0) s

@@ -155,7 +155,7 @@ var invoicedUnits = `
 	        and not l.proration) l
 	    where i.tenant_id = @tenant
 	      and i.customer_id = t.customer_id
-	      and ` + aboutPeriod("t") + `) i`
+	      and ` + aboutPeriod("t", "t.period_id") + `) i`
 
 // selectReconciled reads a page from an index: of the totals, of the customer's
 // periods, or, where a state is asked for that is written down, of the

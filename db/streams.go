@@ -189,22 +189,15 @@ func streamAt(tenant, customer, meter, at string) string {
 	    limit 1), 0)`
 }
 
-// readStreams reads the facts of each of the customer's streams, by number.
-func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
-	first, err := readFacts(ctx, q, read, tenant, customer, now)
-	if err != nil {
-		return nil, err
+// eachStream reads each of the customer's streams, by number: the first one is read by r.
+func (r *factReader) eachStream() []*factReader {
+	all := []*factReader{r}
+	for len(all) < r.streams {
+		of := *r
+		of.facts = r.base.OfStream(len(all))
+		all = append(all, &of)
 	}
-	all := []*factReader{first}
-	for len(all) < first.streams {
-		r := *first
-		r.facts, r.lastInvoiced = first.base.OfStream(len(all)), 0
-		if err := r.ledger(); err != nil {
-			return nil, err
-		}
-		all = append(all, &r)
-	}
-	return all, nil
+	return all
 }
 
 // regroup stores what changes about the customer's streams.

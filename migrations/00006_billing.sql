@@ -239,6 +239,8 @@ create table billing_reports (
   quantity       numeric, -- that goes out; of a charge money; null: of a statement and of an invoice action
   body           bytea not null, -- JSON: what is sent, byte for byte
   provider_time  timestamptz, -- that the provider is told with it
+  subscription   text not null default '', -- of a quantity: whose invoices bill it
+  subscription_start timestamptz, -- of the subscription's period
   state          text not null default 'planned' check (state in ('planned', 'sending', 'in_doubt', 'accepted', 'counted', 'rejected')),
   key_revision   integer not null default 0, -- of the idempotency key
   attempts       integer not null default 0,

@@ -128,7 +128,7 @@ func (l *life) replaces(receiver bool) bool {
 // moves has the receiver move to another URL: its connection stays, and what is
 // being sent to the former one reaches nobody.
 func (l *life) moves() bool {
-	if l.recovering || l.connection == nil || !l.farSide.receiver {
+	if l.recovering || l.connection == nil || !l.farSide.receiver || l.twofold {
 		return false
 	}
 	l.farSide.moves++
@@ -201,10 +201,13 @@ func (l *life) present() *contract {
 // cancelsAtTheEnd has the customer's subscription end with its period. Its last
 // invoice is a draft then.
 func (l *life) cancelsAtTheEnd(c *contract) {
+	if l.twofold {
+		l.passTime(c.last().End.Add(-time.Minute))
+	}
 	l.syncBefore(c.last())
 	l.now, c.ended = c.last().End, true
 	l.sync() // the provider says so
-	l.checkLast(c)
+	l.eachStream(func() { l.checkLast(c) })
 }
 
 // movesSubscription ends the customer's subscription, and begins another one if
@@ -249,7 +252,7 @@ func (l *life) removesItem() bool {
 		return false
 	}
 	id := l.someMeter()
-	if _, known := l.farSide.places[id]; !known {
+	if _, known := l.farSide.places[id]; !known || l.staysFirst(id) {
 		return false
 	}
 	l.backup = nil
@@ -276,7 +279,7 @@ func (l *life) contracts() []*contract {
 	if l.connection == nil {
 		return nil
 	}
-	return l.farSide.contracts["cus_1"]
+	return slices.Concat(l.farSide.contracts["cus_1"], l.farSide.contracts[besides("cus_1")])
 }
 
 // invoiceIsFinal makes the oldest draft final, which the provider says at once.
@@ -322,7 +325,9 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 		if m.UsageScale > 0 {
 			i.scales[m.ID] = m.UsageScale
 		}
-		i.Lines = append(i.Lines, l.farSide.lineOf(c, in, m.ID))
+		if !l.twofold || l.farSide.names(c, in, m.ID) {
+			i.Lines = append(i.Lines, l.farSide.lineOf(c, in, m.ID))
+		}
 	}
 	l.invoices = append(slices.Clone(l.invoices), i)
 	l.markInvoiced()

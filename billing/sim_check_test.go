@@ -72,7 +72,7 @@ func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, 
 func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.Decimal) {
 	for _, e := range l.events {
 		switch {
-		case e.meter != meter || !r.Contains(e.at) || e.lost:
+		case e.meter != meter || !r.Contains(e.at) || e.lost || !l.isFed(meter, e.at):
 		case l.meter(meter).Version.Aggregation == metering.Count:
 			total = total.Add(metering.Whole(1))
 		default:
@@ -86,6 +86,9 @@ func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.De
 func (l *life) check() {
 	f := l.facts(l.now, l.number)
 	plan := f.Plan()
+	if l.twofold && l.stream == 0 && l.plans%8 == 0 {
+		l.checkRegrouped()
+	}
 	begins := l.customer.BillingStartsAt
 	if !plan.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
 		l.failf("there is something to report, and nobody looks: %+v", plan)
@@ -120,10 +123,10 @@ func (l *life) checkSynced(p *pass) {
 func (l *life) checkMost() {
 	for _, p := range l.periods {
 		for _, m := range l.meters {
-			key := usedKey{m.ID, p.Start.UnixMicro()}
+			key := l.key(m.ID, p.Start)
 			most := l.mostOf(key, l.used(m.ID, p.Range))
 			for _, test := range []bool{false, true} {
-				out := l.mostOut(m.ID, p.Start, test)
+				out := l.mostOut(m.ID, p.Place(), test)
 				if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves(test))) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 && !l.fitTogether(m.ID, p.Start, test) {
 					l.failf("%s of meter %d are out for the period from %s, of %s used; in test mode: %t", out, m.ID, p.Start, most, test)
 				}
@@ -135,7 +138,7 @@ func (l *life) checkMost() {
 // mostOut is what is out of a meter's period as far as anybody can know: a
 // decrease may have been dropped, or lost since, or come once an invoice was final
 // that nobody has heard of.
-func (l *life) mostOut(meter metering.MeterID, period time.Time, test bool) metering.Decimal {
+func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test bool) metering.Decimal {
 	out := l.out(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test))
 	for _, counts := range []func(*call) bool{(*call).given, (*call).known} {
 		if other := l.out(meter, period, test, counts); other.Cmp(out) < 0 {
@@ -155,8 +158,8 @@ func (l *life) fitTogether(meter metering.MeterID, start time.Time, test bool) b
 		in := false
 		for _, p := range l.periods[first:n] {
 			in = in || p.Start.Equal(start)
-			out = out.Add(l.mostOut(meter, p.Start, test))
-			most = most.Add(l.mostOf(usedKey{meter, p.Start.UnixMicro()}, l.used(meter, p.Range))).Add(l.halves(test))
+			out = out.Add(l.mostOut(meter, p.Place(), test))
+			most = most.Add(l.mostOf(l.key(meter, p.Start), l.used(meter, p.Range))).Add(l.halves(test))
 		}
 		if in {
 			return n-first > 1 && out.Cmp(most) <= 0
@@ -191,7 +194,7 @@ func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Dec
 		return metering.Decimal{}
 	}
 	for _, e := range l.events {
-		if e.meter == meter && r.Contains(e.at) {
+		if e.meter == meter && r.Contains(e.at) && l.isFed(meter, e.at) {
 			if sum = sum.Add(metering.Whole(1)); !e.value.IsNegative() {
 				sum = sum.Add(e.value)
 			}
@@ -207,7 +210,7 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 		if i > 0 {
 			sum = sum.Add(metering.MustDecimal("0.5"))
 		}
-		for range f.contracts["cus_1"] {
+		for range len(f.contracts["cus_1"]) + len(f.contracts[besides("cus_1")]) {
 			sum = sum.Add(metering.MustDecimal("0.5"))
 		}
 	}
@@ -215,7 +218,7 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 }
 
 // out is what all far sides of one mode bill with the calls that count, in units.
-func (l *life) out(meter metering.MeterID, period time.Time, test bool, counts func(*call) bool) (units metering.Decimal) {
+func (l *life) out(meter metering.MeterID, period billing.PeriodPlace, test bool, counts func(*call) bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
 		units = units.Add(f.billed(l.name, meter, period, counts))
 	}
@@ -225,6 +228,9 @@ func (l *life) out(meter metering.MeterID, period time.Time, test bool, counts f
 // checkPrefix holds that planning after any beginning of a plan gives its rest.
 func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
 	if len(plan.Reports) == 0 || of != l.ledger {
+		return
+	}
+	if l.changesSubscription(plan) {
 		return
 	}
 	l.plans++
@@ -251,8 +257,13 @@ func (l *life) checkClosing(c billing.Closing) {
 	if l.now.Before(c.Period.End.Add(l.settings.Grace)) || l.inGraceOfRestore() {
 		l.failf("the period from %s closes at %s, before its grace is over", c.Period.Start, l.now)
 	}
+	for _, m := range l.meters {
+		if _, known := (billing.Period{Closed: c.Lines}).Line(m.ID); l.twofold && known != l.isFedIn(m.ID, c.Period.Range) {
+			l.failf("meter %d has a line of the period from %s of stream %d: %t", m.ID, c.Period.Start, l.stream, known)
+		}
+	}
 	for _, line := range c.Lines {
-		l.counting[usedKey{line.MeterID, c.Period.Start.UnixMicro()}] = l.meter(line.MeterID).Version.Aggregation
+		l.counting[l.key(line.MeterID, c.Period.Start)] = l.meter(line.MeterID).Version.Aggregation
 		used := l.used(line.MeterID, c.Period.Range)
 		version, currency := l.versionAt(line.MeterID, c.Period.Start)
 		if line.Price != nil {
@@ -317,7 +328,7 @@ func (l *life) end() {
 			latest = e.at
 		}
 	}
-	for range 12 {
+	for range l.rounds() {
 		l.sync()
 		l.passTime(l.now.Add(25 * time.Hour))
 		l.sync()
@@ -327,7 +338,7 @@ func (l *life) end() {
 		l.resolve()
 		l.closePeriods()
 		l.sync()
-		if l.closed(latest) || l.failure != "" {
+		if l.allClosed(latest) || l.failure != "" {
 			break
 		}
 		if !l.passBorder(0) && !l.passBorder(l.settings.Grace) {
@@ -340,14 +351,21 @@ func (l *life) end() {
 	}
 	l.readsMissed()
 	l.sync()
-	if !l.closed(latest) {
+	if !l.allClosed(latest) {
 		l.failf("its periods do not close")
 	}
+	l.checkHead()
+	l.checkInvoiced()
+	l.eachStream(l.checkEnd)
+	l.checkFed(latest)
+}
+
+// checkEnd holds what is so in the end.
+func (l *life) checkEnd() {
 	if plan := l.facts(l.now, l.number).Plan(); !plan.Empty() && l.failure == "" {
 		l.failf("something is left to do: %+v", plan)
 	}
 	l.check()
-	l.checkHead()
 	l.checkBilled()
 	for _, r := range l.reports {
 		if r.bytes() != r.closed {
@@ -386,9 +404,11 @@ func (l *life) checkHead() {
 
 // lastInvoice is when the last invoice is drafted that bills what has closed.
 func (l *life) lastInvoice() (last time.Time) {
-	for _, p := range l.periods {
-		if c := l.present(); c != nil && p.ClosedAt != nil && p.Subscription.ID == c.id && p.Subscription.End.After(last) {
-			last = p.Subscription.End
+	for _, p := range l.allPeriods() {
+		for _, c := range l.presents() {
+			if p.ClosedAt != nil && p.Subscription.ID == c.id && p.Subscription.End.After(last) {
+				last = p.Subscription.End
+			}
 		}
 	}
 	return last
@@ -411,7 +431,6 @@ func (l *life) closed(latest time.Time) bool {
 // bill, what adjustments carry, and what is only reported or excluded, against
 // the oracle's charge, and units where a provider prices them.
 func (l *life) checkBilled() {
-	l.checkInvoiced()
 	l.checkAmounts()
 	if l.own {
 		l.checkMoney()
@@ -444,7 +463,7 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 		return
 	}
 	own, late := l.billedOf(p, line, line.Test)
-	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Start) }) // by another than ourselves
+	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Place()) }) // by another than ourselves
 	if line.Scale == nil && !priced {
 		for currency, amount := range own {
 			if currency != line.Currency && !amount.IsZero() {

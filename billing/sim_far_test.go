@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,14 +29,15 @@ const (
 // farSide is a provider as it is, whatever Odometer knows of it.
 type farSide struct {
 	connection metering.ConnectionID
-	receiver   bool                                   // it takes statements
-	moves      int                                    // how often a receiver has moved to another URL
-	test       bool                                   // nobody is charged for what it has
-	other      *farSide                               // the same account in the other mode
-	latest     map[string]map[time.Time]*storedReport // of a receiver: by customer and period, the highest sequence
-	contracts  map[string][]*contract                 // by customer there
+	receiver   bool                                             // it takes statements
+	moves      int                                              // how often a receiver has moved to another URL
+	test       bool                                             // nobody is charged for what it has
+	other      *farSide                                         // the same account in the other mode
+	latest     map[string]map[billing.PeriodPlace]*storedReport // of a receiver: by customer and period, the highest sequence
+	contracts  map[string][]*contract                           // by customer there
 	places     map[metering.MeterID]billing.Destination
-	priceNo    map[metering.MeterID]int // how many prices each had before
+	beside     map[metering.MeterID]billing.Destination // of second subscriptions
+	priceNo    map[metering.MeterID]int                 // how many prices each had before
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
 	lag        time.Duration          // of what it shows as counted
@@ -116,7 +118,7 @@ type reply struct {
 
 func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	return &farSide{
-		connection: connection, receiver: receiver, latest: make(map[string]map[time.Time]*storedReport), contracts: make(map[string][]*contract),
+		connection: connection, receiver: receiver, latest: make(map[string]map[billing.PeriodPlace]*storedReport), contracts: make(map[string][]*contract),
 		places: make(map[metering.MeterID]billing.Destination), priceNo: make(map[metering.MeterID]int), answers: make(map[string]savedAnswer),
 	}
 }
@@ -132,11 +134,11 @@ func (f *farSide) take(customer string, r *storedReport, what trouble, now time.
 	if f.receiver {
 		periods := f.latest[customer]
 		if periods == nil {
-			periods = make(map[time.Time]*storedReport)
+			periods = make(map[billing.PeriodPlace]*storedReport)
 			f.latest[customer] = periods
 		}
-		if former := periods[r.Period]; former == nil || former.number <= r.number {
-			periods[r.Period] = r
+		if former := periods[r.place()]; former == nil || former.number <= r.number {
+			periods[r.place()] = r
 		}
 		r.arrived = true
 		return reply{taken: what != answerLost, failed: what == answerLost}
@@ -174,9 +176,13 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 
 // invoiceAt is the invoice of the period that a quantity's timestamp lies in.
 func (f *farSide) invoiceAt(r *storedReport) *invoice {
-	for _, c := range f.contracts[r.Customer] {
+	of := r.Customer
+	if strings.HasSuffix(r.Target, " beside") {
+		of = besides(of)
+	}
+	for _, c := range f.contracts[of] {
 		for _, in := range c.invoices {
-			if in.Contains(r.timestamp) {
+			if in.Contains(r.timestamp) && (!r.Destination.OnlyWhileRun || strings.HasPrefix(r.Target, c.id+" ")) {
 				return in
 			}
 		}
@@ -186,7 +192,7 @@ func (f *farSide) invoiceAt(r *storedReport) *invoice {
 
 // billed is how many units the far side bills of a meter's period with the calls
 // that count, all customers there being the same one.
-func (f *farSide) billed(customer string, meter metering.MeterID, period time.Time, counts func(*call) bool) (units metering.Decimal) {
+func (f *farSide) billed(customer string, meter metering.MeterID, period billing.PeriodPlace, counts func(*call) bool) (units metering.Decimal) {
 	if f.receiver {
 		if r := f.latest[customer][period]; r != nil {
 			for _, l := range r.Lines {
@@ -203,7 +209,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period time.Ti
 	}
 	last := make(map[window]metering.Decimal)
 	for _, c := range f.calls {
-		if c.Kind != billing.QuantityReport || !counts(c) || c.Lines[0].MeterID != meter || !c.Period.Equal(period) {
+		if c.Kind != billing.QuantityReport || !counts(c) || c.Lines[0].MeterID != meter || !c.isOf(period) {
 			continue
 		}
 		start := c.Window.Start
@@ -276,33 +282,33 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 }
 
 // has says whether it was reported any quantity of the meter's period.
-func (f *farSide) has(meter metering.MeterID, period time.Time) bool {
+func (f *farSide) has(meter metering.MeterID, period billing.PeriodPlace) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {
-		return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(period)
+		return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.isOf(period)
 	})
 }
 
 // amounts is the money that the far side bills of a meter's closed period, by
 // currency: the period's own, and what late usage adjusts.
-func (f *farSide) amounts(customer string, meter metering.MeterID, period time.Time, own, late map[string]metering.Decimal) {
+func (f *farSide) amounts(customer string, meter metering.MeterID, period billing.PeriodPlace, own, late map[string]metering.Decimal) {
 	for at, r := range f.latest[customer] {
 		for _, l := range r.Lines {
 			switch {
-			case l.MeterID != meter:
-			case l.Closed.IsZero() && at.Equal(period):
+			case l.MeterID != meter, r.stream != period.Stream:
+			case l.Closed.IsZero() && at.Compare(period) == 0:
 				own[l.Currency] = own[l.Currency].Add(l.Amount)
-			case !l.Closed.IsZero() && l.Closed.Equal(period):
+			case !l.Closed.IsZero() && l.Closed.Equal(period.Start):
 				late[l.Currency] = late[l.Currency].Add(l.Amount)
 			}
 		}
 	}
 	for _, c := range f.calls {
-		if c.Kind == billing.ChargeReport && c.Counting == billing.Adds && c.Lines[0].MeterID == meter && c.Period.Equal(period) {
+		if c.Kind == billing.ChargeReport && c.Counting == billing.Adds && c.Lines[0].MeterID == meter && c.isOf(period) {
 			late[c.Currency] = late[c.Currency].Add(c.Quantity)
 		}
 	}
 	for _, it := range f.items {
-		if it.line.late && it.line.meter == meter && it.line.period == period.UnixMicro() {
+		if it.line.late && it.line.meter == meter && it.line.period == period.Start.UnixMicro() {
 			late[it.currency] = late[it.currency].Add(it.set)
 		}
 	}
@@ -425,7 +431,7 @@ func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Desti
 	case d.OnlyWhileRun:
 		d.Target = c.id + " " + d.Target
 	}
-	d.Price = f.tariff(meter, c.currency)
+	d.Price = f.tariff(meter, c)
 	return d
 }
 
@@ -443,7 +449,7 @@ func (l *life) inMode(test bool) (sides []*farSide) {
 func (l *life) billedOf(p billing.Period, line billing.ClosedLine, test bool) (own, late map[string]metering.Decimal) {
 	own, late = make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 	for _, f := range l.inMode(test) {
-		f.amounts(l.name, line.MeterID, p.Start, own, late)
+		f.amounts(l.name, line.MeterID, p.Place(), own, late)
 	}
 	return own, late
 }

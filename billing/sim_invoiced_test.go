@@ -16,7 +16,7 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 	if line.Reconciled != nil {
 		return line.Reconciled.Billed
 	}
-	return l.out(line.MeterID, p.Start, line.Test, (*call).known)
+	return l.out(line.MeterID, p.Place(), line.Test, (*call).known)
 }
 
 // lacking is what a closed line's charge is more than what is billed with its
@@ -29,7 +29,7 @@ func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
 		var priced metering.Decimal
 		for _, f := range l.inMode(line.Test) {
 			if !f.receiver {
-				priced = priced.Add(f.billed(l.name, line.MeterID, p.Start, (*call).known))
+				priced = priced.Add(f.billed(l.name, line.MeterID, p.Place(), (*call).known))
 			}
 		}
 		if !priced.IsZero() {
@@ -52,6 +52,10 @@ func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
 // what counts as billed with them is what receivers and invoices bill, and that
 // what these bill beyond that is disputed.
 func (l *life) checkInvoiced() {
+	if l.twofold {
+		l.checkInvoicedTogether()
+		return
+	}
 	for _, m := range l.meters {
 		for _, test := range []bool{false, true} {
 			for first := 0; first < len(l.periods); {
@@ -92,7 +96,7 @@ func (f *farSide) invoices() (all []*invoice) {
 func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.Period) bool {
 	return slices.ContainsFunc(periods, func(p billing.Period) bool {
 		return !in.Within(p.Range).Empty() || slices.ContainsFunc(f.calls, func(c *call) bool {
-			return c.invoice == in && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start)
+			return c.invoice == in && c.Lines[0].MeterID == meter && c.isOf(p.Place())
 		})
 	})
 }
@@ -111,12 +115,12 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 	for _, f := range l.inMode(test) {
 		if f.receiver {
 			for _, p := range periods {
-				billed = billed.Add(f.billed(l.name, meter, p.Start, (*call).known))
+				billed = billed.Add(f.billed(l.name, meter, p.Place(), (*call).known))
 			}
 			continue
 		}
 		for _, in := range f.invoices() {
-			if !f.bills(in, meter, periods) {
+			if !l.isOn(f, in, meter, periods) {
 				continue
 			}
 			if l.tape != nil && in.final && !in.heard {
@@ -137,7 +141,11 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 
 // checkLast holds that a subscription which was cancelled at its period's end
 // has got all that was used in that, as far as it is known what came of reports.
+// One beside which another runs is not read any more.
 func (l *life) checkLast(c *contract) {
+	if len(l.presents()) > 0 || c.isBeside() {
+		return
+	}
 	for _, p := range l.periods {
 		for _, m := range l.meters {
 			d := l.farSide.destination(c, m.ID)
@@ -145,7 +153,7 @@ func (l *life) checkLast(c *contract) {
 			if !last || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
-			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Start, l.inTest(), (*call).given))
+			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))
 			if lacking.Cmp(metering.Whole(1).Add(l.halves(l.inTest()))) >= 0 {
 				l.failf("%s of meter %d were not reported of the last period of a subscription, from %s", lacking, m.ID, p.Start)
 			}
@@ -161,7 +169,7 @@ func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
 		return r.Period.Equal(p.Start) && !r.state.Taken() && slices.ContainsFunc(r.Lines, of)
 	}) || slices.ContainsFunc(l.farSides, func(f *farSide) bool {
 		return slices.ContainsFunc(f.calls, func(c *call) bool {
-			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.Period.Equal(p.Start) && !c.given()
+			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.isOf(p.Place()) && !c.given()
 		})
 	})
 }
@@ -169,11 +177,11 @@ func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
 // hidden is what the invoices of one mode do not bill of what they took of a
 // meter's period: where the last quantity counts, it may have been made before
 // that of an earlier period was. The newest period lacks it first.
-func (l *life) hidden(meter metering.MeterID, period time.Time, test bool) (units metering.Decimal) {
+func (l *life) hidden(meter metering.MeterID, period billing.PeriodPlace, test bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
 		for _, in := range f.invoices() {
 			taken, billed := f.lastOn(in, meter)
-			starts := slices.SortedFunc(maps.Keys(taken), func(a, b time.Time) int { return b.Compare(a) })
+			starts := slices.SortedFunc(maps.Keys(taken), func(a, b billing.PeriodPlace) int { return b.Compare(a) })
 			lacking := metering.Decimal{}.Sub(billed)
 			for _, value := range taken {
 				lacking = lacking.Add(value)
@@ -186,7 +194,7 @@ func (l *life) hidden(meter metering.MeterID, period time.Time, test bool) (unit
 				if cut.IsNegative() {
 					continue
 				}
-				if lacking = lacking.Sub(cut); start.Equal(period) {
+				if lacking = lacking.Sub(cut); start.Compare(period) == 0 {
 					units = units.Add(cut)
 				}
 			}
@@ -197,14 +205,14 @@ func (l *life) hidden(meter metering.MeterID, period time.Time, test bool) (unit
 
 // lastOn is what an invoice took of each period where the last quantity counts,
 // and that last one.
-func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[time.Time]metering.Decimal, billed metering.Decimal) {
-	taken = make(map[time.Time]metering.Decimal)
+func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[billing.PeriodPlace]metering.Decimal, billed metering.Decimal) {
+	taken = make(map[billing.PeriodPlace]metering.Decimal)
 	var at time.Time
 	for _, c := range f.calls {
 		if c.Kind != billing.QuantityReport || c.Counting != billing.Latest || c.invoice != in || !c.bills() || c.Lines[0].MeterID != meter {
 			continue
 		}
-		if taken[c.Period] = c.Lines[0].Quantity; !c.timestamp.Before(at) {
+		if taken[c.place()] = c.Lines[0].Quantity; !c.timestamp.Before(at) {
 			billed, at = c.Quantity, c.timestamp
 		}
 	}

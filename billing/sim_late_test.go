@@ -67,7 +67,7 @@ func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Start, line.Test, (*call).given)))
+	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, (*call).given)))
 	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line))), accepted)
 }
 
@@ -78,7 +78,7 @@ func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.R
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	last := l.out(line.MeterID, p.Start, line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
+	last := l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
 	more := l.costs(p, line, rational(l.billedUnits(p, line)))
 	return more.Sub(more, l.costs(p, line, rational(last)))
 }
@@ -126,7 +126,7 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 	if all := worth[len(worth)-1]; rational(charge).Cmp(all) != 0 {
 		l.failf("%s are booked of meter %d in the period from %s; it came to %s", charge, line.MeterID, p.Start, all.FloatString(4))
 	}
-	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Start) })
+	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Place()) })
 	if all := l.lateTotal(p, line); priced && line.PriceVersion == 0 && line.Price == nil && line.Scale != nil && !billing.Units(all, *line.Scale).Equal(l.billedUnits(p, line)) {
 		l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
 	}
@@ -173,8 +173,8 @@ func (l *life) bookingsOf(p billing.Period, line billing.ClosedLine) (all []bill
 // when it closed.
 func (l *life) came(meter metering.MeterID, p billing.Period) (late []metering.Decimal) {
 	for _, e := range l.events {
-		if e.meter == meter && e.late && p.Contains(e.at) {
-			late = append(late, l.counting[usedKey{meter, p.Start.UnixMicro()}].Usage(e.value, 1))
+		if e.meter == meter && e.late && p.Contains(e.at) && l.isFed(meter, e.at) {
+			late = append(late, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))
 		}
 	}
 	return late
@@ -197,6 +197,6 @@ func (l *life) onTrial(p billing.Period) bool {
 
 // reachable says whether late usage in the currency can be billed now.
 func (l *life) reachable(currency string) bool {
-	c := l.present()
+	c := l.payer()
 	return l.connection.Statements || c != nil && c.currency == currency
 }

@@ -21,6 +21,7 @@ type catalog struct {
 	known      []*farSide
 	own        bool // its counters charge amounts, and who has no subscription gets invoices of ours
 	tests      []metering.ConnectionID
+	twofold    bool // who has a subscription may have a second one beside it
 }
 
 // usageEvent is one unit of a meter's usage.
@@ -34,28 +35,39 @@ type usageEvent struct {
 	lost            bool // it was gone when the meter got its present version
 }
 
-// ledger is what is stored of one customer.
+// ledger is what is stored of one of a customer's streams.
 type ledger struct {
 	*catalog
-	name       string
-	customer   billing.Customer
-	providerID string // the customer's at the provider; "": it is linked to none
-	side       *billing.Side
-	sideOf     string // whom side was read for
+	*account
+	stream     int
 	periods    []billing.Period
 	reports    []*storedReport
 	bookings   []billing.Booking
-	events     []usageEvent
-	invoices   []storedInvoice // that are final, as they were heard of
-	through    map[int64]int   // by a closed period's start, how many of them it was compared with
+	through    map[int64]int // by a closed period's start, how many invoices it was compared with
 	reconciled []billing.Reconciliation
-	filledFrom map[metering.MeterID]int // the first event that a backfilling meter has counted
-	number     int64                    // of the last report
-	epoch      int64                    // when it was restored last; 0: never
-	epochs     []int64                  // all that it knows of
-	knownUntil time.Time                // what was reported later was lost then
-	readIn     map[string]int64         // by whom it was read for, the epoch in which what was added up was
-	lookAgain  time.Time                // as the last plan said; zero: at once
+	ends       []string // how closed periods were when they closed
+}
+
+// account is what is stored of one customer.
+type account struct {
+	name         string
+	customer     billing.Customer
+	providerID   string // the customer's at the provider; "": it is linked to none
+	side         *billing.Side
+	sideOf       string         // whom side was read for
+	streams      []*ledger      // by number
+	feeds        []billing.Feed // ascending
+	following    []followed
+	subscribedTo map[metering.ConnectionID]string // whose periods are stream 0's, as it was read last; of a life with two
+	events       []usageEvent
+	invoices     []storedInvoice          // that are final, as they were heard of
+	filledFrom   map[metering.MeterID]int // the first event that a backfilling meter has counted
+	number       int64                    // of the last report
+	epoch        int64                    // when it was restored last; 0: never
+	epochs       []int64                  // all that it knows of
+	knownUntil   time.Time                // what was reported later was lost then
+	readIn       map[string]int64         // by whom it was read for, the epoch in which what was added up was
+	lookAgain    time.Time                // as the last plan said; zero: at once
 }
 
 // storedInvoice is a final invoice, and the usage scales when it was heard of.
@@ -91,7 +103,7 @@ func (l *ledger) inMode(i storedInvoice) bool {
 // compared with all of theirs yet, and all those of periods that these touch.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
 	about := func(p billing.Period, i storedInvoice) bool {
-		return l.inMode(i) && !i.Period.Within(p.Range).Empty() && (!i.Ended || l.endedIn(p, i))
+		return l.inMode(i) && !i.Period.Within(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
 	}
 	wanted, read := make([]bool, len(l.periods)), make([]bool, len(l.invoices))
 	for n, p := range l.periods {
@@ -116,12 +128,19 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 	return all
 }
 
+// billsStream says whether an invoice is of the subscription that the period lies
+// in, or was reported to, or bills a meter that has fed the stream up to its end.
+func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
+	reported := slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.isOf(p.Place()) && r.To.Subscription == i.Subscription })
+	return i.Subscription == p.Subscription.ID || len(l.feeds) == 0 || reported || slices.ContainsFunc(i.Lines, func(line billing.InvoiceLine) bool {
+		return l.isFed(line.MeterID, i.Period.End.Add(-time.Microsecond))
+	})
+}
+
 // endedIn says whether a subscription that has ended was reported usage of the period.
 func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
 	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		here := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && r.Period.Equal(p.Start)
-		there := p.Subscription.Connection == i.Connection && p.Subscription.Contains(r.Window.Start)
-		return here && i.Period.Contains(r.Window.Start) && !there
+		return r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Period.Equal(p.Start) && r.To.Subscription == i.Subscription
 	})
 }
 
@@ -142,6 +161,7 @@ type storedReport struct {
 	epoch     int64
 	lost      bool // with a restore: nobody knows of it
 	made      time.Time
+	stream    int
 }
 
 func (r *storedReport) bytes() string {
@@ -150,7 +170,7 @@ func (r *storedReport) bytes() string {
 
 // facts are read at one instant.
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
-	if l.own {
+	if l.own || l.twofold {
 		l.markInvoiced() // that is read with them
 	}
 	f := billing.Facts{
@@ -161,6 +181,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
 		f.Side = l.side
 	}
+	f = l.ofStream(f)
 	for i, e := range l.events {
 		if e.late && l.counts(i) && !slices.ContainsFunc(f.LateMonths, func(r metering.Range) bool { return r.Start.Equal(e.month) }) {
 			f.LateMonths = append(f.LateMonths, metering.Range{Start: e.month, End: e.month.AddDate(0, 0, 32)})
@@ -168,6 +189,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	}
 	f.Open, f.Invoices, f.Statements = l.open(), l.unreconciled(), l.statements()
 	f.Finalized = l.finalized()
+	for _, of := range l.streams {
+		if of.stream != l.stream {
+			f.Beside = append(f.Beside, of.reported()...)
+		}
+	}
 	f.Reconcile()
 	for _, p := range billing.Periods(f) {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
@@ -241,7 +267,7 @@ func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 			aggregations[i] = l.aggregation(m.ID, r.Start)
 		}
 		for n, e := range l.events {
-			if !r.Contains(e.at) || !l.counts(n) {
+			if !r.Contains(e.at) || !l.counts(n) || !l.isFed(e.meter, e.at) {
 				continue
 			}
 			for i := range l.meters {
@@ -291,7 +317,7 @@ func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all
 			continue
 		}
 		for n, e := range l.events {
-			if e.late || !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) {
+			if e.late || !p.Contains(e.at) || !slices.Contains(meters, e.meter) || !l.counts(n) || !l.isFed(e.meter, e.at) {
 				continue
 			}
 			h := billing.HourUsage{Period: p.Start, MeterID: e.meter, Start: e.hour}
@@ -349,8 +375,26 @@ func (l *ledger) reported() (all []billing.Reported) {
 // time in a subscription of which nobody knew yet, with that.
 func (l *ledger) windowOf(r *storedReport) time.Time {
 	here := l.period(r.Period).Subscription.Connection == r.Connection
-	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) {
+	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) && !l.isInvoicedBefore(r) {
 		return part
 	}
 	return r.Window.Start
+}
+
+// place is where the period stands whose report it is.
+func (r *storedReport) place() billing.PeriodPlace {
+	return billing.PeriodPlace{Start: r.Period, Stream: r.stream}
+}
+
+// isOf says whether the report is of the period that stands there.
+func (r *storedReport) isOf(p billing.PeriodPlace) bool {
+	return r.stream == p.Stream && r.Period.Equal(p.Start)
+}
+
+// isInvoicedBefore says whether the subscription that the report was made for went
+// on at its time, as its invoice shows.
+func (l *ledger) isInvoicedBefore(r *storedReport) bool {
+	return slices.ContainsFunc(l.invoices, func(i storedInvoice) bool {
+		return !i.Ended && i.Connection == r.Connection && i.Subscription == r.To.Subscription && i.Period.Contains(r.timestamp)
+	})
 }

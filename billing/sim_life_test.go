@@ -35,7 +35,6 @@ type life struct {
 	dearest    map[usedKey]*big.Rat // the most that open periods ever came to
 	happened   []bool               // by kind
 	followed   coverage             // which kinds happened at once after which
-	ends       []string             // how closed periods were when they closed
 	most       map[usedKey]mostUsed
 	plans      int // made so far
 	startedIn  billing.Settings
@@ -50,6 +49,11 @@ type life struct {
 type usedKey struct {
 	meter  metering.MeterID
 	period int64
+	stream int
+}
+
+func (l *life) key(meter metering.MeterID, period time.Time) usedKey {
+	return usedKey{meter, period.UnixMicro(), l.stream}
 }
 
 // mostUsed is the usage now, and the most that it ever was.
@@ -67,6 +71,9 @@ func script(seed uint64) []step {
 	steps := make([]step, 40)
 	for i := range steps {
 		steps[i] = step{anyOf(usual, rng), rng.Uint64()}
+	}
+	if twofold(seed) {
+		return among(steps, seed, streaming, len(kinds)-len(streaming), 3)
 	}
 	if own(seed) {
 		return among(steps, seed, slices.Concat(restoring, charging, owning), len(usual), 3)
@@ -128,10 +135,12 @@ func begin(seed uint64) *life {
 }
 
 func newLedger(c *catalog, name string, born time.Time) *ledger {
-	return &ledger{
-		catalog: c, name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int),
+	l := &ledger{
+		catalog: c, account: &account{name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int)},
 		through: make(map[int64]int),
 	}
+	l.streams = []*ledger{l}
+	return l
 }
 
 // anyMeters is how many meters a life may have; events name any of them.
@@ -228,6 +237,9 @@ func (f *farSide) newPlace(l *life, meter metering.MeterID) {
 // subscribe begins a contract at now.
 func (f *farSide) subscribe(customer string, l *life) {
 	length := []time.Duration{7 * 24 * time.Hour, 14 * 24 * time.Hour, 30 * 24 * time.Hour}[l.rng.IntN(3)]
+	if l.twofold {
+		length *= 2
+	}
 	start := l.now.Truncate(time.Second)
 	c := &contract{
 		id:       fmt.Sprintf("account %d sub_%d", f.connection, len(f.contracts[customer])+1),
@@ -260,6 +272,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	if own(seed) && in.tape == nil {
 		l.beginOwn(seed)
 	}
+	if twofold(seed) && in.tape == nil {
+		l.beginTwofold(seed)
+	}
 	l.noteBeginning()
 	if seed%4 == 3 && in.tape == nil && !l.farSide.receiver {
 		l.charging, l.farSide.charging, l.connection.Bills = true, true, metering.BillsAmounts
@@ -275,7 +290,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 		l.sync()
 	}
 	former := never
-	for _, s := range steps {
+	for n, s := range steps {
 		l.rng = rand.New(rand.NewPCG(s.seed, 3))
 		l.passTime(l.now.Add(time.Duration(l.rng.IntN(240)) * time.Minute))
 		former = l.step(s, former)
@@ -286,7 +301,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 			in.look(l)
 		}
 		l.noteLook()
-		if l.check(); l.failure != "" {
+		if l.inSome(n, l.check); l.failure != "" {
 			l.failure = kinds[s.kind].name + ": " + l.failure
 			return l
 		}
@@ -323,7 +338,7 @@ func (l *life) failf(format string, args ...any) {
 func (l *life) passTime(to time.Time) {
 	l.seenBefore(to)
 	for l.connection != nil && !l.connection.Statements && l.providerID != "" {
-		c := l.farSide.contract(l.providerID)
+		c := l.nextToRoll()
 		if c == nil {
 			break
 		}
@@ -342,9 +357,19 @@ func (l *life) passTime(to time.Time) {
 	}
 }
 
+// nextToRoll is the contract that runs whose period ends first.
+func (l *life) nextToRoll() (next *contract) {
+	for _, c := range []*contract{l.farSide.contract(l.providerID), l.farSide.contract(besides(l.providerID))} {
+		if c != nil && (next == nil || c.last().End.Before(next.last().End)) {
+			next = c
+		}
+	}
+	return next
+}
+
 // syncBefore has a subscription's period known before it ends.
 func (l *life) syncBefore(last *invoice) {
-	stored := slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.Subscription.Range == last.Range })
+	stored := slices.ContainsFunc(l.allPeriods(), func(p billing.Period) bool { return p.Subscription.Range == last.Range })
 	if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
 		l.now = before
 		l.sync()
@@ -358,7 +383,7 @@ func (l *life) sync() {
 	for range 4000 {
 		if !p.work() {
 			l.recovered()
-			l.checkSynced(p)
+			l.eachStream(func() { l.checkSynced(p) })
 			return
 		}
 	}
@@ -388,7 +413,7 @@ func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal)
 
 func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal, now time.Time) bool {
 	e := usageEvent{at: at, ingestedAt: now, meter: meter, value: value}
-	for _, p := range l.periods {
+	for _, p := range l.streams[l.streamAt(meter, at)].periods {
 		if p.Contains(at) && p.ClosedAt != nil {
 			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {
 				return false // too old
@@ -402,7 +427,9 @@ func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Dec
 
 // resolve has operators find out what a former connection, or subscription, has
 // of what is in doubt there and counts.
-func (l *life) resolve() {
+func (l *life) resolve() { l.eachStream(l.resolveInStream) }
+
+func (l *life) resolveInStream() {
 	for _, r := range l.reports {
 		counts := l.connection != nil && slices.Contains(l.tests, r.Connection) == l.inTest()
 		if r.state != billing.InDoubt || !counts || l.reaches(r) && !l.resubscribed(r) && r.Customer == l.providerID {
@@ -420,23 +447,25 @@ func (l *life) resolve() {
 // closePeriods closes what is due.
 func (l *life) closePeriods() int {
 	l.note(lives.Action{Do: lives.Close})
-	f := l.facts(l.now, l.number)
-	f.MayClose = true
-	plan := f.Plan()
-	l.ledger.store(plan, l.now)
-	for _, c := range plan.Closings {
-		l.closesAt(c)
-		l.checkClosing(c)
-		l.checkOwnClosing(c)
-		l.ends = append(l.ends, closedText(c.Period.Range, c.Lines))
-	}
-	l.checkDue()
+	plans := l.plan(l.now, func(f *billing.Facts) { f.MayClose = true })
+	l.keep(plans, l.now)
+	closed := 0
+	l.eachStream(func() {
+		for _, c := range plans[l.stream].Closings {
+			l.closesAt(c)
+			l.checkClosing(c)
+			l.checkOwnClosing(c)
+			l.ends = append(l.ends, closedText(c.Period.Range, c.Lines))
+		}
+		closed += len(plans[l.stream].Closings)
+		l.checkDue()
+	})
 	if l.neighbour != nil {
 		f := l.neighbour.facts(l.now, l.neighbour.number)
 		f.MayClose = true
 		l.neighbour.store(f.Plan(), l.now)
 	}
-	return len(plan.Closings)
+	return closed
 }
 
 func closedText(of metering.Range, lines []billing.ClosedLine) string {

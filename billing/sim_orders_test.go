@@ -17,7 +17,13 @@ var otherwise = []string{"another way of billing"}
 
 var ours = namesOf(owning)
 
+var (
+	seconds  = namesOf(streaming)
+	ofSecond = seconds[1:] // of one that runs
+)
+
 var neverInOneLife = []apart{
+	{seconds, slices.Concat(restores, otherwise, ours, []string{"a line is edited", "retention", "the receiver moves"}), "with two subscriptions usage is billed in quantities, its events are kept, and no receiver moves"},
 	{restores, otherwise, "they are lived by others: what is not billed in amounts is restored by its totals"},
 	{otherwise, []string{"a new receiver", "a new counter", "another mode", "the receiver moves"}, "who is billed in both ways stays with one counter"},
 	{ours, slices.Concat(otherwise, []string{"a silent drop", "an item is added", "an item is removed"}), "with invoices of ours all is charged as amounts"},
@@ -25,6 +31,8 @@ var neverInOneLife = []apart{
 
 // seldomInOneLife are kinds of steps of which few lives have both.
 var seldomInOneLife = []apart{
+	{[]string{"a missed invoice is read"}, []string{"the receiver moves"}, "one is of a counter, the other of a receiver"},
+	{seconds, append([]string{"a link"}, leading...), "most lives with two subscriptions stay where they are"},
 	{ours, slices.Concat(leading, []string{"a link", "another subscription", "a final invoice"}), "most lives with invoices of ours stay where they are, without a subscription"},
 	{[]string{"a line is edited"}, slices.Concat(restores, leading), "most who are charged amounts stay where they are"},
 }
@@ -42,7 +50,11 @@ var (
 		"a backup", "a restore", "a refusal", "a server error", "a sync", "a sync without a meter", "a worker goes on", "another worker goes on",
 		"an answer is lost", "an old report comes again", "another way of billing", "no connection", "the receiver moves",
 	})
-	dying       = []string{"a worker dies after a call", "a worker dies after planning", "a worker dies after recording", "a worker dies before a call"}
+	dying      = []string{"a worker dies after a call", "a worker dies after planning", "a worker dies after recording", "a worker dies before a call"}
+	occasional = []string{
+		"a correction", "late usage", "an earlier month's usage", "an answer is lost", "a refusal", "an old report comes again", "a closing", "a meter is counted",
+		"another grace", "an item is removed",
+	}
 	connectedTo = []string{"a link", "a new counter", "a new receiver", "an item is removed", "an unlink", "another mode", "another subscription", "no connection"}
 )
 
@@ -66,6 +78,11 @@ var neverAtOnce = []apart{
 	{[]string{"an unlink"}, ofOurs, "the customer is linked to nobody"},
 	{ofOurs, []string{"a link"}, "the customer is linked"},
 	{[]string{"a subscription begins"}, []string{"a subscription begins", "a month is billed"}, "it has one"},
+	{slices.Concat(removed, receiving, []string{"an unlink"}), seconds, "there is no subscription that it would be beside"},
+	{[]string{"a new counter"}, ofSecond, "there is no second one yet"},
+	{[]string{"a second subscription begins"}, []string{"a second subscription begins", "a link"}, "there are both"},
+	{ofSecond[1:], []string{"a second subscription begins"}, "there is one"},
+	{[]string{"a second subscription ends"}, ofSecond, "it has ended"},
 	{[]string{"a subscription ends", "a month is billed"}, []string{"a subscription ends", "another subscription"}, "it has none"},
 	{[]string{"a new counter"}, []string{"a subscription ends", "an invoice of ours is read"}, "it has none yet"},
 	{[]string{"a subscription begins", "a subscription ends", "a line is edited"}, []string{"a restore"}, "no life goes back over them"},
@@ -79,6 +96,21 @@ var (
 // seldomAtOnce are kinds of steps that can happen at once after others, which few
 // lives show.
 var seldomAtOnce = []apart{
+	{[]string{"an old report comes again"}, []string{"a link"}, "only where the customer was there before, a short time ago"},
+	{[]string{"an item is added"}, []string{"retention"}, "both wait for what seldom is"},
+	{[]string{"a worker dies before a call"}, []string{"a silent drop"}, "what is on its way is sent first"},
+	{[]string{"a line is edited", "an invoice of ours is read"}, []string{"a new receiver", "a new counter", "another mode"}, "few lives with invoices of ours leave their connection"},
+	{[]string{"another mode"}, []string{"a line is edited"}, "few lives with invoices of ours leave their connection"},
+	{[]string{"a link"}, []string{"a subscription ends", "an invoice of ours is read"}, "few lives with invoices of ours leave their connection"},
+	{[]string{"a meter is counted", "a final invoice"}, []string{"an invoice of ours is read"}, "few invoices of ours are there for long unread"},
+	{[]string{"a sync without a meter", "a subscription ends"}, []string{"a draft of ours is made final by hand"}, "drafts are seldom there for long"},
+	{[]string{"a subscription ends"}, []string{"an answer is lost", "a saved error", "a new counter"}, "what is left is not sent before its month is over"},
+	{[]string{"an invoice of ours is read"}, []string{"a refusal"}, "it was read by a sync, which has left little to send"},
+	{[]string{"an invoice of ours is voided"}, []string{"the receiver moves"}, "few lives with invoices of ours leave their connection"},
+	{seconds, slices.Concat(leading, dying, []string{"a link"}), "most lives with two subscriptions stay where they are, and a sync has left little to send"},
+	{slices.Concat(leading, dying, []string{"a link"}), seconds, "most lives with two subscriptions stay where they are"},
+	{seconds, occasional, "few lives have two subscriptions"},
+	{occasional, seconds, "few lives have two subscriptions"},
 	{[]string{"a restore"}, connectedTo, "what was lost is known again only where time passes over a border in between"},
 	{[]string{"another mode"}, []string{"a missed invoice is read", "an old report comes again"}, "only where the mode was there before, a short time ago"},
 	{[]string{"a refusal", "a silent drop"}, []string{"a link"}, "only of who takes usage of a subscription that has ended"},

@@ -64,7 +64,7 @@ func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
 			want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
 		}
 	}
-	for _, w := range append(worth, l.dearest[usedKey{line.MeterID, p.Start.UnixMicro()}]) {
+	for _, w := range append(worth, l.dearest[l.key(line.MeterID, p.Start)]) {
 		if w != nil {
 			most = upper(most, w)
 		}
@@ -99,7 +99,7 @@ func (l *life) tracksMoney() {
 				continue
 			}
 			version, _ := l.versionAt(m.ID, p.Start)
-			key, worth := usedKey{m.ID, p.Start.UnixMicro()}, l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)))
+			key, worth := l.key(m.ID, p.Start), l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)))
 			if former := l.dearest[key]; former == nil || worth.Cmp(former) > 0 {
 				l.dearest[key] = worth
 			}

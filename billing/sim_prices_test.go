@@ -86,9 +86,13 @@ func halfUp(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Quo(twice.Num(), new(big.Int).Mul(twice.Denom(), big.NewInt(2))))
 }
 
-// tariff is the far side's price of a meter in a currency.
-func (f *farSide) tariff(meter metering.MeterID, currency string) *tariff {
-	return &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, f.priceNo[meter]), currency, tariffOf(f.connection, meter, f.priceNo[meter])}
+// tariff is the far side's price of a meter in a contract.
+func (f *farSide) tariff(meter metering.MeterID, c *contract) *tariff {
+	n := f.priceNo[meter]
+	if c.isBeside() {
+		n += 50
+	}
+	return &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, n), c.currency, tariffOf(f.connection, meter, n)}
 }
 
 // charged is the oracle's charge at the far side's price, or at a version of ours.
@@ -102,8 +106,8 @@ func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, ver
 // lineOf is what an invoice bills of a meter.
 func (f *farSide) lineOf(c *contract, in *invoice, meter metering.MeterID) billing.InvoiceLine {
 	line := billing.InvoiceLine{MeterID: meter, Quantity: f.onInvoice(in, meter), Currency: c.currency, Lines: 1}
-	if _, known := f.places[meter]; known {
-		price := f.tariff(meter, c.currency)
+	if _, known := f.itemsOf(c)[meter]; known {
+		price := f.tariff(meter, c)
 		line.Price = price.id
 		if !c.onTrial(in.Range) {
 			for _, l := range price.Lines(line.Quantity) {

@@ -31,7 +31,7 @@ type recordingKind struct {
 }
 
 // apartOnes are the kinds of steps that happen in lives of their own.
-var apartOnes = namesOf(restoring, charging, owning)
+var apartOnes = namesOf(restoring, charging, owning, streaming)
 
 var receivers = recordingKind{
 	name: "statements", pairs: true,

@@ -17,7 +17,10 @@ const leaseTime = 30 * time.Second
 
 // aggregate adds one report of a series, the next one, to what is known of it.
 func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
-	s.Last, s.Number, s.State = r.id, r.number, r.state
+	s.Last, s.Number, s.State, s.To = r.id, r.number, r.state, r.To
+	if of := l.period(r.Period); r.Kind == billing.QuantityReport && !l.windowOf(r).Equal(r.Window.Start) {
+		s.To = billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
+	}
 	s.Outstanding = s.Outstanding || r.state.Outstanding()
 	if !r.timestamp.IsZero() && (s.Timestamp == nil || r.timestamp.After(*s.Timestamp)) {
 		s.Timestamp = &r.timestamp
@@ -91,6 +94,11 @@ func (l *ledger) open() (open []billing.Open) {
 // write carries a plan out, or as many of its reports.
 func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
 	l.store(p, now)
+	return l.written(p, now, reports)
+}
+
+// written are the reports of a plan that is stored, those that were outstanding first.
+func (l *ledger) written(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
 	queue = slices.Clone(p.Resume)
 	for i := range p.Reports[:min(reports, len(p.Reports))] {
 		queue = append(queue, l.add(p.Reports[i], now).id)
@@ -99,7 +107,7 @@ func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid
 }
 
 func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
-	stored := &storedReport{Report: r, state: billing.Planned, epoch: l.epoch, made: now}
+	stored := &storedReport{Report: r, state: billing.Planned, epoch: l.epoch, made: now, stream: l.stream}
 	l.number = max(l.number, l.epoch*numbersOfEpoch) + 1
 	if stored.number = l.number; r.Kind != billing.StatementReport {
 		stored.timestamp = timestampOf(r, now)
@@ -203,9 +211,11 @@ func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 
 // look has somebody look at the customer again.
 func (l *ledger) look() {
-	for i := range l.periods {
-		if l.periods[i].ClosedAt == nil {
-			l.periods[i].Watermark.Configuration = ""
+	for _, of := range l.streams {
+		for i := range of.periods {
+			if of.periods[i].ClosedAt == nil {
+				of.periods[i].Watermark.Configuration = ""
+			}
 		}
 	}
 }
@@ -221,12 +231,12 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	if !l.lookAgain.After(now) {
 		return true
 	}
-	for _, r := range l.reports {
+	for _, r := range l.allReports() {
 		if r.state.Outstanding() && (l.reaches(r) || r.state != billing.InDoubt) {
 			return true
 		}
 	}
-	for _, p := range l.periods {
+	for _, p := range l.allPeriods() {
 		if p.ClosedAt != nil {
 			continue
 		}
@@ -242,7 +252,9 @@ func (l *ledger) outOfSync(now time.Time) bool {
 // store keeps the plan's periods, what the provider knows of them, and what
 // becomes of reports to former connections.
 func (l *ledger) store(p billing.Plan, now time.Time) {
-	l.periods, l.lookAgain, l.customer.HeadOpenUntil = slices.Clone(p.Periods), p.LookAgain, p.HeadOpenUntil
+	if l.periods, l.lookAgain = slices.Clone(p.Periods), p.LookAgain; l.stream == 0 {
+		l.customer.HeadOpenUntil = p.HeadOpenUntil
+	}
 	for i := range l.periods {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}
@@ -284,7 +296,8 @@ func (l *ledger) reconcile(all []billing.Reconciliation) {
 
 // clone is a copy to plan on.
 func (l *ledger) clone() *ledger {
-	c := *l
+	c, customer := *l, *l.account
+	c.account = &customer
 	c.periods, c.reports = slices.Clone(l.periods), make([]*storedReport, len(l.reports))
 	for i, r := range l.reports {
 		copied := *r

@@ -19,7 +19,7 @@ type kind struct {
 }
 
 // kinds are all of them. Those beside the usual ones happen in lives of their own.
-var kinds = slices.Concat(usual, restoring, charging, owning)
+var kinds = slices.Concat(usual, restoring, charging, owning, streaming)
 
 var usual = []kind{
 	{"usage", 10, (*life).usesNow},
@@ -117,10 +117,11 @@ func (l *life) corrects() bool {
 
 // usesAtBorder uses something at the border of a period, or the instant before.
 func (l *life) usesAtBorder() bool {
-	if len(l.periods) == 0 {
+	periods := l.allPeriods()
+	if len(periods) == 0 {
 		return false
 	}
-	at := l.periods[l.rng.IntN(len(l.periods))].Start
+	at := periods[l.rng.IntN(len(periods))].Start
 	if l.rng.IntN(2) == 0 {
 		at = at.Add(-time.Microsecond)
 	}
@@ -129,7 +130,7 @@ func (l *life) usesAtBorder() bool {
 
 func (l *life) usesLate() bool {
 	var closed []metering.Range
-	for _, p := range l.periods {
+	for _, p := range l.allPeriods() {
 		if p.ClosedAt != nil {
 			closed = append(closed, p.Range)
 		}
@@ -248,7 +249,7 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 
 // comesAgain has an old report arrive once more.
 func (l *life) comesAgain() bool {
-	for _, r := range l.reports {
+	for _, r := range l.allReports() {
 		if r.arrived && r.Connection == l.farSide.connection && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
 			l.farSide.take(l.name, r, noTrouble, l.now)
 			l.note(lives.Action{Do: lives.Again, Report: r.number})
@@ -304,7 +305,7 @@ func (l *life) syncsWithout() bool {
 func (l *life) retains() bool {
 	for i := range l.periods {
 		p := &l.periods[i]
-		if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) {
+		if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) || l.twofold {
 			continue
 		}
 		usage := l.usage([]metering.Range{p.Range})

@@ -124,7 +124,7 @@ func (l *life) notePlaces() {
 		for _, meter := range slices.Sorted(maps.Keys(places)) {
 			l.tape.actions[i].Places = append(l.tape.actions[i].Places, lives.Place{
 				Meter: meter, Method: places[meter].Method, Window: places[meter].Window,
-				Price: l.farSides[a.Connection-1].tariff(meter, a.Currency).Tariff,
+				Price: l.farSides[a.Connection-1].tariff(meter, &contract{currency: a.Currency}).Tariff,
 			})
 		}
 	}
@@ -138,7 +138,7 @@ func (l *life) noteUse(at time.Time, meter metering.MeterID, value metering.Deci
 func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {
 	var numbers []int64
 	for _, id := range queue {
-		numbers = append(numbers, p.ledger.report(id).number)
+		numbers = append(numbers, p.ledger.holding(id).report(id).number)
 	}
 	p.note(lives.Action{Do: lives.Plan, Excluded: p.excluded, Sends: numbers, ReadFirst: readFirst})
 }
@@ -186,7 +186,7 @@ func (l *life) recorded(seed uint64) lives.Life {
 	}
 	for _, f := range l.farSides {
 		for period, last := range f.latest[l.name] {
-			r.Received = append(r.Received, lives.Statement{Connection: int(f.connection), Period: period.UTC(), Number: last.number})
+			r.Received = append(r.Received, lives.Statement{Connection: int(f.connection), Period: period.Start.UTC(), Number: last.number})
 		}
 	}
 	slices.SortFunc(r.Received, func(a, b lives.Statement) int {

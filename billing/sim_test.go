@@ -201,7 +201,7 @@ func (l *life) outcome() string {
 			}
 			own, late := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 			for _, f := range l.farSides {
-				f.amounts(l.name, line.MeterID, p.Start, own, late)
+				f.amounts(l.name, line.MeterID, p.Place(), own, late)
 			}
 			for currency, amount := range late {
 				own[currency] = own[currency].Add(amount)

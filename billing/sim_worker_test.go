@@ -42,6 +42,7 @@ type pass struct {
 	tried    map[uuid.UUID]bool
 
 	sending *storedReport // of the present call
+	at      *ledger       // that has it
 	farSide *farSide      // that it goes to
 	moves   int           // where that is
 	attempt int
@@ -101,7 +102,9 @@ func (p *pass) read() {
 	p.note(lives.Action{Do: lives.ReadSide})
 	side := &billing.Side{}
 	if l.providerID != "" {
-		side = l.farSide.side(l.providerID, l.meters, p.now)
+		if side = l.farSide.side(l.providerID, l.meters, p.now); l.twofold {
+			side = l.farSide.sides(l, p.now)
+		}
 	}
 	for _, m := range l.meters {
 		if l.providerID == "" {
@@ -114,7 +117,9 @@ func (p *pass) read() {
 	}
 	l.side, l.sideOf = side, l.link()
 	p.readAddedUp(l)
-	p.confirm(l)
+	for _, of := range l.streams {
+		p.confirm(of)
+	}
 }
 
 func (p *pass) plan() bool {
@@ -122,17 +127,23 @@ func (p *pass) plan() bool {
 	if l.connection == nil {
 		return false
 	}
-	f := l.facts(p.now, p.after)
-	f.Excluded = p.excluded
-	plan := f.Plan()
-	p.checkPrefix(l, f, plan)
-	p.checkReports(plan)
-	if plan.ReadFirst {
+	plans := l.plan(p.now, func(f *billing.Facts) { f.After, f.Excluded = p.after, p.excluded })
+	for _, of := range plans {
+		p.in(of.ledger, func() {
+			p.checkPrefix(of.ledger, of.facts, of.Plan)
+			p.checkReports(of.Plan)
+		})
+	}
+	if slices.ContainsFunc(plans, func(of streamPlan) bool { return of.ReadFirst }) {
 		p.notePlan(nil, true)
 		p.stage = toRead
 		return true
 	}
-	queue := l.write(plan, p.now, len(plan.Reports))
+	l.keep(plans, p.now)
+	var queue []uuid.UUID
+	for _, of := range plans {
+		queue = append(queue, of.written(of.Plan, p.now, len(of.Reports))...)
+	}
 	p.notePlan(queue, false)
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
 	p.stage = toLease
@@ -198,14 +209,15 @@ func (p *pass) lease() {
 	}
 	id := p.queue[0]
 	p.queue, p.tried[id] = p.queue[1:], true
-	r, ok := p.ledger.begin(id, p.now)
+	p.at = p.ledger.holding(id)
+	r, ok := p.at.begin(id, p.now)
 	p.note(lives.Action{Do: lives.Lease, Report: r.number, Busy: !ok})
 	if !ok {
 		return
 	}
 	p.sending, p.farSide, p.attempt, p.stage = r, p.ledger.farSide, r.attempts, toCall
 	p.moves = p.farSide.moves
-	p.overdue = r.Kind == billing.QuantityReport && p.ledger.period(r.Period).Subscription.Invoiced
+	p.overdue = r.Kind == billing.QuantityReport && p.at.period(r.Period).Subscription.Invoiced
 }
 
 // call sends the report, or finds that it was taken.
@@ -276,15 +288,15 @@ func (p *pass) look(r *storedReport) billing.State {
 		}
 		return ""
 	}
-	of := p.ledger.period(r.Period) // it may have become shorter since the series' window was written down
+	of := p.at.period(r.Period) // it may have become shorter since the series' window was written down
 	part := of.Within(of.Subscription.Range)
 	var before metering.Decimal
-	for _, o := range p.ledger.reports {
+	for _, o := range p.at.reports {
 		if o.state.Taken() && (o.Series == r.Series || o.ended(r.Series, part)) {
 			before = before.Add(o.Quantity)
 		}
 	}
-	if p.ledger.resubscribed(r) {
+	if p.at.resubscribed(r) {
 		return billing.InDoubt
 	}
 	if counted := p.farSide.counted(r.Customer, r.Target, r.Counting, part, p.now); counted.Equal(before.Add(r.Quantity)) {
@@ -321,10 +333,10 @@ func (p *pass) trouble(r *storedReport) trouble {
 func (p *pass) settle() {
 	p.noteSettling()
 	if p.outcome != "" {
-		p.ledger.settle(p.sending.id, p.outcome, p.now)
+		p.at.settle(p.sending.id, p.outcome, p.now)
 		return
 	}
-	p.ledger.release(p.sending, p.attempt, p.newKey)
+	p.at.release(p.sending, p.attempt, p.newKey)
 }
 
 // confirm looks for what was taken in what the provider has counted.

@@ -1,0 +1,140 @@
+package billing_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// rounds is how many borders a life lives on at the most: those of two
+// subscriptions follow each other.
+func (l *life) rounds() int {
+	if l.twofold {
+		return 30
+	}
+	return 12
+}
+
+// allClosed says whether all streams are closed up to the last usage, and two
+// periods at least.
+func (l *life) allClosed(latest time.Time) bool {
+	closed := l.closed(latest)
+	for _, of := range l.streams[1:] {
+		closed = closed && !slices.ContainsFunc(of.periods, func(p billing.Period) bool { return p.ClosedAt == nil && !p.Start.After(latest) })
+	}
+	return closed
+}
+
+// checkRegrouped holds that somebody looks where a meter is to feed another stream.
+func (l *life) checkRegrouped() {
+	begins := l.customer.BillingStartsAt
+	if change := billing.Regroup(l.factsOfAll(l.now)); !change.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
+		l.failf("streams are to change, and nobody looks: %+v", change)
+	}
+}
+
+// checkFed holds that each event since the customer's first period is in one
+// period, of the stream that its meter feeds.
+func (l *life) checkFed(latest time.Time) {
+	for _, e := range l.events {
+		if !l.twofold || len(l.periods) == 0 || e.at.Before(l.periods[0].Start) || e.at.After(latest) || int(e.meter) > len(l.meters) {
+			continue
+		}
+		of := l.streams[l.streamAt(e.meter, e.at)]
+		i := slices.IndexFunc(of.periods, func(p billing.Period) bool { return p.Contains(e.at) })
+		if i < 0 {
+			l.failf("usage of meter %d at %s is in no period of stream %d", e.meter, e.at, of.stream)
+			return
+		}
+	}
+}
+
+// checkInvoicedTogether is checkInvoiced of a customer with several streams: of
+// all periods together, whichever stream's, that have an invoice in common.
+func (l *life) checkInvoicedTogether() {
+	for _, m := range l.meters {
+		for _, test := range []bool{false, true} {
+			for rest := l.fedPeriods(m.ID); len(rest) > 0; {
+				together := rest[:1:1]
+				rest = rest[1:]
+				for n := 0; n < len(rest); n++ {
+					if l.haveInCommon(m.ID, together, rest[n], test) {
+						together, rest = append(together, rest[n]), slices.Delete(slices.Clone(rest), n, n+1)
+						n = -1
+					}
+				}
+				l.checkTogether(m.ID, together, test)
+			}
+		}
+	}
+}
+
+// fedPeriods are those that the meter feeds.
+func (l *life) fedPeriods(meter metering.MeterID) (all []billing.Period) {
+	for _, of := range l.streams {
+		for _, p := range of.periods {
+			if of.isFedIn(meter, p.Range) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+func (l *life) haveInCommon(meter metering.MeterID, some []billing.Period, other billing.Period, test bool) bool {
+	return slices.ContainsFunc(l.inMode(test), func(f *farSide) bool {
+		return slices.ContainsFunc(f.invoices(), func(in *invoice) bool {
+			return l.isOn(f, in, meter, some) && l.isOn(f, in, meter, []billing.Period{other})
+		})
+	})
+}
+
+// isOn says whether an invoice bills usage of one of the periods, or touches one of
+// its subscription's, or of the stream that has that.
+func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []billing.Period) bool {
+	if !l.twofold {
+		return f.bills(in, meter, periods)
+	}
+	return slices.ContainsFunc(periods, func(p billing.Period) bool {
+		if slices.ContainsFunc(f.calls, func(c *call) bool { return c.invoice == in && c.Lines[0].MeterID == meter && c.isOf(p.Place()) }) {
+			return true
+		}
+		c := f.contractOf(in)
+		return !in.Within(p.Range).Empty() && (c.id == p.Subscription.ID || f.names(c, in, meter) && l.follower(f, c) == p.Stream)
+	})
+}
+
+// follower is the stream that has the contract.
+func (l *life) follower(f *farSide, c *contract) (stream int) {
+	for _, of := range l.following {
+		if of.connection == f.connection && of.Subscription == c.id {
+			stream = of.Stream
+		}
+	}
+	return stream
+}
+
+// contractOf is the contract whose invoice it is.
+func (f *farSide) contractOf(in *invoice) *contract {
+	for _, contracts := range f.contracts {
+		for _, c := range contracts {
+			if slices.Contains(c.invoices, in) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// changesSubscription says whether a period is of another subscription by a plan,
+// beside which the former one may go on: which invoice bills what was reported is
+// looked at once that is stored.
+func (l *life) changesSubscription(plan billing.Plan) bool {
+	return l.twofold && slices.ContainsFunc(plan.Periods, func(p billing.Period) bool {
+		return slices.ContainsFunc(l.periods, func(former billing.Period) bool {
+			return former.Start.Equal(p.Start) && former.Subscription.ID != "" && former.Subscription.ID != p.Subscription.ID
+		})
+	})
+}

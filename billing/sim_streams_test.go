@@ -1,0 +1,515 @@
+package billing_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// In some lives the customer has a second subscription at the same counter, with
+// periods of its own: what it bills is a stream beside the first one. Each has
+// items, invoices and periods; a meter's item may move from one to the other, and
+// both may have one, so that nobody can say where its usage goes. The first meter's
+// stays where it is, so that the first subscription has one as long as it runs.
+
+// twofold says whether the life of a seed is one of those.
+func twofold(seed uint64) bool { return seed%8 == 4 }
+
+// beginTwofold has the life begin at a counter.
+func (l *life) beginTwofold(seed uint64) {
+	l.stays = seed%5 > 1
+	l.twofold, l.farSides, l.tests, l.subscribedTo = true, nil, nil, make(map[metering.ConnectionID]string)
+	for len(l.meters) < 2 {
+		l.newMeter(metering.Complete)
+	}
+	l.connect(false, false)
+}
+
+// staysFirst says whether the meter's item stays with the first subscription.
+func (l *life) staysFirst(meter metering.MeterID) bool { return l.twofold && meter == 1 }
+
+// followed is a subscription that has a stream of its own, at a connection.
+type followed struct {
+	connection metering.ConnectionID
+	billing.Followed
+}
+
+// eachStream does something in each of the customer's streams.
+func (l *life) eachStream(do func()) {
+	first := l.ledger
+	for _, of := range first.streams {
+		l.ledger = of
+		do()
+	}
+	l.ledger = first
+}
+
+// inSome does something in one of the customer's streams after the other, as it is done again.
+func (l *life) inSome(n int, do func()) {
+	first := l.ledger
+	l.ledger = first.streams[n%len(first.streams)]
+	do()
+	l.ledger = first
+}
+
+// in does something in the stream.
+func (p *pass) in(of *ledger, do func()) {
+	former, first := p.ledger, p.life.ledger
+	if p.ledger = of; former == first {
+		p.life.ledger = of
+	}
+	do()
+	p.ledger, p.life.ledger = former, first
+}
+
+// allPeriods are those of all of the customer's streams.
+func (l *ledger) allPeriods() (all []billing.Period) {
+	if len(l.streams) == 1 {
+		return l.periods
+	}
+	for _, of := range l.streams {
+		all = append(all, of.periods...)
+	}
+	return all
+}
+
+// allReports are those of all of the customer's streams.
+func (l *ledger) allReports() (all []*storedReport) {
+	if len(l.streams) == 1 {
+		return l.reports
+	}
+	for _, of := range l.streams {
+		all = append(all, of.reports...)
+	}
+	slices.SortFunc(all, func(a, b *storedReport) int { return int(a.number - b.number) })
+	return all
+}
+
+// streamAt is the stream that the meter feeds at an instant.
+func (a *account) streamAt(meter metering.MeterID, at time.Time) (stream int) {
+	for _, f := range a.feeds {
+		if f.MeterID == meter && !f.From.After(at) {
+			stream = f.Stream
+		}
+	}
+	return stream
+}
+
+// feeds says whether the meter feeds the stream at an instant.
+func (l *ledger) isFed(meter metering.MeterID, at time.Time) bool {
+	return len(l.feeds) == 0 || l.streamAt(meter, at) == l.stream
+}
+
+// isFedIn says whether the meter feeds the stream at any time of the range.
+func (l *ledger) isFedIn(meter metering.MeterID, r metering.Range) bool {
+	return l.isFed(meter, r.Start) || slices.ContainsFunc(l.feeds, func(f billing.Feed) bool { return f.MeterID == meter && r.Contains(f.From) && l.isFed(meter, f.From) })
+}
+
+// followedHere are the subscriptions at the present connection that have streams.
+func (l *ledger) followedHere() (all []billing.Followed) {
+	for _, f := range l.following {
+		if l.connection != nil && f.connection == l.connection.ID {
+			all = append(all, f.Followed)
+		}
+	}
+	return all
+}
+
+// ofStream are the facts of the customer as those of the stream.
+func (l *ledger) ofStream(f billing.Facts) billing.Facts {
+	if f.Feeds, f.Followed = l.feeds, l.followedHere(); l.stream > 0 {
+		return f.OfStream(l.stream)
+	}
+	return f
+}
+
+// streamPlan is the plan of one stream.
+type streamPlan struct {
+	*ledger
+	facts billing.Facts
+	billing.Plan
+}
+
+// plan decides which streams the customer has, and plans each. A receiver of
+// statements gets those of one at a time.
+func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan) {
+	facts := l.regrouped(now)
+	busy := false
+	for i, of := range l.streams {
+		f := facts[i]
+		ask(&f)
+		p := streamPlan{of, f, f.Plan()}
+		if sends := len(p.Reports)+len(p.Resume) > 0; sends && f.Connection != nil && f.Connection.Statements && busy {
+			p.Reports, p.Resume, p.Reported, p.More = nil, nil, nil, true
+		} else {
+			busy = busy || sends
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// factsOfAll are those of each stream.
+func (l *ledger) factsOfAll(now time.Time) (facts []billing.Facts) {
+	for _, of := range l.streams {
+		facts = append(facts, of.facts(now, l.number))
+	}
+	return facts
+}
+
+// regrouped decides which streams the customer has, and which meters feed them.
+func (l *ledger) regrouped(now time.Time) []billing.Facts {
+	facts := l.factsOfAll(now)
+	if !l.twofold {
+		return facts
+	}
+	change := billing.Regroup(facts)
+	if change.Empty() {
+		return facts
+	}
+	for _, f := range change.Followed {
+		for len(l.streams) <= f.Stream {
+			l.streams = append(l.streams, &ledger{catalog: l.catalog, account: l.account, stream: len(l.streams), through: make(map[int64]int)})
+		}
+		l.following = append(slices.Clone(l.following), followed{l.connection.ID, f})
+	}
+	l.feeds = append(slices.Clone(l.feeds), change.Feeds...)
+	slices.SortStableFunc(l.feeds, func(a, b billing.Feed) int { return a.From.Compare(b.From) })
+	l.look()
+	return l.factsOfAll(now)
+}
+
+// keep stores the plans, and when somebody looks again.
+func (l *ledger) keep(all []streamPlan, now time.Time) {
+	var again time.Time
+	for _, p := range all {
+		if p.store(p.Plan, now); again.IsZero() || !p.LookAgain.IsZero() && p.LookAgain.Before(again) {
+			again = p.LookAgain
+		}
+	}
+	l.lookAgain = again
+}
+
+// holding is the stream that has the report.
+func (l *ledger) holding(id [16]byte) *ledger {
+	i := slices.IndexFunc(l.streams, func(of *ledger) bool {
+		return slices.ContainsFunc(of.reports, func(r *storedReport) bool { return r.id == id })
+	})
+	return l.streams[i]
+}
+
+// besides is under which name a counter keeps a customer's second subscriptions.
+func besides(customer string) string { return customer + " beside" }
+
+// isBeside says whether the contract is a second one.
+func (c *contract) isBeside() bool { return strings.Contains(c.id, "beside") }
+
+// second is the customer's second subscription, where there is one.
+func (l *life) second() *contract {
+	if l.connection == nil || l.connection.Statements || l.providerID == "" {
+		return nil
+	}
+	return l.farSide.contract(besides(l.providerID))
+}
+
+// itemsOf are where the meters' quantities go that the contract bills.
+func (f *farSide) itemsOf(c *contract) map[metering.MeterID]billing.Destination {
+	if c.isBeside() {
+		return f.beside
+	}
+	return f.places
+}
+
+// running are the customer's subscriptions that run; where none does, those that
+// have ended and whose last invoice is a draft.
+func (f *farSide) running(customer string, now time.Time) (all []*contract) {
+	var drafts []*contract
+	for _, of := range []string{customer, besides(customer)} {
+		if c := f.contract(of); c != nil {
+			c.roll(now)
+			all = append(all, c)
+		} else if ended := f.contracts[of]; len(ended) > 0 && !ended[len(ended)-1].last().final {
+			drafts = append(drafts, ended[len(ended)-1])
+		}
+	}
+	if len(all) == 0 {
+		return drafts
+	}
+	return all
+}
+
+// item is where a meter's usage goes, of all subscriptions, or why it goes nowhere.
+func (f *farSide) itemOf(meter metering.MeterID, of []*contract) (c *contract, d billing.Destination) {
+	for _, one := range of {
+		if at, known := f.itemsOf(one)[meter]; !known {
+			continue
+		} else if c != nil {
+			return nil, billing.Destination{MeterID: meter, Excluded: "two subscriptions have an item of it"}
+		} else if c, d = one, at; d.OnlyWhileRun {
+			d.Target = c.id + " " + d.Target
+		}
+	}
+	switch {
+	case c == nil:
+		return nil, billing.Destination{MeterID: meter, Excluded: "nothing there has the meter's price"}
+	case d.OnlyWhileRun && c.ended:
+		return nil, billing.Destination{MeterID: meter, Excluded: "the subscription has ended"}
+	}
+	d.Price = f.tariff(meter, c)
+	return c, d
+}
+
+func (c *contract) sideOf(customer string) billing.Side {
+	return billing.Side{
+		Customer: customer, Subscription: c.id, Period: c.last().Range, Trial: c.onTrial(c.last().Range), Ended: c.ended, Currency: c.currency,
+	}
+}
+
+// sides are what a reader is told of a customer who may have two subscriptions:
+// the one that was followed before is the customer's as long as it has a meter.
+func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
+	side := &billing.Side{Customer: l.providerID}
+	running := f.running(l.providerID, now)
+	for _, former := range []bool{true, false} {
+		for _, m := range l.meters {
+			c, _ := f.itemOf(m.ID, running)
+			if c != nil && side.Subscription == "" && (c.id == l.subscribedTo[f.connection] || !former && !l.hasStream(c)) {
+				*side = c.sideOf(l.providerID)
+			}
+		}
+	}
+	for _, m := range l.meters {
+		c, d := f.itemOf(m.ID, running)
+		if c != nil && c.id != side.Subscription && (side.Subscription == "" || c.last().Range != side.Period || l.hasStream(c)) {
+			beside(side, c, d)
+			d = billing.Destination{MeterID: m.ID, Excluded: "its subscription has other periods"}
+		}
+		side.Destinations = append(side.Destinations, d)
+	}
+	l.subscribedTo[f.connection] = side.Subscription
+	return side
+}
+
+// hasStream says whether the subscription has a stream of its own.
+func (l *ledger) hasStream(c *contract) bool {
+	return slices.ContainsFunc(l.followedHere(), func(f billing.Followed) bool { return f.Subscription == c.id })
+}
+
+// beside notes where a meter's usage goes that a second subscription bills. Of two
+// whose periods follow each other only one has begun its next one.
+func beside(side *billing.Side, c *contract, d billing.Destination) {
+	at, own := c.last().Range, side.Period
+	if side.Subscription != "" && (at.Start.Equal(own.End) || at.End.Equal(own.Start)) {
+		return
+	}
+	n := slices.IndexFunc(side.Others, func(s billing.Side) bool { return s.Subscription == c.id })
+	if n < 0 {
+		n, side.Others = len(side.Others), append(side.Others, c.sideOf(side.Customer))
+	}
+	side.Others[n].Destinations = append(side.Others[n].Destinations, d)
+}
+
+// payer is the contract that bills the stream, where it runs.
+func (l *life) payer() *contract {
+	if !l.twofold {
+		return l.present()
+	}
+	if l.connection == nil || l.connection.Statements || l.providerID == "" {
+		return nil
+	}
+	side := l.farSide.sides(l.ledger, l.now)
+	id := side.Subscription
+	if l.stream > 0 {
+		id = ""
+		for _, other := range side.Others {
+			if slices.Contains(l.followedHere(), billing.Followed{Subscription: other.Subscription, Stream: l.stream}) {
+				id = other.Subscription
+			}
+		}
+	}
+	if c := l.farSide.byID(id); c != nil && !c.ended {
+		return c
+	}
+	return nil
+}
+
+// presents are the customer's contracts that run.
+func (l *life) presents() (all []*contract) {
+	for _, c := range []*contract{l.present(), l.second()} {
+		if c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// names says whether an invoice has a line of the meter: its contract has an item of
+// it, or was reported usage.
+func (f *farSide) names(c *contract, in *invoice, meter metering.MeterID) bool {
+	_, known := f.itemsOf(c)[meter]
+	return known || f.took(in, meter)
+}
+
+// took says whether anything was reported of the meter that is on the invoice.
+func (f *farSide) took(in *invoice, meter metering.MeterID) bool {
+	return slices.ContainsFunc(f.calls, func(c *call) bool {
+		return c.Kind == billing.QuantityReport && c.invoice == in && c.Lines[0].MeterID == meter
+	})
+}
+
+// streaming are the kinds of steps of lives with two subscriptions.
+var streaming = []kind{
+	{"a second subscription begins", 8, (*life).beginsSecond},
+	{"a second subscription ends", 4, (*life).endsSecond},
+	{"a second subscription is swapped", 5, (*life).swapsSecond},
+	{"a second subscription's period changes", 5, (*life).changesPeriodOfSecond},
+	{"an item moves", 6, (*life).movesItem},
+	{"an item is added beside another", 5, (*life).addsItemBeside},
+	{"a border of a second subscription passes", 6, (*life).passBorderOfSecond},
+}
+
+// beginsSecond begins a second subscription, with items of some meters.
+func (l *life) beginsSecond() bool {
+	if !l.twofold || l.present() == nil || l.second() != nil {
+		return false
+	}
+	l.farSide.subscribeBeside(l)
+	for _, m := range l.meters {
+		if l.rng.IntN(2) == 0 {
+			l.movesItemOf(m.ID)
+		}
+	}
+	return true
+}
+
+// subscribeBeside begins a second contract, now.
+func (f *farSide) subscribeBeside(l *life) {
+	length := time.Duration([]int{10, 20, 40}[l.rng.IntN(3)]) * 24 * time.Hour
+	start, of := l.now.Truncate(time.Second), besides(l.providerID)
+	f.contracts[of] = append(f.contracts[of], &contract{
+		id:       fmt.Sprintf("account %d beside_%d", f.connection, len(f.contracts[of])+1),
+		invoices: []*invoice{{Range: metering.Range{Start: start, End: start.Add(length)}}},
+		trial:    l.rng.IntN(8) == 0, currency: "USD",
+	})
+}
+
+// endsSecond ends the second subscription with its period, or at once.
+func (l *life) endsSecond() bool {
+	c := l.second()
+	if c == nil || !c.last().Start.Before(l.now.Add(-time.Hour)) {
+		return false
+	}
+	if l.rng.IntN(3) > 0 {
+		l.cancelsAtTheEnd(c)
+		return true
+	}
+	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
+	l.sync() // the provider says so
+	return true
+}
+
+// swapsSecond ends the second subscription at once, and begins another one.
+func (l *life) swapsSecond() bool {
+	c := l.second()
+	if c == nil || !c.last().Start.Before(l.now.Add(-time.Hour)) {
+		return false
+	}
+	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
+	l.farSide.subscribeBeside(l)
+	l.farSide.goOnWith(c.last(), l.second())
+	l.sync()
+	return true
+}
+
+// goOnWith has what was taken with a time after the invoice be on the contract's.
+func (f *farSide) goOnWith(last *invoice, next *contract) {
+	for _, taken := range f.calls {
+		if taken.invoice == last && taken.Counting != billing.Replaces && !taken.timestamp.Before(last.End) {
+			taken.invoice, taken.lost = next.last(), false
+		}
+	}
+}
+
+// changesPeriodOfSecond has the present period of the second subscription end
+// sooner, and those after it be as short.
+func (l *life) changesPeriodOfSecond() bool {
+	c := l.second()
+	if c == nil {
+		return false
+	}
+	left := c.last().End.Sub(l.now)
+	if left < 48*time.Hour {
+		return false
+	}
+	c.last().End = l.now.Add(24 * time.Hour).Add(time.Duration(l.rng.Int64N(int64(left - 36*time.Hour)))).Truncate(time.Second)
+	l.sync() // the provider says so
+	return true
+}
+
+// movesItem moves a meter's item from one subscription to the other.
+func (l *life) movesItem() bool { return l.second() != nil && l.movesItemOf(l.someMeter()) }
+
+func (l *life) movesItemOf(meter metering.MeterID) bool {
+	f := l.farSide
+	if l.staysFirst(meter) {
+		return false
+	}
+	_, first := f.places[meter]
+	_, second := f.beside[meter]
+	switch {
+	case first:
+		delete(f.places, meter)
+		f.newPlaceBeside(l, meter)
+	case second:
+		f.newPlace(l, meter)
+	}
+	if second {
+		delete(f.beside, meter)
+	}
+	return first || second
+}
+
+func (f *farSide) newPlaceBeside(l *life, meter metering.MeterID) {
+	before, had := f.places[meter]
+	f.newPlace(l, meter)
+	d := f.places[meter]
+	d.Target += " beside"
+	if f.places[meter] = before; !had {
+		delete(f.places, meter)
+	}
+	if f.beside == nil {
+		f.beside = make(map[metering.MeterID]billing.Destination)
+	}
+	f.beside[meter] = d
+}
+
+// addsItemBeside adds an item to the second subscription, or removes one from it.
+func (l *life) addsItemBeside() bool {
+	if l.second() == nil {
+		return false
+	}
+	meter := l.someMeter()
+	if l.staysFirst(meter) {
+		return false
+	}
+	if _, known := l.farSide.beside[meter]; known {
+		delete(l.farSide.beside, meter)
+		return true
+	}
+	l.farSide.newPlaceBeside(l, meter)
+	return true
+}
+
+// passBorderOfSecond lets the second subscription's period end, and maybe the grace.
+func (l *life) passBorderOfSecond() bool {
+	c := l.second()
+	if c == nil {
+		return false
+	}
+	l.passTime(c.last().End.Add(time.Duration(l.rng.IntN(2)) * l.settings.Grace).Add(time.Duration(l.rng.IntN(3)) * time.Hour))
+	return true
+}

@@ -167,7 +167,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		p.addCarried(&c, period, l)
 		lines = append(lines, c.line())
 	}
-	if !lacking {
+	if !lacking || len(lines) == 0 {
 		return nil, nil
 	}
 	for _, l := range p.lastStatement(period, State.Taken).Lines {

@@ -136,3 +136,16 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 		require.Equal(t, c.want, reconciledAs(f), name)
 	}
 }
+
+// What an invoice bills that nobody has reported is of the last period that the
+// invoice is about, whatever else it touches.
+func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	border := january.Start.AddDate(0, 0, 14)
+	f.Stored[0].End, f.Stored[1].Start = border, border
+	f.Stored[1].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: border, End: february.End}}
+	f.Invoices = []billing.Invoice{cut("41"), ended(january)}
+	f.Reconcile()
+	require.Equal(t, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0", reconciledAs(f))
+}

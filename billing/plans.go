@@ -80,7 +80,7 @@ func (p *planner) lookAtBorders() {
 // subscription that has taken the place of the former one: once the period is
 // known to lie in it, the report counts there.
 func (p *planner) isInNext(r Reported) bool {
-	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil {
+	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
 	}
 	return slices.ContainsFunc(p.periods, func(period Period) bool {
@@ -187,8 +187,8 @@ func (p *planner) statements() {
 		taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
 		switch {
 		case mine && latest.State == Rejected:
-			p.open = p.open || len(lines) > 0
-		case len(lines) == 0:
+			p.open = p.open || len(of) > 0
+		case len(of) == 0:
 			p.saidOf(period) // there is nothing to report
 		case taken && same:
 			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)

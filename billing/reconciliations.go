@@ -177,7 +177,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		}
 		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
-		if f.isLastIn(p, i.Period) {
+		if f.isLastOf(i.Invoice, p) {
 			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
 		}
 	}
@@ -207,9 +207,11 @@ func (f Facts) isAbout(i Invoice, p Period) bool {
 		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
-// isLastIn says whether no later period of the customer's touches the range.
-func (f Facts) isLastIn(p Period, r metering.Range) bool {
-	return !slices.ContainsFunc(f.Stored, func(o Period) bool { return o.Start.After(p.Start) && !o.Within(r).Empty() })
+// isLastOf says whether the invoice is about no later period of the customer's.
+func (f Facts) isLastOf(i Invoice, p Period) bool {
+	return !slices.ContainsFunc(f.Stored, func(o Period) bool {
+		return o.Start.After(p.Start) && !o.Within(i.Period).Empty() && f.isAbout(i, o)
+	})
 }
 
 // judged is what is done about a difference.

@@ -197,6 +197,6 @@ func (l *life) onTrial(p billing.Period) bool {
 
 // reachable says whether late usage in the currency can be billed now.
 func (l *life) reachable(currency string) bool {
-	c := l.payer()
+	c := l.streamContract()
 	return l.connection.Statements || c != nil && c.currency == currency
 }

@@ -313,8 +313,8 @@ func beside(side *billing.Side, c *contract, d billing.Destination) {
 	side.Others[n].Destinations = append(side.Others[n].Destinations, d)
 }
 
-// payer is the contract that bills the stream, where it runs.
-func (l *life) payer() *contract {
+// streamContract is the contract that bills the stream, where it runs.
+func (l *life) streamContract() *contract {
 	if !l.twofold {
 		return l.present()
 	}

@@ -322,3 +322,16 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	streams[0].Side = nil
 	require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}, billing.Regroup(streams).Feeds, "a receiver of statements is sent one stream")
 }
+
+// What came late for a stream that no meter feeds any more is stated all the same.
+func TestLateUsageOfAStreamThatNoMeterFeedsIsStated(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
+	f = withLate(atBasic(f), january, "1100", "1000")
+	f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: february.Start}}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Len(t, reports[0].Lines, 1)
+	require.Equal(t, january.Start, reports[0].Lines[0].Closed)
+	require.Equal(t, "5", reports[0].Lines[0].Amount.String())
+}

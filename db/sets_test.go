@@ -33,6 +33,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_report_lines component":     words(billing.Component("").Values()),
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
+		"invitations role":                   words(metering.Role("").Values()),
 		"members role":                       words(metering.Role("").Values()),
 		"credential_rotations kind":          words(metering.CredentialKind("").Values()),
 		"credential_rotations outcome":       words(metering.RotationOutcome("").Values()),

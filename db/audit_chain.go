@@ -74,8 +74,20 @@ type auditedEntry struct {
 	before, after told // rendered when it is written; nil: what the entry has
 }
 
+// withAudit is fn in a transaction within a pool or another transaction, and then
+// what fn has audited.
+func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		audited := &auditedTx{Tx: tx}
+		if err := fn(audited); err != nil {
+			return err
+		}
+		return audited.finish(ctx, within)
+	}
+}
+
 // finish writes the entries, or leaves them to the transaction that this one is within.
-func (t *auditedTx) finish(ctx context.Context, within beginner) error {
+func (t *auditedTx) finish(ctx context.Context, within any) error {
 	if outer, nested := within.(*auditedTx); nested {
 		outer.entries = append(outer.entries, t.entries...)
 		return nil

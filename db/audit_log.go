@@ -41,7 +41,7 @@ func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e mete
 func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	within, ok := tx.(*auditedTx)
 	if !ok {
-		return errors.New("audit: only a transaction of inTx can be audited")
+		return errors.New("audit: only a transaction of inTx or atOneInstant can be audited")
 	}
 	if origin, ok := ctx.Value(originKey{}).(Origin); ok {
 		e.Address, e.RequestID = origin.Address, origin.RequestID

@@ -179,13 +179,7 @@ type beginner interface {
 // inTx runs fn in one read-committed transaction and commits it, with what fn
 // has audited.
 func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
-	return coded(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		audited := &auditedTx{Tx: tx}
-		if err := fn(audited); err != nil {
-			return err
-		}
-		return audited.finish(ctx, pool)
-	}))
+	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
 }
 
 // lockTenant makes the transaction the only one that changes how the tenant's

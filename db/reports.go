@@ -318,11 +318,12 @@ func lastNumber(tenant, customer string) string {
 }
 
 // atOneInstant runs fn in a transaction whose every statement sees the same
-// state of the database, again where another transaction came first.
+// state of the database, again where another transaction came first, and commits
+// it with what fn has audited.
 func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
 	const tries = 25 // of many who wait for one customer, one gets its turn at a time
 	for try := 1; ; try++ {
-		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, fn)
+		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, withAudit(ctx, pool, fn))
 		switch sqlState(err) {
 		case stateSerialization, stateDeadlock, stateUniqueViolation:
 			if try < tries {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 )
 
 // printVersion says what the binary was built from: the module's version, or
@@ -13,12 +14,10 @@ func printVersion(out io.Writer) error {
 	if !known {
 		return fmt.Errorf("this binary was built without modules: nothing says its version")
 	}
-	text := "odometer " + info.Main.Version
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			text += ", commit " + setting.Value
-		}
+	commit := ""
+	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" }); i >= 0 {
+		commit = ", commit " + info.Settings[i].Value
 	}
-	_, err := fmt.Fprintln(out, text+", "+info.GoVersion)
+	_, err := fmt.Fprintf(out, "odometer %s%s, %s\n", info.Main.Version, commit, info.GoVersion)
 	return err
 }

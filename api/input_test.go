@@ -21,6 +21,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -309,11 +310,13 @@ func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 	b.meter(t, "calls", "call")
 	meter, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
-	for range 2 { // the first holds from the beginning; the year 10000 has no JSON
+	for month := range time.Month(2) { // the first holds from the beginning
 		_, err = b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator,
-			billing.Price{MeterID: meter.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+			billing.Price{MeterID: meter.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: time.Date(2026, 1+month, 1, 0, 0, 0, 0, time.UTC)})
 		require.NoError(t, err)
 	}
+	_, err = dbtest.Conn(t).Exec(t.Context(), `update meter_prices set effective_from = '10000-01-01' where tenant_id = $1 and version = 2`, b.tenant.ID)
+	require.NoError(t, err, "that year has no JSON")
 	var log bytes.Buffer
 	deps := b.deps
 	deps.Log, deps.Metrics = slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()

@@ -219,7 +219,7 @@ func TestEveryVerbAsksForAReason(t *testing.T) {
 			require.Equal(t, "body.reason", b.send(t, "POST", path, body).problem(t, 422, "invalid").Errors[0].Location, body)
 		}
 	}
-	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"action":"sync.`)
+	require.Equal(t, 1, strings.Count(b.send(t, "GET", "/v1/audit-log?action=sync.", "").body, `"action":`), "that it was requested")
 	require.False(t, *b.readSync(t, run).Paused)
 }
 
@@ -250,6 +250,6 @@ func TestAnUnknownSyncIsNotSteeredAndWithoutTemporalNoRunIs(t *testing.T) {
 	}
 	require.EqualValues(t, "requested", b.readSync(t, run).Status)
 	log := b.send(t, "GET", "/v1/audit-log", "").body
-	require.Equal(t, 4, strings.Count(log, `"action":"sync.`), "what is refused is not written down")
+	require.Equal(t, 1+4, strings.Count(log, `"action":"sync.`), "beside the request, what is refused is not written down")
 	require.Equal(t, 2, strings.Count(log, `"resource":"`+run.Id+` unanswered"`), "it may have happened")
 }

@@ -16,6 +16,7 @@ type Message struct {
 	TenantID           metering.TenantID
 	CustomerID         metering.CustomerID
 	CustomerExternalID string
+	Stream             int              // whose period it is about
 	Sequence           int64            // of a statement
 	Epoch              int64            // of the ledger
 	Periods            []metering.Range // the customer's, which lines of closed ones are about

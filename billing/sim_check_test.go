@@ -89,8 +89,11 @@ func (l *life) check() {
 	if l.twofold && l.stream == 0 && l.plans%8 == 0 {
 		l.checkRegrouped()
 	}
-	begins := l.customer.BillingStartsAt
-	if !plan.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
+	begins, left := l.customer.BillingStartsAt, plan
+	if l.connection == nil {
+		left.Resolved = nil // what invoices show of reports is noted once somebody is connected again
+	}
+	if !left.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
 		l.failf("there is something to report, and nobody looks: %+v", plan)
 	}
 	if l.plans%32 == 0 && !reflect.DeepEqual(plan, f.Plan()) {

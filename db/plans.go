@@ -317,7 +317,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 // message is the report with what its receiver is told besides.
 func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	m := billing.Message{
-		Report: r, ID: written.ID, TenantID: w.tenant, CustomerID: w.customer, CustomerExternalID: w.facts.Customer.ExternalID, Sequence: written.Number, Epoch: w.facts.Epoch,
+		Report: r, ID: written.ID, TenantID: w.tenant, CustomerID: w.customer, CustomerExternalID: w.facts.Customer.ExternalID, Stream: w.facts.Stream, Sequence: written.Number, Epoch: w.facts.Epoch,
 		Timezone: w.facts.Settings.Timezone, Now: w.facts.Now,
 	}
 	for _, p := range w.facts.Stored {

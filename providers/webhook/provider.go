@@ -81,10 +81,11 @@ func (Provider) Count(context.Context, providers.Credentials, providers.Place) (
 
 // Statement is what a message says of a customer's bill for one period so far.
 // It is cumulative: the one with the highest sequence replaces all before it
-// for the same period.
+// for the same stream and period.
 type Statement struct {
 	TenantID           string          `json:"tenant_id"`
 	CustomerExternalID string          `json:"customer_external_id"`
+	Stream             int             `json:"stream"` // which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
 	Period             StatementPeriod `json:"period"`
 	LedgerEpoch        int64           `json:"ledger_epoch"` // rises when the ledger was restored from a backup; sequence rises with it
 	Sequence           int64           `json:"sequence"`     // one series of numbers per customer
@@ -119,7 +120,7 @@ type Adjustment struct {
 // Frame makes the message of a statement.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	statement := Statement{
-		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Period: periodOf(m.Of),
+		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Stream: m.Stream, Period: periodOf(m.Of),
 		LedgerEpoch: m.Epoch, Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
 	}
 	for _, l := range m.Lines {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/dev/receiver"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -164,5 +165,16 @@ func TestASecretHasTheFormOfStandardWebhooks(t *testing.T) {
 		err := webhook.CheckSecret("body.secret", bad)
 		require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 		require.NotContains(t, err.Error(), "short")
+	}
+}
+
+// Two streams of a customer may have periods that begin at one instant.
+func TestAStatementNamesItsStream(t *testing.T) {
+	t.Parallel()
+	line := billing.Line{MeterID: 1, MeterSlug: "seats", Quantity: metering.Whole(2), Currency: "USD"}
+	for _, stream := range []int{0, 1} {
+		framed, err := webhook.Provider{}.Frame(billing.Message{Stream: stream, Report: billing.Report{Lines: []billing.Line{line}}})
+		require.NoError(t, err)
+		require.Contains(t, string(framed.Body), fmt.Sprintf(`"stream":%d,"period":`, stream))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/odometer-metering/odometer/client"
@@ -111,10 +112,39 @@ func fillWebhook(ctx context.Context, c config, now time.Time) (sent, added int6
 }
 
 func connect(url, key string) (*client.ClientWithResponses, error) {
-	return client.NewClientWithResponses(url, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	return client.NewClientWithResponses(url, client.WithHTTPClient(&http.Client{Transport: nextMinute{}}), client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+key)
 		return nil
 	}))
+}
+
+// nextMinute repeats, in the next minute, what was too much for this one: whoever
+// tries the system out may have used it up.
+type nextMinute struct{}
+
+func (nextMinute) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusTooManyRequests {
+			return answer, err
+		}
+		wait, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if wait < 1 || wait > 60 {
+			return answer, nil
+		}
+		answer.Body.Close()
+		select {
+		case <-time.After(time.Duration(wait) * time.Second):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		r = r.Clone(r.Context())
+		if r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
 }
 
 func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []customer) error {

@@ -175,6 +175,20 @@ func TestWithoutAProviderNothingIsSynced(t *testing.T) {
 	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 409, "no_provider")
 }
 
+func TestAProviderIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "DELETE", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+	b.provided(t)
+	require.JSONEq(t, `{"deleted":true}`, b.send(t, "DELETE", "/v1/billing/provider", "").body)
+	b.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+	b.send(t, "POST", "/v1/billing/sync", syncAcme).problem(t, 409, "no_provider")
+	deleted := b.audited(t, "provider.delete")
+	require.Len(t, deleted, 1)
+	require.Contains(t, string(deleted[0].Before), `"kind":"webhook"`)
+	b.provided(t)
+}
+
 func TestASyncAnswersWithItsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -140,15 +141,19 @@ func (s *server) refuseRetroactive(ctx context.Context, p billing.Price) error {
 	if err != nil {
 		return err
 	}
-	changes := "as of now no customer's charges change"
-	if len(impact) > 0 {
-		var each []string
-		for _, i := range impact {
-			each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
-		}
-		changes = strings.Join(each, "; ")
+	return metering.Invalid("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changesOf(impact))
+}
+
+// changesOf says what an impact changes of charges.
+func changesOf(impact []db.PriceImpact) string {
+	if len(impact) == 0 {
+		return "as of now no customer's charges change"
 	}
-	return metering.Invalid("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changes)
+	var each []string
+	for _, i := range impact {
+		each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
+	}
+	return strings.Join(each, "; ")
 }
 
 // PriceVersion names a version of a price.

@@ -156,6 +156,8 @@ type assignProductInput struct {
 	Body       struct {
 		Product       *string    `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
 		EffectiveFrom *time.Time `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
+
+		ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change"`
 	}
 }
 
@@ -182,7 +184,12 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 		if err := metering.ValidInstant("body.effective_from", *in.Body.EffectiveFrom); err != nil {
 			return nil, err
 		}
-		a.EffectiveFrom = *in.Body.EffectiveFrom
+		a.EffectiveFrom = metering.Instant(*in.Body.EffectiveFrom)
+		if !in.Body.ConfirmRetroactive {
+			if err := s.refuseRetroactiveProduct(ctx, c.ID, a); err != nil {
+				return nil, err
+			}
+		}
 	case period.Contains(c.CreatedAt):
 		a.EffectiveFrom = period.Start
 	default:
@@ -192,4 +199,17 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 		return nil, err
 	}
 	return s.getCustomerProduct(ctx, &getCustomerInput{in.ExternalID})
+}
+
+// refuseRetroactiveProduct refuses a product from an instant that has been, and
+// says what it would change.
+func (s *server) refuseRetroactiveProduct(ctx context.Context, customer metering.CustomerID, a billing.Assignment) error {
+	if a.EffectiveFrom.After(s.Now()) {
+		return nil
+	}
+	impact, err := s.Store.Ledger.AssignmentImpact(ctx, principalOf(ctx).Tenant.ID, customer, a, s.Now())
+	if err != nil {
+		return err
+	}
+	return metering.Invalid("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it", changesOf(impact))
 }

@@ -57,3 +57,26 @@ func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
 	require.Equal(t, "0 USD", b.preview(t))
 	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"product.assign"`)
 }
+
+func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.pricing(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":2}`)
+
+	const path, from = "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"`
+	p := b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
+	require.Equal(t, "body.effective_from", p.Errors[0].Location)
+	require.Contains(t, p.Errors[0].Message, "USD 142 now, 284 then, for 1 customer(s)")
+	require.Equal(t, "142 USD", b.preview(t), "nothing is stored")
+	require.Equal(t, 200, b.send(t, "PUT", path, from+`,"confirm_retroactive":true}`).status)
+	require.Equal(t, "284 USD", b.preview(t))
+
+	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
+	require.Contains(t, p.Errors[0].Message, "no customer's charges change")
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
+}

@@ -329,6 +329,23 @@ func (s *server) keepProvider(ctx context.Context, about providers.Description, 
 	return s.showProvider(who.Tenant.ID, saved)
 }
 
+type deleteProviderOutput struct {
+	Body struct {
+		Deleted bool `json:"deleted"`
+	}
+}
+
+// deleteProvider has nothing reported any more.
+func (s *server) deleteProvider(ctx context.Context, _ *struct{}) (*deleteProviderOutput, error) {
+	who := principalOf(ctx)
+	if err := s.Store.Providers.Delete(ctx, who.Tenant.ID, who.Actor, s.Now()); err != nil {
+		return nil, err
+	}
+	out := new(deleteProviderOutput)
+	out.Body.Deleted = true
+	return out, nil
+}
+
 // livemode is nil where the provider does not tell.
 func livemode(m providers.Mode) *bool {
 	if m == "" {

@@ -174,6 +174,11 @@ func (s *server) routes() {
 	huma.Register(s.api, s.settingsBody(described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
 		"The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.")), s.saveProvider)
 	s.describeProvider()
+	huma.Register(s.api, described(remove("delete-billing-provider", "/v1/billing/provider", BillingWrite, "Delete the billing provider"),
+		"Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed "+
+			"there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open "+
+			"periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed "+
+			"period is not yet billed in full, or an invoice is held."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider")), s.providerEvent)
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")

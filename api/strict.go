@@ -7,8 +7,8 @@ import (
 )
 
 // refuseStrangers rejects, by their place, the events of a strict tenant that
-// name a customer or an event type that does not exist. It costs other tenants
-// nothing.
+// name a customer or an event type that does not exist, unless they repeat what
+// is stored. It costs other tenants nothing.
 func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
 	if !tenant.Strict || len(events) == 0 {
@@ -21,6 +21,7 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (
 	strangers := make(map[int]*metering.Rejection)
 	for i, e := range events {
 		switch {
+		case unknown.Repeats(e):
 		case unknown.EventTypes[e.EventType]:
 			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is counted by no meter, and the tenant is strict"}
 		case unknown.Customers[e.ExternalID]:

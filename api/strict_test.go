@@ -48,3 +48,20 @@ func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"event_type":"cal","customer_id":"anybody"}`)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/customers/anybody", "").status)
 }
+
+// TestAStrictTenantsRepeatsAreAccepted: what was stored before the tenant was
+// strict may be sent again.
+func TestAStrictTenantsRepeatsAreAccepted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stored := `{"event_type":"cal","customer_id":"acme","idempotency_key":"k1"}`
+	b.ingest(t, "/v1/events", stored)
+	b.send(t, "PATCH", "/v1/tenant", `{"strict":true}`)
+
+	require.EqualValues(t, 1, b.ingest(t, "/v1/events", stored).Duplicates)
+	result := b.ingest(t, "/v1/events/batch", `{"events":[`+stored+`,{"event_type":"cal","customer_id":"acme","idempotency_key":"k2"}]}`)
+	require.EqualValues(t, 1, result.Accepted)
+	require.EqualValues(t, 1, result.Duplicates)
+	require.EqualValues(t, 1, result.Rejected)
+	b.send(t, "POST", "/v1/events", `{"event_type":"cal","customer_id":"acmee","idempotency_key":"k1"}`).problem(t, 422, "invalid")
+}

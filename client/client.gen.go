@@ -1972,6 +1972,9 @@ type AskForReset1 struct {
 
 // AssignProduct defines model for AssignProduct.
 type AssignProduct struct {
+	// ConfirmRetroactive Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change
+	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
+
 	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
@@ -2418,6 +2421,11 @@ type CustomerProduct struct {
 
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
+	Deleted bool `json:"deleted"`
+}
+
+// DeleteProvider defines model for DeleteProvider.
+type DeleteProvider struct {
 	Deleted bool `json:"deleted"`
 }
 
@@ -5350,6 +5358,13 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DeleteBillingProvider Delete the billing provider
+	//
+	// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+	//
+	// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
+	DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetBillingProvider Get the billing provider
 	//
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
@@ -6591,6 +6606,23 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewBillingRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteBillingProvider Delete the billing provider
+//
+// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+//
+// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
+func (c *Client) DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteBillingProviderRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -9581,6 +9613,33 @@ func NewPreviewBillingRequest(server string, params *PreviewBillingParams) (*htt
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteBillingProviderRequest constructs an http.Request for the DeleteBillingProvider method
+func NewDeleteBillingProviderRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/provider")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -13621,6 +13680,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBillingWithResponse(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*PreviewBillingResponse, error)
 
+	// DeleteBillingProviderWithResponse Delete the billing provider
+	//
+	// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
+	DeleteBillingProviderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DeleteBillingProviderResponse, error)
+
 	// GetBillingProviderWithResponse Get the billing provider
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -15623,6 +15691,54 @@ func (r PreviewBillingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PreviewBillingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteBillingProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeleteProvider
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteBillingProviderResponse) GetJSON200() *DeleteProvider {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteBillingProviderResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteBillingProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteBillingProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteBillingProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteBillingProviderResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19755,6 +19871,21 @@ func (c *ClientWithResponses) PreviewBillingWithResponse(ctx context.Context, pa
 	return ParsePreviewBillingResponse(rsp)
 }
 
+// DeleteBillingProviderWithResponse Delete the billing provider
+//
+// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
+func (c *ClientWithResponses) DeleteBillingProviderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DeleteBillingProviderResponse, error) {
+	rsp, err := c.DeleteBillingProvider(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteBillingProviderResponse(rsp)
+}
+
 // GetBillingProviderWithResponse Get the billing provider
 //
 // Returns a wrapper object for the known response body format(s).
@@ -22087,6 +22218,39 @@ func ParsePreviewBillingResponse(rsp *http.Response) (*PreviewBillingResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest []PreviewItem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteBillingProviderResponse parses an HTTP response from a DeleteBillingProviderWithResponse call
+func ParseDeleteBillingProviderResponse(rsp *http.Response) (*DeleteBillingProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteBillingProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeleteProvider
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -382,3 +382,56 @@ func TestReportsOfEveryKindAreNumberedTogether(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[metering.CustomerID]int64{b.customer.ID: 3}, numbers)
 }
+
+func (b *biller) deleteProvider() error {
+	return b.store.Providers.Delete(b.Context(), b.tenant, "key_1", b.now)
+}
+
+// TestADeletedProviderLeavesWhatWasOnItsWay: as another one in its place would.
+func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	b.accept()
+	b.use("5")
+	unheard := b.next(anew).ID
+	b.lease(unheard)
+	b.requireConflict(b.deleteProvider(), unheard.String()+": being sent")
+	b.now = b.now.Add(lease + time.Second)
+	require.NoError(t, b.deleteProvider())
+
+	_, err := b.store.Providers.Active(t.Context(), b.tenant)
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
+	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(b.deleteProvider()))
+	deleted := b.audited("provider.delete")
+	require.Len(t, deleted, 1)
+
+	b.useProvider(anotherReceiver)
+	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "65 may have arrived at the first")
+	require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, db.Resolution{Report: unheard, State: billing.Rejected, Actor: "key_1", Reason: "not there"}, b.now))
+	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
+}
+
+func TestADeletedProvidersUnsentReportIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	planned := b.next(anew).ID
+	require.NoError(t, b.deleteProvider())
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(b.leaseError(planned)))
+	b.useProvider(anotherReceiver)
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
+}
+
+func TestAProviderIsNotDeletedWhileAClosedPeriodLacksSomething(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("10")
+	b.accept()
+	b.use("5")
+	b.now = over(month)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.requireConflict(b.deleteProvider(), "per_")
+	b.acceptAll()
+	require.NoError(t, b.deleteProvider())
+}

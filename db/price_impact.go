@@ -34,8 +34,9 @@ func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p bil
 		}
 		r.months = []time.Time{{}} // all
 		r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return m.ID != p.MeterID })
-		compared := priceComparison{after: maps.Clone(r.prices), changed: make(map[string]*PriceImpact)}
-		compared.after[p.MeterID] = withPrice(r.prices[p.MeterID], p)
+		after := maps.Clone(r.prices)
+		after[p.MeterID] = withPrice(r.prices[p.MeterID], p)
+		compared := priceComparison{change: func(f *billing.Facts) { f.Prices = after }, changed: make(map[string]*PriceImpact)}
 		err := r.batches(func(b *openBatch) error {
 			b.each(compared.add)
 			compared.endCustomers()
@@ -50,6 +51,43 @@ func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p bil
 	return impact, nil
 }
 
+// AssignmentImpact works out what a product would change of the customer's
+// charges if it were assigned, by the rules that charge them.
+func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a billing.Assignment, now time.Time) (impact []PriceImpact, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		compared := priceComparison{change: func(f *billing.Facts) { f.Customer.Products = withAssignment(f.Customer.Products, a) }, changed: make(map[string]*PriceImpact)}
+		for _, s := range streams {
+			open := billing.OpenPeriods(s.facts)
+			var ranges []metering.Range
+			for _, p := range open {
+				ranges = append(ranges, p.Range)
+			}
+			if err := s.alsoTotalsOf(ranges...); err != nil {
+				return err
+			}
+			compared.add(&s.facts, open)
+		}
+		compared.endCustomers()
+		impact = compared.list()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare products: %w", err)
+	}
+	return impact, nil
+}
+
+// withAssignment are a customer's assignments once a is made: the last of its instant.
+func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.Assignment {
+	list = append(slices.Clone(list), a)
+	slices.SortStableFunc(list, func(a, b billing.Assignment) int { return a.EffectiveFrom.Compare(b.EffectiveFrom) })
+	return list
+}
+
 // withPrice are a meter's versions once p is set.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
@@ -59,9 +97,9 @@ func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	return append(rest, p)
 }
 
-// priceComparison adds up what differs between two lists of prices.
+// priceComparison adds up what differs once something is changed.
 type priceComparison struct {
-	after   map[metering.MeterID][]billing.Price
+	change  func(*billing.Facts)
 	changed map[string]*PriceImpact
 	differ  map[customerCurrency]bool // of the batch
 }
@@ -73,7 +111,7 @@ type customerCurrency struct {
 
 func (c *priceComparison) add(f *billing.Facts, periods []billing.Period) {
 	then := *f
-	then.Prices = c.after
+	c.change(&then)
 	before, after := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 	for _, p := range periods {
 		for _, charge := range billing.OpenCharges(*f, p) {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -116,6 +120,123 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 	}
 	return tx.QueryRow(ctx, stored, args).Scan(
 		&provider.ID, &provider.CreatedAt, &provider.Bills, &provider.BillsBefore, &provider.BillsSince, &provider.Text)
+}
+
+// Delete retires the tenant's active provider without another in its place. What
+// is on its way there is left as by another provider: withdrawn where it was
+// never sent, else in doubt. CodeNoProvider where there is none, and CodeConflict
+// while there is something that nobody would finish.
+func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, now time.Time) error {
+	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant); err != nil {
+			return err
+		}
+		active, err := activeProvider(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		if err := refuseUnfinished(ctx, tx, tenant, active.ID, now); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `update billing_connections set retired_at = $3 where tenant_id = $1 and id = $2`, tenant, active.ID, now); err != nil {
+			return err
+		}
+		if err := leaveReports(ctx, tx, tenant, active.ID, now); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "provider.delete", active.ID.String(), tellProvider(active), nil)
+	})
+	if err != nil {
+		return fmt.Errorf("delete provider: %w", err)
+	}
+	return nil
+}
+
+// unfinished is what somebody waits for at a connection, with what to do about it.
+var unfinished = []struct{ ids, advice string }{
+	{
+		`select r.id::text from ` + reportsTo + ` and r.state = 'sending' and r.lease_until > @now order by r.id`,
+		"%s: being sent at this moment; try again in a minute",
+	},
+	{
+		`select 'per_' || p.id from billing_periods p
+		where p.tenant_id = @tenant
+		  and p.closed_at is not null
+		  and not p.complete
+		  and exists (
+		    select
+		    from billing_period_totals t
+		    where t.tenant_id = p.tenant_id
+		      and t.period_id = p.id
+		      and t.billed)
+		order by p.id`,
+		"%s: closed, and not yet billed in full: nobody would report or invoice the rest; wait until they are complete, or save the provider that takes over",
+	},
+	{
+		`select 'hld_' || id from billing_holds where tenant_id = @tenant and connection_id = @connection and ended_at is null order by id`,
+		"%s: a held invoice, which nobody would release; release it first",
+	},
+}
+
+// reportsTo are the reports to a connection, as SQL.
+const reportsTo = `billing_reports r
+	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
+	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	where r.tenant_id = @tenant
+	  and d.connection_id = @connection`
+
+// refuseUnfinished names what would be lost without the connection.
+func refuseUnfinished(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
+	const named = 5
+	args := pgx.NamedArgs{"tenant": tenant, "connection": connection, "now": now}
+	var problems []string
+	for _, u := range unfinished {
+		rows, err := tx.Query(ctx, u.ids, args)
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		if len(ids) > 0 {
+			shown := strings.Join(ids[:min(named, len(ids))], ", ")
+			if len(ids) > named {
+				shown += fmt.Sprintf(" and %d more", len(ids)-named)
+			}
+			problems = append(problems, fmt.Sprintf(u.advice, shown))
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return metering.Errorf(metering.CodeConflict, "%s", strings.Join(problems, ". "))
+}
+
+// leaveReports records what becomes of reports on their way to a connection that
+// nobody reports to any more.
+func leaveReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
+	for _, left := range []struct {
+		from, to billing.State
+		response string
+	}{
+		{billing.Planned, billing.Rejected, "withdrawn: the provider was deleted before it was sent"},
+		{billing.Sending, billing.InDoubt, "the provider was deleted before it had answered"},
+	} {
+		rows, err := tx.Query(ctx, `select r.id from `+reportsTo+` and r.state = @state`,
+			pgx.NamedArgs{"tenant": tenant, "connection": connection, "state": left.from})
+		if err != nil {
+			return err
+		}
+		reports, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, completeReports, tenant, reports, left.to, left.response, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // firstBills is in what a new connection bills, and returned what is known of a

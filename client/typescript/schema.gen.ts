@@ -419,7 +419,11 @@ export interface paths {
          */
         put: operations["save-billing-provider"];
         post?: never;
-        delete?: never;
+        /**
+         * Delete the billing provider
+         * @description Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+         */
+        delete: operations["delete-billing-provider"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1560,6 +1564,8 @@ export interface components {
             accepted: boolean;
         };
         AssignProduct: {
+            /** @description Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change */
+            confirm_retroactive?: boolean;
             /**
              * Format: date-time
              * @description A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
@@ -1976,6 +1982,9 @@ export interface components {
             versions: components["schemas"]["Assignment"][];
         };
         DeleteOIDC: {
+            deleted: boolean;
+        };
+        DeleteProvider: {
             deleted: boolean;
         };
         DeleteWebhook: {
@@ -4690,6 +4699,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Provider"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-billing-provider": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeleteProvider"];
                 };
             };
             /** @description Error */

@@ -155,17 +155,18 @@ func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID
 	return nil
 }
 
-// ReadHoldResult is what is written down of a hold.
-type ReadHoldResult struct {
-	State          billing.HoldState `json:"state"`
-	ReleaseIsAsked bool              `json:"release_is_asked"`
+// AskReleaseInput names the held invoice, and says why it is to be released.
+type AskReleaseInput struct {
+	HoldInput
+	Reason string `json:"reason"`
 }
 
-// ReadHold says how a hold stands, without asking the provider.
-func (a *Activities) ReadHold(ctx context.Context, in HoldInput) (ReadHoldResult, error) {
+// AskRelease writes down that an invoice is to be released. Where somebody has
+// asked for it already that stays as it is.
+func (a *Activities) AskRelease(ctx context.Context, in AskReleaseInput) error {
 	defer alive(ctx)()
-	hold, err := a.store.Holds.Get(ctx, in.TenantID, in.HoldID)
-	return ReadHoldResult{hold.State, hold.ReleaseAskedAt != nil}, err
+	_, err := a.store.Holds.AskRelease(ctx, in.TenantID, metering.Operator, in.HoldID, in.Reason, a.now())
+	return err
 }
 
 // RequestSyncOfHold asks for a sync of the held invoice's customer, once for

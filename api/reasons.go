@@ -14,8 +14,10 @@ type Because struct {
 
 func (b Because) reason() (string, error) {
 	reason := strings.TrimSpace(b.Reason)
-	if reason == "" || !storable(reason) {
-		return "", metering.Invalid("body.reason", "must say something, in UTF-8 without NUL")
-	}
-	return reason, nil
+	return reason, metering.ValidReason("body.reason", reason)
+}
+
+// asked is who asks a run for something, over the API.
+func asked(who metering.Actor, reason string) metering.Asked {
+	return metering.Asked{By: string(who), Reason: reason}
 }

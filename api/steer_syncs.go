@@ -118,7 +118,7 @@ func (s *server) resumeSync(ctx context.Context, by db.Steering, _ []uuid.UUID) 
 		return err
 	}
 	if !ended {
-		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer))
+		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 	}
 	if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, by.Customer, metering.Manual); err != nil {
 		s.Log.WarnContext(ctx, "begin a resumed sync: the worker will", "sync", by.Sync, "error", err)
@@ -131,7 +131,7 @@ func (s *server) retrySync(ctx context.Context, by db.Steering, _ []uuid.UUID) e
 	if _, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now()); err != nil {
 		return err
 	}
-	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer))
+	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 }
 
 // cancelSync cancels the run, which answers the requests that it has taken. The

@@ -48,7 +48,17 @@ create table audit_heads (
 );
 comment on table audit_heads is 'Where the chain of each audit log ends. Whoever adds to it waits here for the others.';
 
+create table audited_updates (
+  tenant_id   bigint not null references tenants,
+  run_id      uuid not null,
+  update_id   text collate "C" not null,
+  recorded_at timestamptz not null default now(),
+  primary key (tenant_id, run_id, update_id)
+);
+comment on table audited_updates is 'What operators have asked of runs in Temporal and is in the audit log, so that none is there twice.';
+
 -- +goose Down
+drop table audited_updates;
 drop table audit_heads;
 drop table audit_log;
 drop table tenants;

@@ -49,7 +49,7 @@ func (c *canary) finish(kind, old string) {
 		select format('rotate-credential/%s/%s', tenant_id, id) from credential_rotations where kind = $1 and old_id = $2::bigint`, kind, old).Scan(&run))
 	dbtest.Eventually(c, 2*time.Minute, func() error { // where its start took too long, a worker begins the run
 		handle, err := c.temporal.UpdateWorkflow(c.Context(), client.UpdateWorkflowOptions{
-			WorkflowID: run, UpdateName: "finish-now", WaitForStage: client.WorkflowUpdateStageCompleted})
+			WorkflowID: run, UpdateName: "finish-now", Args: []any{asks}, WaitForStage: client.WorkflowUpdateStageCompleted})
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,10 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -28,10 +32,12 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	first := s.request()
 	s.awaitDeliveries(1)
 
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 0}), "meter_id must be a meter's number")
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "storage"}), "unable to decode")
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "storage"}), `meter_id must be a meter's id, such as "mtr_137" or 137`)
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": "mtr_0"}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": 0}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "storage"}), "unable to decode")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "storage"}), `meter_id must be a meter's id, such as "mtr_137" or 137`)
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "mtr_0"}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 7}), "by must be")
+	require.ErrorContains(t, s.update(run, "pause", map[string]any{"by": "ada"}), "reason must say something")
 	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")
 	require.Zero(t, s.events(run, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED), "what is refused leaves no trace")
 
@@ -43,7 +49,7 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "3", "", "")})
 	require.NoError(t, err)
 	second := s.request()
-	require.NoError(t, s.update(run, "exclude-meter", map[string]any{"meter_id": storage.ID.String()}))
+	require.NoError(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": storage.ID.String()}))
 	s.awaitIdle(run)
 	require.Len(t, s.received(), paused, "whatever comes, nothing is sent")
 
@@ -58,6 +64,34 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	next := s.await(s.request())
 	require.Len(t, next.Lines, 2, "the next run brings the meter")
 	require.Contains(t, s.received()[len(s.received())-1].Body, `"usage":3`)
+}
+
+// TestTheOperatorsExamplesWork sends what docs/operating.md has operators send.
+func TestTheOperatorsExamplesWork(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	storage := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
+	s.work()
+	s.use("5")
+	s.behave(`{"status":503,"times":1000}`)
+	s.request()
+	s.awaitDeliveries(1)
+	text, err := os.ReadFile("../docs/operating.md")
+	require.NoError(t, err)
+	examples := regexp.MustCompile(`(?m)^temporal workflow update execute --workflow-id sync-customer/2/10 --name (\S+) --input '(.*)'$`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, examples, 3)
+	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
+	for _, example := range examples {
+		require.NoError(t, s.update(run, example[1], json.RawMessage(strings.ReplaceAll(example[2], "mtr_7", storage.ID.String()))))
+		entries, err := s.store.AuditLog.List(t.Context(), s.tenant, db.AuditFilter{Action: "run." + example[1]}, 0, 10)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Equal(t, metering.Operator, entries[0].Actor)
+		require.Equal(t, run, entries[0].Resource)
+		require.Contains(t, example[2], entries[0].Reason)
+		require.Contains(t, string(entries[0].After), `"by":"ada"`)
+	}
+	require.ErrorContains(t, s.update(run, "exclude-meter", json.RawMessage(`{"by":"ada","reason":"a slip","meter_id":"mtr_999999"}`)), "the tenant has no meter mtr_999999")
 }
 
 func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
@@ -77,9 +111,15 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
 }
 
+// asks is what every operator says.
+var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
+
 // update asks a run for something as the Temporal UI does, and waits for the answer.
 func (s *system) update(run, name string, args ...any) error {
 	s.Helper()
+	if len(args) == 0 {
+		args = []any{asks}
+	}
 	handle, err := s.temporal.UpdateWorkflow(s.Context(), client.UpdateWorkflowOptions{
 		WorkflowID: run, UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})

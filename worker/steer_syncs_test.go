@@ -45,14 +45,14 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.GreaterOrEqual(t, tried[s.customer.ID].Attempts, 2)
 	require.Equal(t, "the webhook answered 503", tried[s.customer.ID].LastError)
 
-	require.Equal(t, metering.CodeConflict, metering.CodeOf(workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID)))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, asks)))
 	for range 2 { // twice is the same as once
 		require.NoError(t, s.update(run, "pause"), "as the Temporal UI does")
 		s.awaitIdle(run)
 		require.Equal(t, workflows.SyncState{Paused: true}, s.state(func(state workflows.SyncState) bool { return state.Paused }))
 	}
 	sent := len(s.received())
-	require.NoError(t, workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+	require.NoError(t, workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, asks))
 	s.awaitDeliveries(sent + 1)
 
 	stop()
@@ -65,7 +65,7 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	s.work()
 	s.behave(`{"times":0}`)
 	dbtest.Eventually(t, 30*time.Second, func() error {
-		return workflows.RetrySyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID)
+		return workflows.RetrySyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, asks)
 	})
 	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])

@@ -41,10 +41,10 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	if err == nil {
 		err = listing()
 	}
-	if err != nil || in.Closed {
-		return b.result, err
+	if err == nil && !in.Closed {
+		err = b.startClosing(ctx)
 	}
-	if err := b.startClosing(ctx); err != nil || b.result.Left == 0 {
+	if err := answered(ctx, err); err != nil || in.Closed || b.result.Left == 0 {
 		return b.result, err
 	}
 	b.result.Left = 0

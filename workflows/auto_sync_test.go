@@ -55,6 +55,7 @@ func newFleet(t *testing.T, customers int) *fleet {
 		f.RegisterWorkflow(w)
 	}
 	f.RegisterActivity(do)
+	recorded(f.TestWorkflowEnvironment)
 	f.OnActivity(do.ListEvents, mock.Anything, mock.Anything).Return(func(context.Context, activities.TenantInput) (activities.ListEventsResult, error) {
 		return f.events()
 	}).Maybe()
@@ -244,9 +245,9 @@ func TestAutoSyncContinuesAsNewWhereItStands(t *testing.T) {
 	require.Empty(t, f.synced)
 }
 
-func (f *fleet) ask(t *testing.T, after time.Duration, name string, args ...any) {
+func (f *fleet) ask(t *testing.T, after time.Duration, name string) {
 	f.RegisterDelayedCallback(func() {
-		f.UpdateWorkflowNoRejection(name, name, t, args...)
+		f.UpdateWorkflowNoRejection(name, name, t, asks)
 	}, after)
 }
 

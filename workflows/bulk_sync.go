@@ -47,9 +47,10 @@ type bulkSync struct {
 // pages has act work on one page of customers after the other, as find lists
 // them. more says that the run has to be continued as new.
 func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
-	if err := b.heed(ctx); err != nil {
+	if err := b.heed(ctx, b.tenant); err != nil {
 		return false, err
 	}
+	defer func() { err = answered(ctx, err) }()
 	for pages := 0; pages < pagesPerRun && !longHistory(ctx); pages++ {
 		page, err := b.page(ctx, find, summary)
 		if err == nil {
@@ -76,14 +77,6 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 	err = workflow.ExecuteActivity(storing(ctx, summary), find,
 		activities.CustomerPageInput{TenantID: b.tenant, After: b.after, Limit: customersPerPage, Closed: b.closed}).Get(ctx, &page)
 	return page, err
-}
-
-// forOperators makes what somebody has to act on the run's own failure.
-func forOperators(err error) error {
-	if code, message, ok := failureOf(err); ok {
-		return temporal.NewNonRetryableApplicationError(message, code, nil)
-	}
-	return err
 }
 
 // hold is awaitResume, visibly.

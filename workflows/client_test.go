@@ -23,8 +23,8 @@ func TestAnUnreachableTemporalIsUnavailableAndSaidSoInTime(t *testing.T) {
 		},
 		func(ctx context.Context) error { return workflows.RestartSyncCustomer(ctx, nowhere, 1, 2) },
 		func(ctx context.Context) error { return workflows.StartBackfillMeter(ctx, nowhere, 1, 3) },
-		func(ctx context.Context) error { return workflows.RetrySyncCustomer(ctx, nowhere, 1, 2) },
-		func(ctx context.Context) error { return workflows.ResumeSyncCustomer(ctx, nowhere, 1, 2) },
+		func(ctx context.Context) error { return workflows.RetrySyncCustomer(ctx, nowhere, 1, 2, asks) },
+		func(ctx context.Context) error { return workflows.ResumeSyncCustomer(ctx, nowhere, 1, 2, asks) },
 		func(ctx context.Context) error { return workflows.CancelSyncCustomer(ctx, nowhere, 1, 2) },
 		func(ctx context.Context) error {
 			_, err := workflows.DescribeSyncCustomer(ctx, nowhere, 1, 2)

@@ -34,7 +34,7 @@ func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, err
 	if err != nil {
 		return b.result, err
 	}
-	return b.result, b.startReporting(ctx)
+	return b.result, answered(ctx, b.startReporting(ctx))
 }
 
 func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) error {

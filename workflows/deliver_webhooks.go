@@ -40,7 +40,7 @@ type DeliverWebhooksResult struct {
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
 	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
 	d.paused, d.atOnce = in.Paused, in.AtOnce
-	if err := d.heed(ctx); err != nil {
+	if err := d.heed(ctx, in.TenantID); err != nil {
 		return d.Result, err
 	}
 	return d.run(ctx)
@@ -55,6 +55,7 @@ type deliverWebhooks struct {
 func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, error) {
 	for {
 		sent, err := d.send(ctx)
+		err = answered(ctx, err)
 		switch {
 		case errors.Is(err, errLongHistory):
 			d.Paused, d.AtOnce = d.paused, d.atOnce

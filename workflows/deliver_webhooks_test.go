@@ -38,6 +38,7 @@ func newDelivering(t *testing.T, due ...time.Duration) *delivering {
 	d := &delivering{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), due: due}
 	d.began = d.Now()
 	d.RegisterActivity(do)
+	recorded(d.TestWorkflowEnvironment)
 	d.OnActivity(do.SendMessages, mock.Anything, mock.Anything).Return(d.send)
 	return d
 }
@@ -132,7 +133,7 @@ func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {
 	d.failing = 24 * time.Hour
 	ask := func(after time.Duration, update string) {
 		d.RegisterDelayedCallback(func() {
-			d.UpdateWorkflowNoRejection(update, update, t)
+			d.UpdateWorkflowNoRejection(update, update, t, asks)
 		}, after)
 	}
 	ask(time.Minute, "pause")
@@ -194,7 +195,7 @@ func TestAPausedRunThatIsToTryAtOnceDoes(t *testing.T) {
 	d := newDelivering(t, 0)
 	d.failing = 24 * time.Hour
 	for after, update := range map[time.Duration]string{time.Minute: "pause", 2 * time.Hour: "retry-now"} {
-		d.RegisterDelayedCallback(func() { d.UpdateWorkflowNoRejection(update, update, t) }, after)
+		d.RegisterDelayedCallback(func() { d.UpdateWorkflowNoRejection(update, update, t, asks) }, after)
 	}
 	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 1, Failed: 1}, d.run(t))
 	require.Equal(t, []time.Duration{2 * time.Hour}, rounded(d.sent))
@@ -205,7 +206,7 @@ func TestWhoAsksALongRunToTryAtOnceIsHeardByTheNext(t *testing.T) {
 	d.failing = 24 * time.Hour
 	d.RegisterDelayedCallback(func() {
 		d.SetContinueAsNewSuggested(true)
-		d.UpdateWorkflowNoRejection("retry-now", "retry-now", t)
+		d.UpdateWorkflowNoRejection("retry-now", "retry-now", t, asks)
 	}, time.Minute)
 	d.ExecuteWorkflow(workflows.DeliverWebhooks, workflows.DeliverWebhooksInput{TenantID: 1, EndpointID: 7})
 	var next *workflow.ContinueAsNewError

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// releaseUpdate has the run release the invoice, as an operator has written down.
+	// releaseUpdate has the run release the invoice, whatever was found.
 	releaseUpdate = "release"
 	// holdChanged tells a HoldInvoice run that something has changed.
 	holdChanged = "hold-changed"
@@ -84,23 +84,22 @@ type holdInvoice struct {
 	syncing workflow.Future // the run that takes the sync that was asked for; nil: it is not a child of this one
 }
 
-// heed lets operators have the invoice released, as they have written down in
-// the API, and have it looked at again.
+// heed lets operators have the invoice released, whatever was found, and have
+// it looked at again.
 func (h *holdInvoice) heed(ctx workflow.Context) error {
 	return errors.Join(
-		workflow.SetUpdateHandler(ctx, retryNowUpdate, func(workflow.Context) error {
+		listen(ctx, retryNowUpdate, func(ctx workflow.Context, in metering.Asked) error {
 			h.asked = true
-			return nil
+			return record(ctx, h.TenantID, retryNowUpdate, in, 0)
 		}),
-		workflow.SetUpdateHandler(ctx, releaseUpdate, func(ctx workflow.Context) error {
-			var is activities.ReadHoldResult
-			err := workflow.ExecuteActivity(storing(ctx, "see who has asked for the release"), do.ReadHold, h.input()).Get(ctx, &is)
-			if err == nil && !is.ReleaseIsAsked {
-				err = temporal.NewNonRetryableApplicationError("nobody has said why: POST /v1/billing/holds/"+h.HoldID.String()+"/release does, and asks for this",
-					string(metering.CodeConflict), nil)
+		listen(ctx, releaseUpdate, func(ctx workflow.Context, in metering.Asked) error {
+			if err := record(ctx, h.TenantID, releaseUpdate, in, 0); err != nil {
+				return err
 			}
+			err := workflow.ExecuteActivity(storing(ctx, "write down that it is to be released"), do.AskRelease,
+				activities.AskReleaseInput{HoldInput: h.input(), Reason: in.Reason}).Get(ctx, nil)
 			h.asked = true
-			return err
+			return forOperators(err)
 		}),
 	)
 }
@@ -192,7 +191,7 @@ func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked boo
 
 // finish ends the run once everybody who asked for something is answered.
 func (h *holdInvoice) finish(ctx workflow.Context) (HoldInvoiceResult, error) {
-	return HoldInvoiceResult{h.found.State}, workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	return HoldInvoiceResult{h.found.State}, answered(ctx, nil)
 }
 
 // nexts is what happens next in each state, for the operators' eyes.
@@ -277,14 +276,14 @@ func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.Te
 }
 
 // ReleaseHeldInvoice has the invoice's run release it, as was written down
-// before. CodeUnavailable when nobody answers: it happens all the same.
-func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
+// before by whom the API knows. CodeUnavailable when nobody answers: it happens all the same.
+func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID, by metering.Asked) error {
 	if err := RestartHoldInvoice(ctx, c, tenant, hold); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return askRun(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate)
+	return askRun(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate, by)
 }
 
 func (in HoldInvoiceInput) unindexed() any { in.Unindexed = true; return in }

@@ -55,6 +55,7 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 		return workflows.SyncCustomerResult{}, nil
 	}, workflow.RegisterOptions{Name: "SyncCustomer"})
 	h.RegisterActivity(do)
+	recorded(h.TestWorkflowEnvironment)
 	h.OnActivity(do.LookAtHold, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.HoldInput) (activities.LookAtHoldResult, error) {
 		h.looks = append(h.looks, h.Now())
 		if err := h.look(); err != nil {
@@ -74,8 +75,10 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 		require.Equal(t, len(h.synced), in.Sync)
 		return nil
 	}).Maybe()
-	h.OnActivity(do.ReadHold, mock.Anything, mock.Anything).Return(func(context.Context, activities.HoldInput) (activities.ReadHoldResult, error) {
-		return activities.ReadHoldResult{ReleaseIsAsked: h.asked}, nil
+	h.OnActivity(do.AskRelease, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.AskReleaseInput) error {
+		require.Equal(t, asks.Reason, in.Reason)
+		h.asked = true
+		return nil
 	}).Maybe()
 	h.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(attributes temporal.SearchAttributes) bool {
 		outcome, _ := attributes.GetKeyword(temporal.NewSearchAttributeKeyKeyword("OdometerOutcome"))
@@ -147,8 +150,7 @@ func TestAnInvoiceThatDisagreesWaitsForTheDeadlineOrForAnOperator(t *testing.T) 
 	h.agrees = func(int) bool { return false }
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"failed"}, h.outcomes)
-		h.asked = true
-		h.UpdateWorkflowNoRejection("release", "", t)
+		h.UpdateWorkflowNoRejection("release", "", t, asks)
 	}, 100*time.Hour)
 	state, took = h.run(t)
 	require.Equal(t, billing.HoldReleased, state)
@@ -169,9 +171,9 @@ func TestReleasingWithoutSayingWhyIsRefused(t *testing.T) {
 	refused := false
 	h.RegisterDelayedCallback(func() {
 		h.UpdateWorkflow("release", "", &updateAnswer{complete: func(_ any, err error) {
-			require.ErrorContains(t, err, "nobody has said why: POST /v1/billing/holds/hld_7/release")
+			require.ErrorContains(t, err, "reason must say something")
 			refused = true
-		}})
+		}}, metering.Asked{By: "ada"})
 	}, time.Hour)
 	state, took := h.run(t)
 	require.True(t, refused)

@@ -1,20 +1,40 @@
 package workflows_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func (w *world) ask(t *testing.T, after time.Duration, name string, args ...any) {
-	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(name, name, t, args...) }, after)
+// asks is what every operator says.
+var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
+
+func excluding(meter metering.MeterID) workflows.ExcludeMeterInput {
+	return workflows.ExcludeMeterInput{Asked: asks, MeterID: meter}
+}
+
+// recorded are the updates that the audit log is told of.
+func recorded(env *testsuite.TestWorkflowEnvironment) *[]activities.RecordUpdateInput {
+	all := new([]activities.RecordUpdateInput)
+	env.OnActivity(do.RecordUpdate, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RecordUpdateInput) error {
+		*all = append(*all, in)
+		return nil
+	}).Maybe()
+	return all
+}
+
+func (w *world) ask(t *testing.T, after time.Duration, name string, in any) {
+	w.RegisterDelayedCallback(func() { w.UpdateWorkflowNoRejection(name, name, t, in) }, after)
 }
 
 func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
@@ -23,7 +43,7 @@ func TestAnOperatorMakesSyncCustomerTryAgainAtOnce(t *testing.T) {
 	w.deliver = downForAnHour
 	began := w.Now()
 	w.request(0)
-	w.ask(t, 5*time.Minute, "retry-now")
+	w.ask(t, 5*time.Minute, "retry-now", asks)
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, 2, w.attempts)
@@ -42,11 +62,11 @@ func TestAnOperatorPausesSyncCustomerAndExcludesAMeter(t *testing.T) {
 	}
 	began := w.Now()
 	w.request(0)
-	w.ask(t, time.Minute, "pause")
-	w.ask(t, 40*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9})
+	w.ask(t, time.Minute, "pause", asks)
+	w.ask(t, 40*time.Minute, "exclude-meter", excluding(9))
 	w.request(50 * time.Minute)
 	w.RegisterDelayedCallback(func() { asked = true }, 59*time.Minute)
-	w.ask(t, time.Hour, "resume")
+	w.ask(t, time.Hour, "resume", asks)
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, w.Now().Sub(began), time.Hour)
@@ -61,8 +81,8 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	w.total = 5
 	w.deliver = func(int) error { return down() }
 	w.request(0)
-	w.ask(t, time.Minute, "pause")
-	w.ask(t, 2*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9})
+	w.ask(t, time.Minute, "pause", asks)
+	w.ask(t, 2*time.Minute, "exclude-meter", excluding(9))
 	w.RegisterDelayedCallback(func() {
 		require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "paused by an operator")
 		w.SetContinueAsNewSuggested(true)
@@ -84,7 +104,7 @@ func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 		require.Zero(t, w.attempts)
 		require.Contains(t, detailsOf(t, w.TestWorkflowEnvironment), "paused by an operator")
 	}, 2*time.Hour)
-	w.ask(t, 3*time.Hour, "resume")
+	w.ask(t, 3*time.Hour, "resume", asks)
 	w.ExecuteWorkflow(workflows.SyncCustomer, input)
 	require.NoError(t, w.GetWorkflowError())
 	require.Equal(t, 5, w.reported)
@@ -99,10 +119,60 @@ func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow("exclude-meter", "exclude", &testsuite.TestUpdateCallback{
 			OnReject: func(err error) { rejected = err.Error() },
-		}, workflows.ExcludeMeterInput{})
+		}, excluding(0))
 	}, 0)
 	_, err := w.run(t)
 	require.NoError(t, err)
 	require.Equal(t, "meter_id must be a meter's number", rejected)
+	require.Empty(t, w.excluded())
+}
+
+// TestWhoAsksIsWrittenDown: also where the run ends with what they have asked for.
+func TestWhoAsksIsWrittenDown(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = downForAnHour
+	w.request(0)
+	w.ask(t, time.Minute, "pause", asks)
+	w.ask(t, 2*time.Minute, "exclude-meter", excluding(9))
+	w.ask(t, 3*time.Minute, "retry-now", asks)
+	var rejected []string
+	for _, in := range []metering.Asked{{}, {By: "ada"}, {By: "ada", Reason: "sk_live_51ABCDEFGH is revoked"}} {
+		w.RegisterDelayedCallback(func() {
+			w.UpdateWorkflow("pause", in.Reason, &testsuite.TestUpdateCallback{
+				OnReject: func(err error) { rejected = append(rejected, err.Error()) }, OnAccept: func() { require.Fail(t, "accepted", in) },
+			}, in)
+		}, time.Minute)
+	}
+	_, err := w.run(t)
+	require.NoError(t, err)
+	require.Len(t, rejected, 3)
+	require.NotContains(t, rejected[2], "sk_live")
+	var names []string
+	for _, in := range *w.recorded {
+		require.Equal(t, asks, in.Asked)
+		require.NotEmpty(t, in.Run)
+		require.Equal(t, in.Name, in.Update, "the id")
+		names = append(names, in.Name)
+	}
+	require.Equal(t, []string{"pause", "exclude-meter", "retry-now"}, names)
+	require.EqualValues(t, 9, (*w.recorded)[1].MeterID)
+}
+
+func TestAMeterOfNobodyIsNotExcluded(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = downForAnHour
+	w.request(0)
+	w.unknownMeter = true
+	var failure error
+	w.RegisterDelayedCallback(func() {
+		w.UpdateWorkflow("exclude-meter", "exclude", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { failure = err }, OnComplete: func(_ any, err error) { failure = err },
+		}, excluding(9))
+	}, time.Minute)
+	_, err := w.run(t)
+	require.NoError(t, err)
+	require.ErrorContains(t, failure, "the tenant has no meter mtr_9")
 	require.Empty(t, w.excluded())
 }

@@ -257,9 +257,9 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 		return accepted, nil
 	}
 	l.request(0)
-	l.ask(t, time.Minute, "pause")
-	l.ask(t, 2*time.Minute, "exclude-meter", workflows.ExcludeMeterInput{MeterID: 9}) // while the first one waits
-	l.ask(t, time.Hour, "resume")
+	l.ask(t, time.Minute, "pause", asks)
+	l.ask(t, 2*time.Minute, "exclude-meter", excluding(9)) // while the first one waits
+	l.ask(t, time.Hour, "resume", asks)
 	_, err := l.run(t)
 	require.NoError(t, err)
 	require.NotContains(t, l.sent, metering.MeterID(9))

@@ -38,8 +38,11 @@ type RotateCredentialResult struct {
 // both.
 func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
 	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}
-	err := workflow.SetUpdateHandler(ctx, finishNowUpdate, func(ctx workflow.Context) error {
+	err := listen(ctx, finishNowUpdate, func(ctx workflow.Context, asked metering.Asked) error {
 		r.finishing = true
+		if err := record(ctx, in.TenantID, finishNowUpdate, asked, 0); err != nil {
+			return err
+		}
 		return workflow.Await(ctx, func() bool { return r.ended })
 	})
 	if err != nil {
@@ -50,9 +53,8 @@ func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCre
 		return RotateCredentialResult{}, err
 	}
 	r.ended = true
-	ctx, _ = workflow.NewDisconnectedContext(ctx) // who waits for an update is answered after a cancellation too
 	workflow.SetCurrentDetails(ctx, detailsOfRotation(now))
-	return RotateCredentialResult{now.Outcome}, workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	return RotateCredentialResult{now.Outcome}, answered(ctx, nil)
 }
 
 type rotateCredential struct {

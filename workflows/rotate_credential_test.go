@@ -33,6 +33,7 @@ func newRotation(t *testing.T) *rotation {
 	r := &rotation{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
 	r.now = activities.RotationResult{Old: "sec_3", New: "sec_4", Until: r.Now().Add(24 * time.Hour), WarnAt: r.Now().Add(18 * time.Hour)}
 	r.RegisterActivity(do)
+	recorded(r.TestWorkflowEnvironment)
 	read := func(context.Context, activities.RotationInput) (activities.RotationResult, error) {
 		return r.now, nil
 	}
@@ -115,7 +116,7 @@ func TestFinishNowIsAnsweredOnceTheOldCredentialIsRevoked(t *testing.T) {
 		r.UpdateWorkflow("finish-now", "finish", &testsuite.TestUpdateCallback{OnComplete: func(_ any, err error) {
 			require.NoError(t, err)
 			answered = r.now.Outcome
-		}})
+		}}, asks)
 	}, time.Hour)
 	outcome, after, _ := r.run(t)
 	require.Equal(t, metering.RotationFinished, outcome)

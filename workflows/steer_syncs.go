@@ -90,13 +90,13 @@ func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
 
 // RetrySyncCustomer has the customer's run try the provider at once. Where no run
 // is open for the requests, it begins one.
-func RetrySyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
-	return steerSync(ctx, c, tenant, customer, retryNowUpdate)
+func RetrySyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, by metering.Asked) error {
+	return steerSync(ctx, c, tenant, customer, retryNowUpdate, by)
 }
 
 // ResumeSyncCustomer has the customer's run go on, which was paused in the
 // Temporal UI. CodeConflict where it is not paused.
-func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
+func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, by metering.Asked) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	id := SyncCustomerID(tenant, customer)
@@ -107,7 +107,7 @@ func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	if !waits {
 		return metering.Errorf(metering.CodeConflict, "the sync is not paused; retry has it tried at once")
 	}
-	return askRun(ctx, c, id, resumeUpdate)
+	return askRun(ctx, c, id, resumeUpdate, by)
 }
 
 // CancelSyncCustomer ends the customer's run, if one is open.
@@ -123,20 +123,20 @@ func CancelSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 
 // steerSync asks the customer's run for an update. One that is closed has left
 // the request to another, which begins here.
-func steerSync(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, update string) error {
+func steerSync(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, update string, by metering.Asked) error {
 	if err := RestartSyncCustomer(ctx, c, tenant, customer); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return askRun(ctx, c, SyncCustomerID(tenant, customer), update)
+	return askRun(ctx, c, SyncCustomerID(tenant, customer), update, by)
 }
 
 // askRun returns once the run has taken the update. CodeUnavailable when nobody
 // answers; it may take it all the same.
-func askRun(ctx context.Context, c client.Client, id, update string) error {
+func askRun(ctx context.Context, c client.Client, id, update string, by metering.Asked) error {
 	asked, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: update, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: update, Args: []any{by}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = asked.Get(ctx, nil)

@@ -51,12 +51,13 @@ type SyncCustomerResult struct {
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
 	s.excluded, s.paused = in.Excluded, in.Paused
-	if err := errors.Join(s.heed(ctx), s.heedExclusions(ctx)); err != nil {
+	if err := errors.Join(s.heed(ctx, in.TenantID), s.heedExclusions(ctx, in.TenantID)); err != nil {
 		return s.result, err
 	}
 	for {
 		drain(s.requests) // the pass takes every request row
 		more, err := s.pass(ctx)
+		err = answered(ctx, err)
 		if err != nil && !errors.Is(err, errLongHistory) {
 			return s.result, err
 		}

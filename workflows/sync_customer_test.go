@@ -50,8 +50,11 @@ type world struct {
 	planned     []activities.PlanReportsInput
 	finished    []activities.FinishSyncInput
 	unresolved  []activities.Unresolved
-	attempts    int
-	names       []string // of the activities that were started, in their order
+	recorded    *[]activities.RecordUpdateInput
+
+	unknownMeter bool // 9 is nobody's
+	attempts     int
+	names        []string // of the activities that were started, in their order
 
 	deliver func(attempt int) error // how the provider answers
 	plan    func() error
@@ -78,6 +81,9 @@ func emptyWorld(t *testing.T) *world {
 	w.plan = func() error { return nil }
 	w.RegisterWorkflow(workflows.SyncCustomer)
 	w.RegisterActivity(do)
+	w.OnActivity(do.RecordUpdate, mock.Anything, mock.MatchedBy(func(in activities.RecordUpdateInput) bool { return w.unknownMeter && in.MeterID == 9 })).
+		Return(activities.Failure(metering.Errorf(metering.CodeNotFound, "meter_id: the tenant has no meter mtr_9"))).Maybe()
+	w.recorded = recorded(w.TestWorkflowEnvironment)
 	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		w.names = append(w.names, info.ActivityType.Name)
 	})

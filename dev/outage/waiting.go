@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	temporal "go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // waiting is a run that waits for Stripe.
@@ -90,7 +92,8 @@ func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
 	}
 	for _, r := range runs {
 		_, err := o.temporal.UpdateWorkflow(ctx, temporal.UpdateWorkflowOptions{
-			WorkflowID: r.id, RunID: r.run, UpdateName: "retry-now", WaitForStage: temporal.WorkflowUpdateStageCompleted,
+			WorkflowID: r.id, RunID: r.run, UpdateName: "retry-now",
+			Args: []any{metering.Asked{By: "outage", Reason: "Stripe is back"}}, WaitForStage: temporal.WorkflowUpdateStageCompleted,
 		})
 		var ended *serviceerror.NotFound
 		if errors.As(err, &ended) {

@@ -1,0 +1,58 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// RunUpdate is what was asked of an open run in Temporal.
+type RunUpdate struct {
+	metering.Asked
+	Workflow string // its id
+	Run      string // its run id
+	ID       string // of the update
+	Name     string
+	Meter    metering.MeterID // that it names; 0: none
+}
+
+// RecordUpdate keeps an update in the audit log, once however often it is
+// recorded. Who asked is what they said: the actor is the operators'.
+// CodeNotFound where the tenant has no such meter.
+func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u RunUpdate) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		asked := told{"by": u.By}
+		if u.Meter != 0 {
+			asked["meter_id"] = u.Meter.String()
+			if err := requireMeter(ctx, tx, tenant, u.Meter); err != nil {
+				return err
+			}
+		}
+		tag, err := tx.Exec(ctx, `
+			insert into audited_updates (tenant_id, run_id, update_id)
+			values ($1, $2, $3)
+			on conflict do nothing`, tenant, u.Run, u.ID)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return note(ctx, tx, auditedEntry{
+			tenant: tenant, after: asked,
+			AuditEntry: metering.AuditEntry{Actor: metering.Operator, Action: "run." + u.Name, Resource: u.Workflow, Reason: u.Reason, RequestID: u.ID},
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("record update: %w", err)
+	}
+	return nil
+}
+
+func requireMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2`, tenant, meter)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = metering.Errorf(metering.CodeNotFound, "meter_id: the tenant has no meter %s", meter)
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package metering
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Asked is who asks something of a run, and why. Nobody has checked who it is:
+// the Temporal server knows no users.
+type Asked struct {
+	By     string `json:"by"`     // 1 to 64 letters, digits, ".", "_" and "-": a user's name, or an Actor
+	Reason string `json:"reason"` // in their words, 1 to 500 characters; it is plain text to whoever sees the run
+}
+
+const maxReason = 500
+
+var userPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// secretPattern is what keys and tokens look like, ours and others'.
+var secretPattern = regexp.MustCompile(`\b(svc_(adm|rw|ro|ink)_|whsec_|(sk|rk|pk)_(live|test)_)[A-Za-z0-9+/]{8}|\beyJ[A-Za-z0-9_-]{8,}\.|(?i:\b(bearer|basic|hmac)\s+\S{16})`)
+
+// HoldsSecret says whether a text looks as if there were a key or token in it.
+func HoldsSecret(text string) bool { return secretPattern.MatchString(text) }
+
+// Validate refuses what does not say who asks and why, or says a secret.
+func (a Asked) Validate() error {
+	if !userPattern.MatchString(a.By) || HoldsSecret(a.By) {
+		return Invalid("by", "must be the user name of who asks: 1 to 64 letters, digits, '.', '_' and '-', no e-mail")
+	}
+	return ValidReason("reason", a.Reason)
+}
+
+// ValidReason refuses a reason that says nothing, or a secret. location is its field.
+func ValidReason(location, reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return Invalid(location, "must say something: why, in your words")
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+		return Invalid(location, "must be UTF-8 without control characters")
+	case utf8.RuneCountInString(reason) > maxReason:
+		return Invalid(location, "must have at most %d characters", maxReason)
+	case HoldsSecret(reason):
+		return Invalid(location, "must not have a key, a secret or a token in it")
+	}
+	return nil
+}

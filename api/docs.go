@@ -19,7 +19,7 @@ import (
 var docsTemplate string
 
 var docsPage = template.Must(template.New("docs").Funcs(template.FuncMap{
-	"operations": operationsOf,
+	"operations": docsOperations,
 	"name":       func(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] },
 	"kind":       kindOf,
 	"required": func(schema map[string]any, field string) bool {
@@ -33,8 +33,8 @@ type docsOperation struct {
 	Of           map[string]any
 }
 
-// operationsOf lists a document's operations by tag, then path, then method.
-func operationsOf(document map[string]any) []docsOperation {
+// docsOperations lists a document's operations by tag, then path, then method.
+func docsOperations(document map[string]any) []docsOperation {
 	var list []docsOperation
 	paths, _ := document["paths"].(map[string]any)
 	for path, item := range paths {

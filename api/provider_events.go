@@ -111,9 +111,6 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	op.MaxBodyBytes = maxProviderEvent
 	op.SkipValidateBody = true // the signature is over its bytes
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, Description: "An event of the provider's, of any version of its API", AdditionalProperties: true}},
-	}}
 	for _, kind := range s.Providers.Kinds() {
 		if events, sends := s.Providers[kind].(providers.Events); sends {
 			op.Parameters = append(op.Parameters, &huma.Param{
@@ -123,4 +120,16 @@ func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	}
 	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusNotFound)
 	return op
+}
+
+// describeProviderEvent says what is received: the framework knows only its bytes.
+func (s *server) describeProviderEvent() {
+	document := s.api.OpenAPI()
+	document.Components.Schemas.Map()["ReceivedEvent"] = &huma.Schema{
+		Type: huma.TypeObject, Description: "An event of the provider's, of any version of its API", AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{"id": {Type: huma.TypeString}, "type": {Type: huma.TypeString}},
+	}
+	document.Paths[providerEventsPath].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/ReceivedEvent"}},
+	}}
 }

@@ -180,6 +180,7 @@ func (s *server) routes() {
 			"periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed "+
 			"period is not yet billed in full, or an invoice is held."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider")), s.providerEvent)
+	s.describeProviderEvent()
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider"), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync"), s.getSync)
@@ -278,8 +279,16 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
 	s.mux.HandleFunc("GET /docs", s.docs())
 	s.mux.HandleFunc("GET /docs.css", s.docsStyle)
-	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(s.api.OpenAPI().MarshalJSON))
-	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(s.api.OpenAPI().Downgrade))
+	s.messages()
+	documents := sync.OnceValues(s.documents)
+	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(func() ([]byte, error) {
+		d, err := documents()
+		return d.v31, err
+	}))
+	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(func() ([]byte, error) {
+		d, err := documents()
+		return d.v30, err
+	}))
 }
 
 func get(id, path string, permission Permission, summary string) huma.Operation {
@@ -347,9 +356,24 @@ func accepted(op huma.Operation) huma.Operation {
 	return op
 }
 
+// documents are the OpenAPI document and its 3.0 form.
+type documents struct{ v31, v30 []byte }
+
+func (s *server) documents() (d documents, err error) {
+	whole := *s.api.OpenAPI()
+	if err := exemplify(&whole); err != nil {
+		return d, err
+	}
+	if d.v31, err = whole.MarshalJSON(); err != nil {
+		return d, err
+	}
+	whole.Webhooks = nil // came with 3.1
+	d.v30, err = whole.Downgrade()
+	return d, err
+}
+
 // serveDocument answers with a document that never changes while the process runs.
 func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
-	render = sync.OnceValues(render)
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := render()
 		if err != nil {
@@ -369,14 +393,8 @@ func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
 // Documents returns the OpenAPI document of an API with these providers, and
 // its 3.0 form, indented.
 func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
-	s := newServer(Deps{Providers: kinds})
-	if v31, err = s.api.OpenAPI().MarshalJSON(); err != nil {
-		return nil, nil, err
-	}
-	if v30, err = s.api.OpenAPI().Downgrade(); err != nil {
-		return nil, nil, err
-	}
-	return indented(v31), indented(v30), nil
+	d, err := newServer(Deps{Providers: kinds}).documents()
+	return indented(d.v31), indented(d.v30), err
 }
 
 func indented(text []byte) []byte {

@@ -61,7 +61,7 @@ func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
 }
 
 // TestEveryBodyIsClosed: a field of a body that nothing reads is refused, but
-// for an event's, which is warned about, and what is the client's own.
+// for an event's, which is warned about, and what is the client's or a provider's own.
 func TestEveryBodyIsClosed(t *testing.T) {
 	t.Parallel()
 	_, text, err := api.Documents(known)
@@ -82,6 +82,7 @@ func TestEveryBodyIsClosed(t *testing.T) {
 	require.Equal(t, map[string]bool{
 		"ingest-event": true, "ingest-event.properties": true, "ingest-events": true, "ingest-events.events": true, "ingest-events.events.properties": true,
 		"create-customer.metadata": true, "upsert-customer.metadata": true, "save-billing-provider.mapping": true, "save-billing-provider.products": true,
+		"receive-provider-event": true,
 	}, open)
 }
 

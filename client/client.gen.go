@@ -563,67 +563,67 @@ func (e HealthStatus) Valid() bool {
 
 // Defines values for HoldReasonCode.
 const (
-	Changed            HoldReasonCode = "changed"
-	ChargeDiffers      HoldReasonCode = "charge_differs"
-	ConnectionReplaced HoldReasonCode = "connection_replaced"
-	DeadlinePassed     HoldReasonCode = "deadline_passed"
-	Excluded           HoldReasonCode = "excluded"
-	FinalizedThere     HoldReasonCode = "finalized_there"
-	InvoiceGone        HoldReasonCode = "invoice_gone"
-	NoLine             HoldReasonCode = "no_line"
-	NotAutomatic       HoldReasonCode = "not_automatic"
-	NotCounted         HoldReasonCode = "not_counted"
-	NotReleased        HoldReasonCode = "not_released"
-	NotTaken           HoldReasonCode = "not_taken"
-	OnItsWay           HoldReasonCode = "on_its_way"
-	PriceDiffers       HoldReasonCode = "price_differs"
-	Rescheduled        HoldReasonCode = "rescheduled"
-	SyncFailed         HoldReasonCode = "sync_failed"
-	SyncOpen           HoldReasonCode = "sync_open"
-	TooLate            HoldReasonCode = "too_late"
-	UnknownCharge      HoldReasonCode = "unknown_charge"
+	HoldReasonCodeChanged            HoldReasonCode = "changed"
+	HoldReasonCodeChargeDiffers      HoldReasonCode = "charge_differs"
+	HoldReasonCodeConnectionReplaced HoldReasonCode = "connection_replaced"
+	HoldReasonCodeDeadlinePassed     HoldReasonCode = "deadline_passed"
+	HoldReasonCodeExcluded           HoldReasonCode = "excluded"
+	HoldReasonCodeFinalizedThere     HoldReasonCode = "finalized_there"
+	HoldReasonCodeInvoiceGone        HoldReasonCode = "invoice_gone"
+	HoldReasonCodeNoLine             HoldReasonCode = "no_line"
+	HoldReasonCodeNotAutomatic       HoldReasonCode = "not_automatic"
+	HoldReasonCodeNotCounted         HoldReasonCode = "not_counted"
+	HoldReasonCodeNotReleased        HoldReasonCode = "not_released"
+	HoldReasonCodeNotTaken           HoldReasonCode = "not_taken"
+	HoldReasonCodeOnItsWay           HoldReasonCode = "on_its_way"
+	HoldReasonCodePriceDiffers       HoldReasonCode = "price_differs"
+	HoldReasonCodeRescheduled        HoldReasonCode = "rescheduled"
+	HoldReasonCodeSyncFailed         HoldReasonCode = "sync_failed"
+	HoldReasonCodeSyncOpen           HoldReasonCode = "sync_open"
+	HoldReasonCodeTooLate            HoldReasonCode = "too_late"
+	HoldReasonCodeUnknownCharge      HoldReasonCode = "unknown_charge"
 )
 
 // Valid indicates whether the value is a known member of the HoldReasonCode enum.
 func (e HoldReasonCode) Valid() bool {
 	switch e {
-	case Changed:
+	case HoldReasonCodeChanged:
 		return true
-	case ChargeDiffers:
+	case HoldReasonCodeChargeDiffers:
 		return true
-	case ConnectionReplaced:
+	case HoldReasonCodeConnectionReplaced:
 		return true
-	case DeadlinePassed:
+	case HoldReasonCodeDeadlinePassed:
 		return true
-	case Excluded:
+	case HoldReasonCodeExcluded:
 		return true
-	case FinalizedThere:
+	case HoldReasonCodeFinalizedThere:
 		return true
-	case InvoiceGone:
+	case HoldReasonCodeInvoiceGone:
 		return true
-	case NoLine:
+	case HoldReasonCodeNoLine:
 		return true
-	case NotAutomatic:
+	case HoldReasonCodeNotAutomatic:
 		return true
-	case NotCounted:
+	case HoldReasonCodeNotCounted:
 		return true
-	case NotReleased:
+	case HoldReasonCodeNotReleased:
 		return true
-	case NotTaken:
+	case HoldReasonCodeNotTaken:
 		return true
-	case OnItsWay:
+	case HoldReasonCodeOnItsWay:
 		return true
-	case PriceDiffers:
+	case HoldReasonCodePriceDiffers:
 		return true
-	case Rescheduled:
+	case HoldReasonCodeRescheduled:
 		return true
-	case SyncFailed:
+	case HoldReasonCodeSyncFailed:
 		return true
-	case SyncOpen:
+	case HoldReasonCodeSyncOpen:
 		return true
-	case TooLate:
+	case HoldReasonCodeTooLate:
 		return true
-	case UnknownCharge:
+	case HoldReasonCodeUnknownCharge:
 		return true
 	default:
 		return false
@@ -681,6 +681,75 @@ func (e InvitationRole) Valid() bool {
 	case InvitationRoleOwner:
 		return true
 	case InvitationRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for InvoiceDisagreementCode.
+const (
+	InvoiceDisagreementCodeChanged            InvoiceDisagreementCode = "changed"
+	InvoiceDisagreementCodeChargeDiffers      InvoiceDisagreementCode = "charge_differs"
+	InvoiceDisagreementCodeConnectionReplaced InvoiceDisagreementCode = "connection_replaced"
+	InvoiceDisagreementCodeDeadlinePassed     InvoiceDisagreementCode = "deadline_passed"
+	InvoiceDisagreementCodeExcluded           InvoiceDisagreementCode = "excluded"
+	InvoiceDisagreementCodeFinalizedThere     InvoiceDisagreementCode = "finalized_there"
+	InvoiceDisagreementCodeInvoiceGone        InvoiceDisagreementCode = "invoice_gone"
+	InvoiceDisagreementCodeNoLine             InvoiceDisagreementCode = "no_line"
+	InvoiceDisagreementCodeNotAutomatic       InvoiceDisagreementCode = "not_automatic"
+	InvoiceDisagreementCodeNotCounted         InvoiceDisagreementCode = "not_counted"
+	InvoiceDisagreementCodeNotReleased        InvoiceDisagreementCode = "not_released"
+	InvoiceDisagreementCodeNotTaken           InvoiceDisagreementCode = "not_taken"
+	InvoiceDisagreementCodeOnItsWay           InvoiceDisagreementCode = "on_its_way"
+	InvoiceDisagreementCodePriceDiffers       InvoiceDisagreementCode = "price_differs"
+	InvoiceDisagreementCodeRescheduled        InvoiceDisagreementCode = "rescheduled"
+	InvoiceDisagreementCodeSyncFailed         InvoiceDisagreementCode = "sync_failed"
+	InvoiceDisagreementCodeSyncOpen           InvoiceDisagreementCode = "sync_open"
+	InvoiceDisagreementCodeTooLate            InvoiceDisagreementCode = "too_late"
+	InvoiceDisagreementCodeUnknownCharge      InvoiceDisagreementCode = "unknown_charge"
+)
+
+// Valid indicates whether the value is a known member of the InvoiceDisagreementCode enum.
+func (e InvoiceDisagreementCode) Valid() bool {
+	switch e {
+	case InvoiceDisagreementCodeChanged:
+		return true
+	case InvoiceDisagreementCodeChargeDiffers:
+		return true
+	case InvoiceDisagreementCodeConnectionReplaced:
+		return true
+	case InvoiceDisagreementCodeDeadlinePassed:
+		return true
+	case InvoiceDisagreementCodeExcluded:
+		return true
+	case InvoiceDisagreementCodeFinalizedThere:
+		return true
+	case InvoiceDisagreementCodeInvoiceGone:
+		return true
+	case InvoiceDisagreementCodeNoLine:
+		return true
+	case InvoiceDisagreementCodeNotAutomatic:
+		return true
+	case InvoiceDisagreementCodeNotCounted:
+		return true
+	case InvoiceDisagreementCodeNotReleased:
+		return true
+	case InvoiceDisagreementCodeNotTaken:
+		return true
+	case InvoiceDisagreementCodeOnItsWay:
+		return true
+	case InvoiceDisagreementCodePriceDiffers:
+		return true
+	case InvoiceDisagreementCodeRescheduled:
+		return true
+	case InvoiceDisagreementCodeSyncFailed:
+		return true
+	case InvoiceDisagreementCodeSyncOpen:
+		return true
+	case InvoiceDisagreementCodeTooLate:
+		return true
+	case InvoiceDisagreementCodeUnknownCharge:
 		return true
 	default:
 		return false
@@ -747,6 +816,171 @@ func (e MemberRole) Valid() bool {
 	case MemberRoleOwner:
 		return true
 	case MemberRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfCustomerNotSyncedType.
+const (
+	MessageOfCustomerNotSyncedTypeBillingSyncFailed MessageOfCustomerNotSyncedType = "billing.sync_failed"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfCustomerNotSyncedType enum.
+func (e MessageOfCustomerNotSyncedType) Valid() bool {
+	switch e {
+	case MessageOfCustomerNotSyncedTypeBillingSyncFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfCustomerSyncedType.
+const (
+	MessageOfCustomerSyncedTypeBillingSynced MessageOfCustomerSyncedType = "billing.synced"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfCustomerSyncedType enum.
+func (e MessageOfCustomerSyncedType) Valid() bool {
+	switch e {
+	case MessageOfCustomerSyncedTypeBillingSynced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfInvoiceDisagreesType.
+const (
+	MessageOfInvoiceDisagreesTypeBillingDiscrepancy MessageOfInvoiceDisagreesType = "billing.discrepancy"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfInvoiceDisagreesType enum.
+func (e MessageOfInvoiceDisagreesType) Valid() bool {
+	switch e {
+	case MessageOfInvoiceDisagreesTypeBillingDiscrepancy:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfMemberInvitedType.
+const (
+	MessageOfMemberInvitedTypeMemberInvited MessageOfMemberInvitedType = "member.invited"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfMemberInvitedType enum.
+func (e MessageOfMemberInvitedType) Valid() bool {
+	switch e {
+	case MessageOfMemberInvitedTypeMemberInvited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfMemberResetAskedType.
+const (
+	MessageOfMemberResetAskedTypeMemberResetAsked MessageOfMemberResetAskedType = "member.reset_asked"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfMemberResetAskedType enum.
+func (e MessageOfMemberResetAskedType) Valid() bool {
+	switch e {
+	case MessageOfMemberResetAskedTypeMemberResetAsked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfPeriodClosedType.
+const (
+	MessageOfPeriodClosedTypeBillingPeriodClosed MessageOfPeriodClosedType = "billing.period_closed"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfPeriodClosedType enum.
+func (e MessageOfPeriodClosedType) Valid() bool {
+	switch e {
+	case MessageOfPeriodClosedTypeBillingPeriodClosed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfReconciliationDisputedType.
+const (
+	MessageOfReconciliationDisputedTypeBillingDiscrepancy MessageOfReconciliationDisputedType = "billing.discrepancy"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfReconciliationDisputedType enum.
+func (e MessageOfReconciliationDisputedType) Valid() bool {
+	switch e {
+	case MessageOfReconciliationDisputedTypeBillingDiscrepancy:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfStatementType.
+const (
+	UsageStatement MessageOfStatementType = "usage.statement"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfStatementType enum.
+func (e MessageOfStatementType) Valid() bool {
+	switch e {
+	case UsageStatement:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfTriedType.
+const (
+	Ping MessageOfTriedType = "ping"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfTriedType enum.
+func (e MessageOfTriedType) Valid() bool {
+	switch e {
+	case Ping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfUsageDisagreesType.
+const (
+	MessageOfUsageDisagreesTypeUsageDiscrepancy MessageOfUsageDisagreesType = "usage.discrepancy"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfUsageDisagreesType enum.
+func (e MessageOfUsageDisagreesType) Valid() bool {
+	switch e {
+	case MessageOfUsageDisagreesTypeUsageDiscrepancy:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfWebhookTestedType.
+const (
+	MessageOfWebhookTestedTypeWebhookTest MessageOfWebhookTestedType = "webhook.test"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfWebhookTestedType enum.
+func (e MessageOfWebhookTestedType) Valid() bool {
+	switch e {
+	case MessageOfWebhookTestedTypeWebhookTest:
 		return true
 	default:
 		return false
@@ -1939,6 +2173,22 @@ type AcceptInvitation struct {
 	Token string `json:"token"`
 }
 
+// Adjustment defines model for Adjustment.
+type Adjustment struct {
+	// Amount Rounded to the currency's minor unit
+	Amount    json.Number     `json:"amount"`
+	Currency  string          `json:"currency"`
+	MeterId   string          `json:"meter_id"`
+	MeterSlug string          `json:"meter_slug"`
+	Period    StatementPeriod `json:"period"`
+
+	// UnitPrice An exact decimal number
+	UnitPrice json.Number `json:"unit_price"`
+
+	// Usage An exact decimal number
+	Usage json.Number `json:"usage"`
+}
+
 // AdjustmentLine defines model for AdjustmentLine.
 type AdjustmentLine struct {
 	// Amount What it adds to the closed period's charge
@@ -2410,6 +2660,24 @@ type CustomerFields struct {
 	Name     *string                 `json:"name,omitempty"`
 }
 
+// CustomerNotSynced defines model for CustomerNotSynced.
+type CustomerNotSynced struct {
+	// CustomerExternalId Yours
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Error What happened, and what to do
+	Error string `json:"error"`
+
+	// SyncId What GET /v1/billing/syncs/{id} takes
+	SyncId string `json:"sync_id"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
 // CustomerProduct defines model for CustomerProduct.
 type CustomerProduct struct {
 	// Product The slug of the plan that charges the current period; null: the meters' own prices do
@@ -2417,6 +2685,21 @@ type CustomerProduct struct {
 
 	// Versions In the order in which they hold
 	Versions []Assignment `json:"versions"`
+}
+
+// CustomerSynced defines model for CustomerSynced.
+type CustomerSynced struct {
+	// CustomerExternalId Yours
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// SyncId What GET /v1/billing/syncs/{id} takes
+	SyncId string `json:"sync_id"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
 }
 
 // DeleteOIDC defines model for DeleteOIDC.
@@ -2746,6 +3029,46 @@ type Invitation struct {
 // InvitationRole defines model for Invitation.Role.
 type InvitationRole string
 
+// InvoiceDisagreement defines model for InvoiceDisagreement.
+type InvoiceDisagreement struct {
+	Code InvoiceDisagreementCode `json:"code"`
+
+	// MeterId Absent where no one meter is the reason
+	MeterId *string `json:"meter_id,omitempty"`
+
+	// Ours Units, or money
+	Ours *json.Number `json:"ours"`
+
+	// Theirs Units, or money
+	Theirs *json.Number `json:"theirs"`
+}
+
+// InvoiceDisagreementCode defines model for InvoiceDisagreement.Code.
+type InvoiceDisagreementCode string
+
+// InvoiceDisagrees defines model for InvoiceDisagrees.
+type InvoiceDisagrees struct {
+	// CustomerExternalId Yours
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Deadline When the provider makes the invoice final by itself
+	Deadline time.Time `json:"deadline"`
+
+	// HoldId What POST /v1/billing/holds/{id}/release takes
+	HoldId string `json:"hold_id"`
+
+	// InvoiceId At the provider
+	InvoiceId string                `json:"invoice_id"`
+	Period    MessagePeriod         `json:"period"`
+	Reasons   []InvoiceDisagreement `json:"reasons"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
 // InvoiceHold defines model for InvoiceHold.
 type InvoiceHold struct {
 	// Actions What an operator can ask for: each is a path of its own
@@ -3049,6 +3372,167 @@ type Member struct {
 // MemberRole defines model for Member.Role.
 type MemberRole string
 
+// MemberInvited defines model for MemberInvited.
+type MemberInvited struct {
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// InvitationId What POST /v1/tenant/invitations/{id}/renew takes, which answers with the token to send
+	InvitationId string `json:"invitation_id"`
+
+	// MemberId Of a member who gets another password; absent where somebody becomes a member
+	MemberId *string `json:"member_id,omitempty"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
+// MemberResetAsked defines model for MemberResetAsked.
+type MemberResetAsked struct {
+	// MemberId What POST /v1/tenant/members/{id}/reset takes
+	MemberId string `json:"member_id"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
+// MessageOfCustomerNotSynced defines model for MessageOfCustomerNotSynced.
+type MessageOfCustomerNotSynced struct {
+	Data CustomerNotSynced `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                      `json:"timestamp"`
+	Type      MessageOfCustomerNotSyncedType `json:"type"`
+}
+
+// MessageOfCustomerNotSyncedType defines model for MessageOfCustomerNotSynced.Type.
+type MessageOfCustomerNotSyncedType string
+
+// MessageOfCustomerSynced defines model for MessageOfCustomerSynced.
+type MessageOfCustomerSynced struct {
+	Data CustomerSynced `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                   `json:"timestamp"`
+	Type      MessageOfCustomerSyncedType `json:"type"`
+}
+
+// MessageOfCustomerSyncedType defines model for MessageOfCustomerSynced.Type.
+type MessageOfCustomerSyncedType string
+
+// MessageOfInvoiceDisagrees defines model for MessageOfInvoiceDisagrees.
+type MessageOfInvoiceDisagrees struct {
+	Data InvoiceDisagrees `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                     `json:"timestamp"`
+	Type      MessageOfInvoiceDisagreesType `json:"type"`
+}
+
+// MessageOfInvoiceDisagreesType defines model for MessageOfInvoiceDisagrees.Type.
+type MessageOfInvoiceDisagreesType string
+
+// MessageOfMemberInvited defines model for MessageOfMemberInvited.
+type MessageOfMemberInvited struct {
+	Data MemberInvited `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                  `json:"timestamp"`
+	Type      MessageOfMemberInvitedType `json:"type"`
+}
+
+// MessageOfMemberInvitedType defines model for MessageOfMemberInvited.Type.
+type MessageOfMemberInvitedType string
+
+// MessageOfMemberResetAsked defines model for MessageOfMemberResetAsked.
+type MessageOfMemberResetAsked struct {
+	Data MemberResetAsked `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                     `json:"timestamp"`
+	Type      MessageOfMemberResetAskedType `json:"type"`
+}
+
+// MessageOfMemberResetAskedType defines model for MessageOfMemberResetAsked.Type.
+type MessageOfMemberResetAskedType string
+
+// MessageOfPeriodClosed defines model for MessageOfPeriodClosed.
+type MessageOfPeriodClosed struct {
+	Data PeriodClosed `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                 `json:"timestamp"`
+	Type      MessageOfPeriodClosedType `json:"type"`
+}
+
+// MessageOfPeriodClosedType defines model for MessageOfPeriodClosed.Type.
+type MessageOfPeriodClosedType string
+
+// MessageOfReconciliationDisputed defines model for MessageOfReconciliationDisputed.
+type MessageOfReconciliationDisputed struct {
+	Data ReconciliationDisputed `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                           `json:"timestamp"`
+	Type      MessageOfReconciliationDisputedType `json:"type"`
+}
+
+// MessageOfReconciliationDisputedType defines model for MessageOfReconciliationDisputed.Type.
+type MessageOfReconciliationDisputedType string
+
+// MessageOfStatement defines model for MessageOfStatement.
+type MessageOfStatement struct {
+	Data Statement `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time              `json:"timestamp"`
+	Type      MessageOfStatementType `json:"type"`
+}
+
+// MessageOfStatementType defines model for MessageOfStatement.Type.
+type MessageOfStatementType string
+
+// MessageOfTried defines model for MessageOfTried.
+type MessageOfTried struct {
+	Data Tried `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time          `json:"timestamp"`
+	Type      MessageOfTriedType `json:"type"`
+}
+
+// MessageOfTriedType defines model for MessageOfTried.Type.
+type MessageOfTriedType string
+
+// MessageOfUsageDisagrees defines model for MessageOfUsageDisagrees.
+type MessageOfUsageDisagrees struct {
+	Data UsageDisagrees `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                   `json:"timestamp"`
+	Type      MessageOfUsageDisagreesType `json:"type"`
+}
+
+// MessageOfUsageDisagreesType defines model for MessageOfUsageDisagrees.Type.
+type MessageOfUsageDisagreesType string
+
+// MessageOfWebhookTested defines model for MessageOfWebhookTested.
+type MessageOfWebhookTested struct {
+	Data WebhookTested `json:"data"`
+
+	// Timestamp When it happened
+	Timestamp time.Time                  `json:"timestamp"`
+	Type      MessageOfWebhookTestedType `json:"type"`
+}
+
+// MessageOfWebhookTestedType defines model for MessageOfWebhookTested.Type.
+type MessageOfWebhookTestedType string
+
+// MessagePeriod defines model for MessagePeriod.
+type MessagePeriod struct {
+	End   time.Time `json:"end"`
+	Start time.Time `json:"start"`
+}
+
 // Meter defines model for Meter.
 type Meter struct {
 	Aggregation MeterAggregation `json:"aggregation"`
@@ -3116,6 +3600,19 @@ type OidcSettings struct {
 	// RedirectUri What to register at the issuer
 	RedirectUri string    `json:"redirect_uri"`
 	UpdatedAt   time.Time `json:"updated_at"`
+}
+
+// PeriodClosed defines model for PeriodClosed.
+type PeriodClosed struct {
+	// CustomerExternalId Yours
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string        `json:"customer_id"`
+	Period     MessagePeriod `json:"period"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
 }
 
 // PeriodHead defines model for PeriodHead.
@@ -3445,6 +3942,13 @@ type ReadinessStatus string
 // ReadinessTemporal Ingest and queries go on without it
 type ReadinessTemporal string
 
+// ReceivedEvent An event of the provider's, of any version of its API
+type ReceivedEvent struct {
+	Id                   *string                `json:"id,omitempty"`
+	Type                 *string                `json:"type,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // ReconciledInvoice defines model for ReconciledInvoice.
 type ReconciledInvoice struct {
 	// Amount For the meter, before discounts and tax
@@ -3574,6 +4078,34 @@ type ReconciliationBills string
 
 // ReconciliationState defines model for Reconciliation.State.
 type ReconciliationState string
+
+// ReconciliationDisputed defines model for ReconciliationDisputed.
+type ReconciliationDisputed struct {
+	// CustomerExternalId Yours
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Invoiced The units that its final invoices bill
+	Invoiced  json.Number  `json:"invoiced"`
+	MeterId   string       `json:"meter_id"`
+	MeterSlug string       `json:"meter_slug"`
+	Period    StoredPeriod `json:"period"`
+	Reason    string       `json:"reason"`
+
+	// Reported Of the units, what the provider has accepted
+	Reported json.Number `json:"reported"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// Unexplained Of the invoiced ones, those that nobody has reported from here
+	Unexplained json.Number `json:"unexplained"`
+
+	// Units That the period closed at
+	Units json.Number `json:"units"`
+}
 
 // RemoveMember defines model for RemoveMember.
 type RemoveMember struct {
@@ -3809,6 +4341,27 @@ type SignedIn struct {
 	Token *string `json:"token,omitempty"`
 }
 
+// Statement defines model for Statement.
+type Statement struct {
+	Adjustments []Adjustment `json:"adjustments"`
+
+	// Currency The lines' where they have one in common, else the tenant's
+	Currency           string `json:"currency"`
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// LedgerEpoch Rises when the ledger was restored from a backup; sequence rises with it
+	LedgerEpoch int64            `json:"ledger_epoch"`
+	Meters      []StatementMeter `json:"meters"`
+	Period      StatementPeriod  `json:"period"`
+
+	// Sequence One series of numbers per customer
+	Sequence int64 `json:"sequence"`
+
+	// Stream Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
+	Stream   int64  `json:"stream"`
+	TenantId string `json:"tenant_id"`
+}
+
 // StatementLine defines model for StatementLine.
 type StatementLine struct {
 	// Amount The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
@@ -3849,6 +4402,27 @@ type StatementLine struct {
 
 	// Usage So far; of a closed period, what it was closed at
 	Usage json.Number `json:"usage"`
+}
+
+// StatementMeter defines model for StatementMeter.
+type StatementMeter struct {
+	// Amount Rounded to the currency's minor unit
+	Amount    json.Number `json:"amount"`
+	Currency  string      `json:"currency"`
+	MeterId   string      `json:"meter_id"`
+	MeterSlug string      `json:"meter_slug"`
+
+	// UnitPrice An exact decimal number
+	UnitPrice json.Number `json:"unit_price"`
+
+	// Usage An exact decimal number
+	Usage json.Number `json:"usage"`
+}
+
+// StatementPeriod defines model for StatementPeriod.
+type StatementPeriod struct {
+	End   time.Time `json:"end"`
+	Start time.Time `json:"start"`
 }
 
 // StatementReport defines model for StatementReport.
@@ -4023,6 +4597,15 @@ type StepSeries struct {
 
 // StepSeriesKind defines model for StepSeries.Kind.
 type StepSeriesKind string
+
+// StoredPeriod defines model for StoredPeriod.
+type StoredPeriod struct {
+	End time.Time `json:"end"`
+
+	// Id Examples: per_42
+	Id    string    `json:"id"`
+	Start time.Time `json:"start"`
+}
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
@@ -4212,6 +4795,9 @@ type Total struct {
 	Total json.Number `json:"total"`
 }
 
+// Tried defines model for Tried.
+type Tried = map[string]interface{}
+
 // Unresolved defines model for Unresolved.
 type Unresolved struct {
 	// Difference What the invoices bill more; negative: what they lack
@@ -4291,6 +4877,18 @@ type UpdateWebhook struct {
 
 // UpdateWebhookEventTypes defines model for UpdateWebhook.EventTypes.
 type UpdateWebhookEventTypes string
+
+// UsageDisagrees defines model for UsageDisagrees.
+type UsageDisagrees struct {
+	// Day In UTC
+	Day openapi_types.Date `json:"day"`
+
+	// Discrepancies How many; GET /v1/billing/discrepancies lists them
+	Discrepancies int64 `json:"discrepancies"`
+
+	// TenantId Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
 
 // UsageDiscrepancy defines model for UsageDiscrepancy.
 type UsageDiscrepancy struct {
@@ -4405,6 +5003,13 @@ type WebhookDisabledBecause string
 
 // WebhookEventTypes defines model for Webhook.EventTypes.
 type WebhookEventTypes string
+
+// WebhookTested defines model for WebhookTested.
+type WebhookTested struct {
+	// TenantId Examples: ten_1
+	TenantId  string `json:"tenant_id"`
+	WebhookId string `json:"webhook_id"`
+}
 
 // CreateApiKeyParams defines parameters for CreateApiKey.
 type CreateApiKeyParams struct {
@@ -4611,9 +5216,6 @@ type CreateProductParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
-
-// ReceiveProviderEventJSONBody defines parameters for ReceiveProviderEvent.
-type ReceiveProviderEventJSONBody = openapi_types.File
 
 // ReceiveProviderEventParams defines parameters for ReceiveProviderEvent.
 type ReceiveProviderEventParams struct {
@@ -4858,7 +5460,7 @@ type CreateProductJSONRequestBody = CreateProduct
 type SetProductPricingJSONRequestBody = SetProductPricing
 
 // ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
-type ReceiveProviderEventJSONRequestBody = ReceiveProviderEventJSONBody
+type ReceiveProviderEventJSONRequestBody = ReceivedEvent
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = UpdateTenant
@@ -5076,6 +5678,89 @@ func (a EventBatch) MarshalJSON() ([]byte, error) {
 		object["events"], err = json.Marshal(a.Events)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'events': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for ReceivedEvent. Returns the specified
+// element and whether it was found
+func (a ReceivedEvent) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ReceivedEvent
+func (a *ReceivedEvent) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ReceivedEvent to handle AdditionalProperties
+func (a *ReceivedEvent) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["type"]; found {
+		err = json.Unmarshal(raw, &a.Type)
+		if err != nil {
+			return fmt.Errorf("error reading 'type': %w", err)
+		}
+		delete(object, "type")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ReceivedEvent to handle AdditionalProperties
+func (a ReceivedEvent) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Id != nil {
+		object["id"], err = json.Marshal(a.Id)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'id': %w", err)
+		}
+	}
+
+	if a.Type != nil {
+		object["type"], err = json.Marshal(a.Type)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'type': %w", err)
 		}
 	}
 

@@ -116,9 +116,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	return publish(w.ctx, w.tx, w.tenant, w.customer, metering.PeriodClosed, map[string]any{
-		"period": map[string]any{"start": c.Period.Start.UTC(), "end": c.Period.End.UTC()},
-	}, w.facts.Now)
+	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: periodOf(c.Period.Range)}, w.facts.Now)
 }
 
 // complete notes which closed periods are complete, those that the plan closes too.

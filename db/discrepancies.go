@@ -154,6 +154,6 @@ func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil || known.RowsAffected() > 0 {
 		return err // what was found yesterday was told yesterday
 	}
-	return publish(ctx, tx, tenant, metering.WholeTenant, metering.UsageDiscrepancy,
-		map[string]any{"day": day.Format(time.DateOnly), "discrepancies": len(found)}, now)
+	return publish(ctx, tx, tenant, metering.WholeTenant,
+		UsageDisagrees{Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
 }

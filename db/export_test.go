@@ -55,6 +55,11 @@ func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer me
 	})
 }
 
+// Publish publishes a message.
+func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
+	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return publish(ctx, tx, tenant, customer, data, now) })
+}
+
 // counting counts the statements of a transaction.
 type counting struct {
 	pgx.Tx

@@ -377,16 +377,15 @@ func (w *holdWriter) save(id metering.HoldID, d billing.HoldDecision, release uu
 
 // alarm publishes that a held invoice disagrees.
 func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
-	found := []map[string]any{}
+	found := []InvoiceDisagreement{}
 	for _, r := range d.Reasons {
-		one := map[string]any{"code": r.Code, "ours": r.Ours, "theirs": r.Theirs}
+		one := InvoiceDisagreement{Code: r.Code, Ours: r.Ours, Theirs: r.Theirs}
 		if r.MeterID != 0 {
-			one["meter_id"] = r.MeterID.String()
+			one.MeterID = r.MeterID.String()
 		}
 		found = append(found, one)
 	}
-	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, metering.BillingDiscrepancy, map[string]any{
-		"hold_id": l.ID.String(), "invoice_id": l.InvoiceID, "deadline": l.Deadline.UTC(), "reasons": found,
-		"period": map[string]any{"start": l.Period.Start.UTC(), "end": l.Period.End.UTC()},
+	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, InvoiceDisagrees{
+		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: periodOf(l.Period),
 	}, w.now)
 }

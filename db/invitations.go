@@ -102,11 +102,11 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 // publishInvitation tells whoever mails links that one is wanted. The link itself
 // is not in the message: whoever may read deliveries is not therefore an admin.
 func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, now time.Time) error {
-	data := map[string]any{"invitation_id": i.ID.String(), "expires_at": i.ExpiresAt.UTC()}
+	data := MemberInvited{InvitationID: i.ID.String(), ExpiresAt: i.ExpiresAt.UTC()}
 	if i.MemberID != nil {
-		data["member_id"] = i.MemberID.String()
+		data.MemberID = i.MemberID.String()
 	}
-	return publish(ctx, tx, i.TenantID, metering.WholeTenant, metering.MemberInvited, data, now)
+	return publish(ctx, tx, i.TenantID, metering.WholeTenant, data, now)
 }
 
 const isPending = `i.accepted_at is null and i.revoked_at is null and i.expires_at > `

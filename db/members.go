@@ -277,8 +277,7 @@ func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time
 			return err
 		}
 		for _, m := range asked {
-			data := map[string]any{"member_id": m.ID.String()}
-			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, metering.MemberResetAsked, data, now); err != nil {
+			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, MemberResetAsked{MemberID: m.ID.String()}, now); err != nil {
 				return err
 			}
 		}

@@ -12,14 +12,14 @@ import (
 )
 
 // publish tells the endpoints that want to know that something happened, in the
-// transaction that made it so. Data is what they are shown; the tenant is added,
-// and the customer whom it concerns, if any.
-func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, kind metering.MessageKind, data map[string]any, now time.Time) error {
+// transaction that made it so. The tenant is added to what they are shown, and the
+// customer whom it concerns, if any.
+func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	data["tenant_id"] = tenant.String()
+	kind := data.Kind()
 	var batch pgx.Batch
 	// From here on none is disabled or deleted; the statement that follows sees which were.
 	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(event_types) for key share`, tenant, kind)
@@ -32,7 +32,7 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 		    and @kind = any(event_types)),
 		message as (
 		  insert into outbox (tenant_id, id, kind, payload, created_at)
-		  select @tenant, @id, @kind, @data::jsonb || coalesce(
+		  select @tenant, @id, @kind, @data::jsonb || jsonb_build_object('tenant_id', 'ten_' || @tenant::bigint) || coalesce(
 		    (select jsonb_build_object('customer_id', 'cus_' || id, 'customer_external_id', external_id)
 		     from customers
 		     where tenant_id = @tenant and id = @customer), '{}'), @now

@@ -273,10 +273,9 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 	if err != nil {
 		return err
 	}
-	return publish(w.ctx, w.tx, w.tenant, w.customer, metering.BillingDiscrepancy, map[string]any{
-		"period":   map[string]any{"id": period.String(), "start": of.Start.UTC(), "end": of.End.UTC()},
-		"meter_id": r.MeterID.String(), "meter_slug": meter,
-		"units": r.Units, "reported": r.Reported, "invoiced": r.Invoiced, "unexplained": r.Unexplained, "reason": r.Reason,
+	return publish(w.ctx, w.tx, w.tenant, w.customer, ReconciliationDisputed{
+		Period: StoredPeriod{period.String(), periodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
+		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained, Reason: r.Reason,
 	}, w.facts.Now)
 }
 

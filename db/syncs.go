@@ -154,11 +154,10 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 }
 
 func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, failure string, now time.Time) error {
-	kind, data := metering.BillingSynced, map[string]any{"sync_id": id}
 	if failure != "" {
-		kind, data["error"] = metering.BillingSyncFailed, failure
+		return publish(ctx, tx, tenant, customer, CustomerNotSynced{SyncID: id, Error: failure}, now)
 	}
-	return publish(ctx, tx, tenant, customer, kind, data, now)
+	return publish(ctx, tx, tenant, customer, CustomerSynced{SyncID: id}, now)
 }
 
 // ReportedSince says whether any customer of the tenant was synced since an

@@ -39,14 +39,17 @@ type Message struct {
 	Data json.RawMessage
 }
 
-// Body is what every delivery of the message sends.
+// MessageOf is what a message looks like to its receiver.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
+type MessageOf[Data any] struct {
+	Type      MessageKind `json:"type"`
+	Timestamp time.Time   `json:"timestamp" doc:"When it happened"`
+	Data      Data        `json:"data"`
+}
+
+// Body is what every delivery of the message sends.
 func (m Message) Body() ([]byte, error) {
-	return json.Marshal(struct {
-		Type      MessageKind     `json:"type"`
-		Timestamp time.Time       `json:"timestamp"`
-		Data      json.RawMessage `json:"data"`
-	}{m.Kind, m.At.UTC(), m.Data})
+	return json.Marshal(MessageOf[json.RawMessage]{m.Kind, m.At.UTC(), m.Data})
 }
 
 // Endpoint is where a tenant is told of what happens.

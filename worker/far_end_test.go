@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/dev/contract"
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
@@ -39,6 +40,9 @@ func (f farEnd) received() []receiver.Delivery {
 	defer response.Body.Close()
 	var deliveries []receiver.Delivery
 	require.NoError(f.t, json.NewDecoder(response.Body).Decode(&deliveries))
+	for _, d := range deliveries {
+		require.NoError(f.t, contract.Message([]byte(d.Body)), d.Body)
+	}
 	return deliveries
 }
 

@@ -1487,7 +1487,214 @@ export interface paths {
         trace?: never;
     };
 }
-export type webhooks = Record<string, never>;
+export interface webhooks {
+    "billing.discrepancy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Invoices of a provider differ from what was reported
+         * @description To the webhooks that have chosen this event type.
+         *
+         *     Either final invoices bill something of a closed period that nobody has reported, once for each time that they say something else; or, with `hold_id`, a held invoice disagrees, once for each time that it begins to.
+         */
+        post: operations["billing.discrepancy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "billing.period_closed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A billing period's totals are final
+         * @description To the webhooks that have chosen this event type.
+         */
+        post: operations["billing.period_closed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "billing.sync_failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Somebody has to act before a customer can be synced
+         * @description To the webhooks that have chosen this event type.
+         */
+        post: operations["billing.sync_failed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "billing.synced": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * All of a customer's usage is reported
+         * @description To the webhooks that have chosen this event type.
+         */
+        post: operations["billing.synced"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "member.invited": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * An invitation waits to be sent to somebody
+         * @description To the webhooks that have chosen this event type.
+         */
+        post: operations["member.invited"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "member.reset_asked": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Somebody asks for another password for a member
+         * @description To the webhooks that have chosen this event type.
+         *
+         *     Who asks may be anybody. At most every ten minutes.
+         */
+        post: operations["member.reset_asked"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    ping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A receiver of statements is tried before it is saved
+         * @description Answer with 2xx.
+         */
+        post: operations["ping"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "usage.discrepancy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The daily audit found totals and events to disagree
+         * @description To the webhooks that have chosen this event type.
+         *
+         *     Once for each `day`.
+         */
+        post: operations["usage.discrepancy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "usage.statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The bill of one billing period so far
+         * @description To the receiver of statements, where the billing provider is a webhook. Of a customer's statements of one stream and period keep the one with the highest `sequence`: it replaces those before. A 2xx says that you have it.
+         */
+        post: operations["usage.statement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "webhook.test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Somebody tests a webhook
+         * @description `POST /v1/webhooks/{id}/test` asked for it.
+         */
+        post: operations["webhook.test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
 export interface components {
     schemas: {
         APIKey: {
@@ -1535,6 +1742,28 @@ export interface components {
             password: string;
             /** @description Of the invitation */
             token: string;
+        };
+        Adjustment: {
+            /**
+             * Format: decimal
+             * @description Rounded to the currency's minor unit
+             */
+            amount: string;
+            currency: string;
+            meter_id: string;
+            meter_slug: string;
+            /** @description The closed one */
+            period: components["schemas"]["StatementPeriod"];
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            unit_price: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            usage: string;
         };
         AdjustmentLine: {
             /**
@@ -1975,11 +2204,33 @@ export interface components {
             };
             name?: string;
         };
+        CustomerNotSynced: {
+            /** @description Yours */
+            customer_external_id: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /** @description What happened, and what to do */
+            error: string;
+            /** @description What GET /v1/billing/syncs/{id} takes */
+            sync_id: string;
+            /** @example ten_1 */
+            tenant_id: string;
+        };
         CustomerProduct: {
             /** @description The slug of the plan that charges the current period; null: the meters' own prices do */
             product: string | null;
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];
+        };
+        CustomerSynced: {
+            /** @description Yours */
+            customer_external_id: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /** @description What GET /v1/billing/syncs/{id} takes */
+            sync_id: string;
+            /** @example ten_1 */
+            tenant_id: string;
         };
         DeleteOIDC: {
             deleted: boolean;
@@ -2297,6 +2548,41 @@ export interface components {
             tenant_id: string;
             token_last_four: string;
         };
+        InvoiceDisagreement: {
+            /** @enum {string} */
+            code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
+            /** @description Absent where no one meter is the reason */
+            meter_id?: string;
+            /**
+             * Format: decimal
+             * @description Units, or money
+             */
+            ours: string | null;
+            /**
+             * Format: decimal
+             * @description Units, or money
+             */
+            theirs: string | null;
+        };
+        InvoiceDisagrees: {
+            /** @description Yours */
+            customer_external_id: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /**
+             * Format: date-time
+             * @description When the provider makes the invoice final by itself
+             */
+            deadline: string;
+            /** @description What POST /v1/billing/holds/{id}/release takes */
+            hold_id: string;
+            /** @description At the provider */
+            invoice_id: string;
+            period: components["schemas"]["MessagePeriod"];
+            reasons: components["schemas"]["InvoiceDisagreement"][];
+            /** @example ten_1 */
+            tenant_id: string;
+        };
         InvoiceHold: {
             /**
              * @description What an operator can ask for: each is a path of its own
@@ -2526,6 +2812,138 @@ export interface components {
             /** @example ten_1 */
             tenant_id: string;
         };
+        MemberInvited: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description What POST /v1/tenant/invitations/{id}/renew takes, which answers with the token to send */
+            invitation_id: string;
+            /** @description Of a member who gets another password; absent where somebody becomes a member */
+            member_id?: string;
+            /** @example ten_1 */
+            tenant_id: string;
+        };
+        MemberResetAsked: {
+            /** @description What POST /v1/tenant/members/{id}/reset takes */
+            member_id: string;
+            /** @example ten_1 */
+            tenant_id: string;
+        };
+        MessageOfCustomerNotSynced: {
+            data: components["schemas"]["CustomerNotSynced"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "billing.sync_failed";
+        };
+        MessageOfCustomerSynced: {
+            data: components["schemas"]["CustomerSynced"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "billing.synced";
+        };
+        MessageOfInvoiceDisagrees: {
+            data: components["schemas"]["InvoiceDisagrees"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "billing.discrepancy";
+        };
+        MessageOfMemberInvited: {
+            data: components["schemas"]["MemberInvited"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "member.invited";
+        };
+        MessageOfMemberResetAsked: {
+            data: components["schemas"]["MemberResetAsked"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "member.reset_asked";
+        };
+        MessageOfPeriodClosed: {
+            data: components["schemas"]["PeriodClosed"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "billing.period_closed";
+        };
+        MessageOfReconciliationDisputed: {
+            data: components["schemas"]["ReconciliationDisputed"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "billing.discrepancy";
+        };
+        MessageOfStatement: {
+            data: components["schemas"]["Statement"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "usage.statement";
+        };
+        MessageOfTried: {
+            data: components["schemas"]["Tried"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "ping";
+        };
+        MessageOfUsageDisagrees: {
+            data: components["schemas"]["UsageDisagrees"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "usage.discrepancy";
+        };
+        MessageOfWebhookTested: {
+            data: components["schemas"]["WebhookTested"];
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            timestamp: string;
+            /** @constant */
+            type: "webhook.test";
+        };
+        MessagePeriod: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+        };
         Meter: {
             /** @enum {string} */
             aggregation: "sum" | "count";
@@ -2598,6 +3016,15 @@ export interface components {
             redirect_uri: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        PeriodClosed: {
+            /** @description Yours */
+            customer_external_id: string;
+            /** @example cus_42 */
+            customer_id: string;
+            period: components["schemas"]["MessagePeriod"];
+            /** @example ten_1 */
+            tenant_id: string;
         };
         PeriodHead: {
             /**
@@ -2919,6 +3346,13 @@ export interface components {
              */
             temporal: "ok" | "unavailable";
         };
+        /** @description An event of the provider's, of any version of its API */
+        ReceivedEvent: {
+            id?: string;
+            type?: string;
+        } & {
+            [key: string]: unknown;
+        };
         ReconciledInvoice: {
             /**
              * Format: decimal
@@ -3051,6 +3485,38 @@ export interface components {
             reason: string;
             /** @enum {string} */
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
+        };
+        ReconciliationDisputed: {
+            /** @description Yours */
+            customer_external_id: string;
+            /** @example cus_42 */
+            customer_id: string;
+            /**
+             * Format: decimal
+             * @description The units that its final invoices bill
+             */
+            invoiced: string;
+            meter_id: string;
+            meter_slug: string;
+            period: components["schemas"]["StoredPeriod"];
+            reason: string;
+            /**
+             * Format: decimal
+             * @description Of the units, what the provider has accepted
+             */
+            reported: string;
+            /** @example ten_1 */
+            tenant_id: string;
+            /**
+             * Format: decimal
+             * @description Of the invoiced ones, those that nobody has reported from here
+             */
+            unexplained: string;
+            /**
+             * Format: decimal
+             * @description That the period closed at
+             */
+            units: string;
         };
         RemoveMember: {
             id: string;
@@ -3251,6 +3717,30 @@ export interface components {
             /** @description For Authorization: Bearer. Browsers have it in a cookie too */
             token?: string;
         };
+        Statement: {
+            adjustments: components["schemas"]["Adjustment"][];
+            /** @description The lines' where they have one in common, else the tenant's */
+            currency: string;
+            customer_external_id: string;
+            /**
+             * Format: int64
+             * @description Rises when the ledger was restored from a backup; sequence rises with it
+             */
+            ledger_epoch: number;
+            meters: components["schemas"]["StatementMeter"][];
+            period: components["schemas"]["StatementPeriod"];
+            /**
+             * Format: int64
+             * @description One series of numbers per customer
+             */
+            sequence: number;
+            /**
+             * Format: int64
+             * @description Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
+             */
+            stream: number;
+            tenant_id: string;
+        };
         StatementLine: {
             /**
              * Format: decimal
@@ -3300,6 +3790,32 @@ export interface components {
              * @description So far; of a closed period, what it was closed at
              */
             usage: string;
+        };
+        StatementMeter: {
+            /**
+             * Format: decimal
+             * @description Rounded to the currency's minor unit
+             */
+            amount: string;
+            currency: string;
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            unit_price: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            usage: string;
+        };
+        StatementPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
         };
         StatementReport: {
             /** Format: int64 */
@@ -3481,6 +3997,14 @@ export interface components {
             /** @example si_Na6dzxczY5fwHx */
             target?: string;
             window: components["schemas"]["UsagePeriod"];
+        };
+        StoredPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** @example per_42 */
+            id: string;
+            /** Format: date-time */
+            start: string;
         };
         SummaryItem: {
             /** @description The meter's past is still being counted: total_usage is 0 and not known yet */
@@ -3667,6 +4191,7 @@ export interface components {
              */
             total: string;
         };
+        Tried: Record<string, never>;
         Unresolved: {
             /**
              * Format: decimal
@@ -3733,6 +4258,20 @@ export interface components {
             enabled?: boolean;
             event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             url?: string;
+        };
+        UsageDisagrees: {
+            /**
+             * Format: date
+             * @description In UTC
+             */
+            day: string;
+            /**
+             * Format: int64
+             * @description How many; GET /v1/billing/discrepancies lists them
+             */
+            discrepancies: number;
+            /** @example ten_1 */
+            tenant_id: string;
         };
         UsageDiscrepancy: {
             customer_external_id: string | null;
@@ -3852,6 +4391,11 @@ export interface components {
             id: string;
             secret_last_four: string;
             url: string;
+        };
+        WebhookTested: {
+            /** @example ten_1 */
+            tenant_id: string;
+            webhook_id: string;
         };
     };
     responses: never;
@@ -6291,7 +6835,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": string;
+                "application/json": components["schemas"]["ReceivedEvent"];
             };
         };
         responses: {
@@ -7324,6 +7868,436 @@ export interface operations {
             };
         };
     };
+    "billing.discrepancy": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfReconciliationDisputed"] | components["schemas"]["MessageOfInvoiceDisagrees"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "billing.period_closed": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfPeriodClosed"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "billing.sync_failed": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfCustomerNotSynced"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "billing.synced": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfCustomerSynced"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "member.invited": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfMemberInvited"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "member.reset_asked": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfMemberResetAsked"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    ping: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfTried"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "usage.discrepancy": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfUsageDisagrees"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "usage.statement": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfStatement"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "webhook.test": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The same at every attempt: ignore an id that you have seen */
+                "webhook-id": string;
+                /** @description When this attempt was made, in Unix seconds */
+                "webhook-timestamp": string;
+                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfWebhookTested"];
+            };
+        };
+        responses: {
+            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description You have it */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is tried again, where that can help */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
 }
 
 /** The fields that are decimals. */
@@ -7352,6 +8326,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "previous_total",
   "quantity",
   "quantity_sent",
+  "reported",
   "subtotal",
   "theirs",
   "total",

@@ -79,19 +79,28 @@ func (Provider) Count(context.Context, providers.Credentials, providers.Place) (
 	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "a webhook counts nothing")
 }
 
+// Kinds of messages that a receiver of statements gets.
+const (
+	UsageStatement metering.MessageKind = "usage.statement"
+	Ping           metering.MessageKind = "ping" // tries the receiver before it is saved
+)
+
+// Tried is what a ping says: nothing.
+type Tried struct{}
+
 // Statement is what a message says of a customer's bill for one period so far.
 // It is cumulative: the one with the highest sequence replaces all before it
 // for the same stream and period.
 type Statement struct {
-	TenantID           string          `json:"tenant_id"`
-	CustomerExternalID string          `json:"customer_external_id"`
-	Stream             int             `json:"stream"` // which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
-	Period             StatementPeriod `json:"period"`
-	LedgerEpoch        int64           `json:"ledger_epoch"` // rises when the ledger was restored from a backup; sequence rises with it
-	Sequence           int64           `json:"sequence"`     // one series of numbers per customer
-	Currency           string          `json:"currency"`     // the lines' where they have one in common, else the tenant's
-	Meters             []StatementLine `json:"meters"`
-	Adjustments        []Adjustment    `json:"adjustments"`
+	TenantID           string           `json:"tenant_id"`
+	CustomerExternalID string           `json:"customer_external_id"`
+	Stream             int              `json:"stream" doc:"Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own"`
+	Period             StatementPeriod  `json:"period"`
+	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Rises when the ledger was restored from a backup; sequence rises with it"`
+	Sequence           int64            `json:"sequence" doc:"One series of numbers per customer"`
+	Currency           string           `json:"currency" doc:"The lines' where they have one in common, else the tenant's"`
+	Meters             []StatementMeter `json:"meters"`
+	Adjustments        []Adjustment     `json:"adjustments"`
 }
 
 // StatementPeriod is the billing period that a statement is about, half-open.
@@ -100,31 +109,31 @@ type StatementPeriod struct {
 	End   time.Time `json:"end"`
 }
 
-// StatementLine is one meter of a statement.
-type StatementLine struct {
+// StatementMeter is one meter of a statement.
+type StatementMeter struct {
 	MeterID   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price"`
-	Amount    metering.Decimal `json:"amount"` // rounded to the currency's minor unit
+	Amount    metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
 	Currency  string           `json:"currency"`
 }
 
 // Adjustment is what usage that arrived late adds to a closed period. Like the
 // lines, it is cumulative over the statements of the period that carries it.
 type Adjustment struct {
-	Period StatementPeriod `json:"period"` // the closed one
-	StatementLine
+	Period StatementPeriod `json:"period" doc:"The closed one"`
+	StatementMeter
 }
 
 // Frame makes the message of a statement.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	statement := Statement{
 		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Stream: m.Stream, Period: periodOf(m.Of),
-		LedgerEpoch: m.Epoch, Sequence: m.Sequence, Currency: m.Currency, Adjustments: []Adjustment{},
+		LedgerEpoch: m.Epoch, Sequence: m.Sequence, Currency: m.Currency, Meters: []StatementMeter{}, Adjustments: []Adjustment{},
 	}
 	for _, l := range m.Lines {
-		line := StatementLine{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
+		line := StatementMeter{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
 		if l.Closed.IsZero() {
 			statement.Meters = append(statement.Meters, line)
 			continue
@@ -134,11 +143,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	var message bytes.Buffer
 	encoder := json.NewEncoder(&message)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(struct {
-		Type      string    `json:"type"`
-		Timestamp time.Time `json:"timestamp"`
-		Data      Statement `json:"data"`
-	}{"usage.statement", metering.Instant(m.Now), statement})
+	err := encoder.Encode(metering.MessageOf[Statement]{Type: UsageStatement, Timestamp: metering.Instant(m.Now), Data: statement})
 	if err != nil {
 		return billing.Framed{}, fmt.Errorf("encode statement: %w", err)
 	}

@@ -76,11 +76,7 @@ func NewSecret() string {
 // ping says whether url takes messages signed with secret: a signed "ping"
 // must be answered with 2xx.
 func ping(ctx context.Context, client Deliverer, url, secret string, now time.Time) error {
-	body, err := json.Marshal(struct {
-		Type      string    `json:"type"`
-		Timestamp time.Time `json:"timestamp"`
-		Data      struct{}  `json:"data"`
-	}{Type: "ping", Timestamp: metering.Instant(now)})
+	body, err := json.Marshal(metering.MessageOf[Tried]{Type: Ping, Timestamp: metering.Instant(now)})
 	if err != nil {
 		return fmt.Errorf("make ping: %w", err)
 	}

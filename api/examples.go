@@ -1,0 +1,140 @@
+package api
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// examplesText tells one story for the whole document: what each field says,
+// under "fields", and what is different or more in a schema, under its name.
+//
+//go:embed examples.json
+var examplesText []byte
+
+// examples are made of the schemas' fields: of the required ones, and of those
+// that the schema's entry names.
+type examples struct {
+	schemas map[string]*huma.Schema
+	told    map[string]map[string]any
+}
+
+var toldExamples = sync.OnceValues(func() (told map[string]map[string]any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(examplesText))
+	decoder.UseNumber()
+	if err := decoder.Decode(&told); err != nil {
+		return nil, fmt.Errorf("examples.json: %w", err)
+	}
+	return told, nil
+})
+
+// exemplify gives each JSON body of the document an example, kept once under the
+// name of its schema.
+func exemplify(document *huma.OpenAPI) error {
+	told, err := toldExamples()
+	if err != nil {
+		return err
+	}
+	e := examples{document.Components.Schemas.Map(), told}
+	document.Components.Examples = map[string]*huma.Example{}
+	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
+		for _, item := range items {
+			for _, op := range operationsOf(item) {
+				for _, body := range jsonBodies(op) {
+					body.Examples = map[string]*huma.Example{}
+					for _, schema := range alternatives(body.Schema) {
+						name := exampleName(op, schema)
+						document.Components.Examples[name] = &huma.Example{Value: e.of(schema)}
+						body.Examples[name] = &huma.Example{Ref: "#/components/examples/" + name}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func operationsOf(item *huma.PathItem) (all []*huma.Operation) {
+	for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+		if op != nil {
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// jsonBodies are the bodies that an operation takes and answers with.
+func jsonBodies(op *huma.Operation) (bodies []*huma.MediaType) {
+	contents := []map[string]*huma.MediaType{}
+	if op.RequestBody != nil {
+		contents = append(contents, op.RequestBody.Content)
+	}
+	for _, answer := range op.Responses {
+		contents = append(contents, answer.Content)
+	}
+	for _, content := range contents {
+		for media, body := range content {
+			if strings.HasSuffix(media, "json") {
+				bodies = append(bodies, body)
+			}
+		}
+	}
+	return bodies
+}
+
+func alternatives(schema *huma.Schema) []*huma.Schema {
+	if len(schema.OneOf) > 0 {
+		return schema.OneOf
+	}
+	return []*huma.Schema{schema}
+}
+
+// exampleName is that of the schema, or of the operation whose schema has none.
+func exampleName(op *huma.Operation, schema *huma.Schema) string {
+	if schema.Ref == "" {
+		return op.OperationID
+	}
+	return schemaOf(schema)
+}
+
+func schemaOf(schema *huma.Schema) string { return path.Base(schema.Ref) }
+
+// of is an example of a schema: nil where nothing says one.
+func (e examples) of(schema *huma.Schema) any {
+	switch {
+	case schema.Ref != "":
+		return e.object(schemaOf(schema))
+	case schema.Type == huma.TypeArray:
+		return []any{e.of(schema.Items)}
+	case len(schema.Enum) > 0:
+		return schema.Enum[0]
+	}
+	return schema.Extensions["const"]
+}
+
+func (e examples) object(name string) any {
+	schema := e.schemas[name]
+	object := make(map[string]any, len(schema.Required))
+	for _, field := range schema.Required {
+		object[field] = e.field(field, schema.Properties[field])
+	}
+	maps.Copy(object, e.told[name])
+	return object
+}
+
+func (e examples) field(name string, schema *huma.Schema) any {
+	if len(schema.Examples) > 0 {
+		return schema.Examples[0]
+	}
+	if told, ok := e.told["fields"][name]; ok {
+		return told
+	}
+	return e.of(schema)
+}

@@ -1,0 +1,59 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/contract"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
+	t.Parallel()
+	kinds := metering.MessageKind("").Values()
+	h := newHooked(t, kinds...)
+	month := db.MessagePeriod{Start: november, End: november.AddDate(0, 1, 0)}
+	ours := metering.Whole(10)
+	ofCustomer := []db.MessageData{
+		db.CustomerSynced{SyncID: uuid.New()},
+		db.CustomerNotSynced{SyncID: uuid.New(), Error: "the webhook answered 401"},
+		db.PeriodClosed{Period: month},
+		db.ReconciliationDisputed{Period: db.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
+		db.InvoiceDisagrees{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []db.InvoiceDisagreement{
+			{Code: billing.HoldNotCounted, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
+		}},
+	}
+	ofTenant := []db.MessageData{
+		db.UsageDisagrees{Day: "2026-11-01", Discrepancies: 1},
+		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november},
+		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november, MemberID: "member_1"},
+		db.MemberResetAsked{MemberID: "member_1"},
+	}
+	for _, data := range ofCustomer {
+		require.NoError(t, db.Publish(t.Context(), h.store, h.tenant, h.customer.ID, data, h.now))
+	}
+	for _, data := range ofTenant {
+		require.NoError(t, db.Publish(t.Context(), h.store, h.tenant, metering.WholeTenant, data, h.now))
+	}
+	_, err := h.store.Deliveries.Test(t.Context(), h.tenant, h.hook.ID, h.now)
+	require.NoError(t, err)
+	sent := map[metering.MessageKind]bool{}
+	for range len(ofCustomer) + len(ofTenant) + 1 {
+		h.now = h.now.Add(time.Second)
+		claimed := h.claim()
+		require.NotNil(t, claimed)
+		body, err := claimed.Body()
+		require.NoError(t, err)
+		require.NoError(t, contract.Message(body), "%s", body)
+		require.Contains(t, string(body), `"tenant_id":"`+h.tenant.String()+`"`)
+		sent[claimed.Kind] = true
+	}
+	for _, kind := range append(kinds, metering.WebhookTest) {
+		require.True(t, sent[kind], kind)
+	}
+}

@@ -5,7 +5,6 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
-	"path"
 	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -15,70 +14,33 @@ import (
 	"github.com/odometer-metering/odometer/providers/registry"
 )
 
-// messages are the schemas of each type of message.
-var messages = sync.OnceValues(func() (map[string][]*openapi3.SchemaRef, error) {
+var document = sync.OnceValues(func() (*openapi3.T, error) {
 	v31, _, err := api.Documents(registry.New(providers.Guard{}, ""))
 	if err != nil {
 		return nil, err
 	}
-	var document struct {
-		Webhooks map[string]struct {
-			Post struct {
-				RequestBody struct {
-					Content map[string]struct {
-						Schema struct {
-							reference
-							OneOf []reference `json:"oneOf"`
-						} `json:"schema"`
-					} `json:"content"`
-				} `json:"requestBody"`
-			} `json:"post"`
-		} `json:"webhooks"`
-	}
-	if err := json.Unmarshal(v31, &document); err != nil {
-		return nil, err
-	}
-	components, err := openapi3.NewLoader().LoadFromData(v31)
-	if err != nil {
-		return nil, err
-	}
-	schemas := map[string][]*openapi3.SchemaRef{}
-	for kind, item := range document.Webhooks {
-		body := item.Post.RequestBody.Content["application/json"].Schema
-		for _, one := range append(body.OneOf, body.reference) {
-			if one.Ref != "" {
-				schemas[kind] = append(schemas[kind], components.Components.Schemas[path.Base(one.Ref)])
-			}
-		}
-	}
-	return schemas, nil
+	return openapi3.NewLoader().LoadFromData(v31)
 })
-
-type reference struct {
-	Ref string `json:"$ref"`
-}
 
 // Message says how a message differs from what the document describes of its type.
 func Message(body []byte) error {
-	schemas, err := messages()
+	described, err := document()
 	if err != nil {
-		return err
-	}
-	var value any
-	if err := json.Unmarshal(body, &value); err != nil {
 		return err
 	}
 	var message struct {
 		Type string `json:"type"`
 	}
+	var value any
 	if err := json.Unmarshal(body, &message); err != nil {
 		return err
 	}
-	err = fmt.Errorf("the document has no message of type %q", message.Type)
-	for _, schema := range schemas[message.Type] {
-		if err = schema.Value.VisitJSON(value); err == nil {
-			return nil
-		}
+	if err := json.Unmarshal(body, &value); err != nil {
+		return err
 	}
-	return err
+	item := described.Webhooks[message.Type]
+	if item == nil {
+		return fmt.Errorf("the document has no message of type %q", message.Type)
+	}
+	return item.Post.RequestBody.Value.Content["application/json"].Schema.Value.VisitJSON(value)
 }

@@ -2,117 +2,77 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	_ "embed"
-	"encoding/json"
-	"fmt"
-	"html/template"
+	"io"
+	"mime"
 	"net/http"
-	"slices"
+	"path"
 	"strings"
-	"sync"
+
+	"github.com/swaggest/swgui/v5/static"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
-// docsTemplate is the reference for people: one page without scripts, so that
-// it reads the same offline and under the strictest policy.
+// docsHTML is the reference for people: Swagger UI, of this origin alone.
 //
 //go:embed docs.html
-var docsTemplate string
+var docsHTML []byte
 
-var docsPage = template.Must(template.New("docs").Funcs(template.FuncMap{
-	"operations": docsOperations,
-	"name":       func(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] },
-	"kind":       kindOf,
-	"required": func(schema map[string]any, field string) bool {
-		list, _ := schema["required"].([]any)
-		return slices.Contains(list, any(field))
-	},
-}).Parse(docsTemplate))
+//go:embed docs.js
+var docsScript []byte
 
-type docsOperation struct {
-	Method, Path string
-	Of           map[string]any
+// docsPolicy lets the page call this API and nobody else. Swagger UI draws its
+// arrows and its own logo from data.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+func (*server) docs(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", docsPolicy)
+	answerFile(w, r, "docs.html", docsHTML)
 }
 
-// docsOperations lists a document's operations by tag, then path, then method.
-func docsOperations(document map[string]any) []docsOperation {
-	var list []docsOperation
-	paths, _ := document["paths"].(map[string]any)
-	for path, item := range paths {
-		methods, _ := item.(map[string]any)
-		for method, of := range methods {
-			if operation, ok := of.(map[string]any); ok {
-				list = append(list, docsOperation{strings.ToUpper(method), path, operation})
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b docsOperation) int {
-		return strings.Compare(a.place(), b.place())
-	})
-	return list
+func (*server) docsScript(w http.ResponseWriter, r *http.Request) {
+	answerFile(w, r, "docs.js", docsScript)
 }
 
-func (o docsOperation) place() string { return fmt.Sprint(o.Of["tags"], " ", o.Path, " ", o.Method) }
-
-// kindOf names a schema's type: "string", "integer or null", "array of Event".
-func kindOf(schema map[string]any) string {
-	if ref, ok := schema["$ref"].(string); ok {
-		return ref[strings.LastIndexByte(ref, '/')+1:]
+// docsAsset answers with a file of Swagger UI, which comes compressed.
+func (s *server) docsAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	if plain, err := static.FS.ReadFile(name); err == nil && path.Ext(name) == ".png" {
+		answerFile(w, r, name, plain)
+		return
 	}
-	switch kind := schema["type"].(type) {
-	case string:
-		items, ok := schema["items"].(map[string]any)
-		if kind == "array" && ok {
-			return "array of " + kindOf(items)
-		}
-		if format, ok := schema["format"].(string); ok {
-			return kind + " (" + format + ")"
-		}
-		return kind
-	case []any:
-		names := make([]string, len(kind))
-		for i, name := range kind {
-			names[i] = fmt.Sprint(name)
-		}
-		return strings.Join(names, " or ")
+	compressed, err := static.FS.ReadFile(name + ".gz")
+	if err != nil {
+		s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such path"))
+		return
 	}
-	return "any"
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		answerFile(w, r, name, compressed)
+		return
+	}
+	text, err := uncompressed(compressed)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	answerFile(w, r, name, text)
 }
 
-// docs answers with the page, which is made once: routes never change.
-func (s *server) docs() http.HandlerFunc {
-	render := sync.OnceValues(func() ([]byte, error) {
-		text, err := s.api.OpenAPI().MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		var document map[string]any
-		if err := json.Unmarshal(text, &document); err != nil {
-			return nil, err
-		}
-		var page bytes.Buffer
-		err = docsPage.Execute(&page, document)
-		return page.Bytes(), err
-	})
-	return func(w http.ResponseWriter, r *http.Request) {
-		page, err := render()
-		if err != nil {
-			s.refuse(w, r, fmt.Errorf("render docs: %w", err))
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'")
-		if _, err := w.Write(page); err != nil {
-			exchangeOf(r.Context()).err = err
-		}
+func uncompressed(text []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
 	}
+	return io.ReadAll(reader)
 }
 
-//go:embed docs.css
-var docsStyle []byte
-
-func (*server) docsStyle(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/css; charset=utf-8")
-	if _, err := w.Write(docsStyle); err != nil {
+func answerFile(w http.ResponseWriter, r *http.Request, name string, text []byte) {
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if _, err := w.Write(text); err != nil {
 		exchangeOf(r.Context()).err = err
 	}
 }

@@ -277,8 +277,9 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served"), s.readiness)
 
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
-	s.mux.HandleFunc("GET /docs", s.docs())
-	s.mux.HandleFunc("GET /docs.css", s.docsStyle)
+	s.mux.HandleFunc("GET /docs", s.docs)
+	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)
+	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
 	s.messages()
 	documents := sync.OnceValues(s.documents)
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(func() ([]byte, error) {

@@ -97,6 +97,13 @@ type Side struct {
 	Destinations []Destination
 	Charges      []Destination // the same where amounts are billed; nil: nobody has asked
 	Others       []Side        // its subscriptions with other periods, with the destinations of the meters that these bill
+	Runs         []Run         // of all of its subscriptions, as far as the provider lists them
+}
+
+// Run is until when a subscription runs.
+type Run struct {
+	Subscription string
+	EndedAt      *time.Time // nil: it has not ended
 }
 
 // Counting is what a destination does with the quantities that it is reported.

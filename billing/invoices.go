@@ -78,11 +78,12 @@ func (f Facts) follower(subscription string) (stream int) {
 	return stream
 }
 
-// answersFor says whether what nobody has reported of an invoice is for the stream:
-// it has the subscription, or the one that has it began after that.
-func (f Facts) answersFor(i Invoice) bool {
-	stream := f.follower(i.Subscription)
-	return stream == f.Stream || !slices.ContainsFunc(f.Feeds, func(feed Feed) bool { return feed.Stream == stream && feed.From.Before(i.Period.End) })
+// answersFor says whether what nobody has reported of an invoice's meter is for the
+// stream: it has the subscription, or the meter did not feed the one that has it.
+func (f Facts) answersFor(i Invoice, meter metering.MeterID) bool {
+	follower := f
+	follower.Stream = f.follower(i.Subscription)
+	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
 }
 
 // concerns says whether the invoices of a subscription bill anything of the stream:
@@ -123,22 +124,19 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
 	if _, named := i.units[meter]; named || i.Ended { // of the end of one, says decides
 		return true
 	}
-	beside := func(o invoiced) bool {
-		return o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
+	instead := func(o invoiced) bool { // it bills, or would, all of the meter that this one does
+		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
+		return beside && !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && i.bills(r) && !o.bills(r) })
 	}
-	instead := func(o invoiced) bool {
-		_, named := o.units[meter]
-		return named && beside(o) && !slices.ContainsFunc(f.Reported, func(r Reported) bool {
-			return r.MeterID == meter && i.bills(r) && !o.bills(r) // of a time before the other one's
-		})
-	}
-	if slices.ContainsFunc(all, instead) {
+	named := func(o invoiced) bool { _, named := o.units[meter]; return named && instead(o) }
+	if slices.ContainsFunc(all, named) {
 		return false
 	}
 	return !slices.ContainsFunc(f.Stored, func(p Period) bool {
 		s := p.Subscription
 		own := invoiced{Invoice: Invoice{Connection: i.Connection, Customer: i.Customer, Subscription: s.ID, Period: s.Range}}
-		return s.ID != "" && beside(own) && !p.Within(s.Range).Within(i.Period).Empty() && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
+		toCome := s.ID != "" && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
+		return toCome && instead(own) && !p.Within(s.Range).Within(i.Period).Empty()
 	})
 }
 

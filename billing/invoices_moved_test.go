@@ -127,6 +127,9 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 		"both":                                 {[]billing.Invoice{renewal("15")}, []billing.Reported{beside}, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"both, and less":                       {[]billing.Invoice{renewal("12")}, []billing.Reported{beside}, since("sub_2", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"more, of one that another stream has": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End.Add(-time.Hour)), "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"more, of one that a stream has which the meter never fed": {[]billing.Invoice{renewal("41")}, nil, func(f *billing.Facts) {
+			f.Feeds, f.Followed = []billing.Feed{{MeterID: 2, Stream: 1, From: january.Start}}, []billing.Followed{{Subscription: "sub_1", Stream: 1}}
+		}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 		"more, of one that another stream has since then": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End), "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 	} {
 		f := closedWith("10")
@@ -138,14 +141,36 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 }
 
 // What an invoice bills that nobody has reported is of the last period that the
-// invoice is about, whatever else it touches.
+// invoice is about and that the meter feeds, whatever else it touches.
 func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
 	t.Parallel()
-	f := closedWith("10")
 	border := january.Start.AddDate(0, 0, 14)
-	f.Stored[0].End, f.Stored[1].Start = border, border
-	f.Stored[1].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: border, End: february.End}}
-	f.Invoices = []billing.Invoice{cut("41"), ended(january)}
+	for name, c := range map[string]struct {
+		invoices []billing.Invoice
+		feeds    []billing.Feed
+	}{
+		"the subscription has ended":   {[]billing.Invoice{cut("41"), ended(january)}, nil},
+		"the meter feeds another then": {[]billing.Invoice{renewal("41")}, []billing.Feed{{MeterID: 1, Stream: 1, From: border}}},
+	} {
+		f := closedWith("10")
+		f.Stored[0].End, f.Stored[1].Start = border, border
+		f.Stored[1].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: border, End: february.End}}
+		f.Invoices, f.Feeds = c.invoices, c.feeds
+		f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+		f.Reconcile()
+		require.Equal(t, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0", reconciledAs(f), name)
+	}
+}
+
+// What a subscription was reported is on its own final invoice or on none, whatever
+// one beside it is still to bill.
+func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	f.Stored[1].Subscription = billing.Subscription{ID: "sub_2", Range: metering.Range{Start: january.Start.AddDate(0, 0, 20), End: february.End}, Connection: first}
+	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+	f.Invoices = []billing.Invoice{without(renewal("10"))}
+	f.Invoices[0].Period.End = february.Start.AddDate(0, 0, 10)
 	f.Reconcile()
-	require.Equal(t, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0", reconciledAs(f))
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000", reconciledAs(f))
 }

@@ -172,12 +172,12 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 			continue
 		}
 		known, void, ended = true, void || i.Void, ended || i.Ended
-		if !f.answersFor(i.Invoice) {
+		if !f.answersFor(i.Invoice, l.MeterID) {
 			continue
 		}
 		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
-		if f.isLastOf(i.Invoice, p) {
+		if f.isLastOf(i.Invoice, p, l.MeterID) {
 			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
 		}
 	}
@@ -207,10 +207,10 @@ func (f Facts) isAbout(i Invoice, p Period) bool {
 		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
-// isLastOf says whether the invoice is about no later period of the customer's.
-func (f Facts) isLastOf(i Invoice, p Period) bool {
+// isLastOf says whether the invoice is about no later period of the meter's.
+func (f Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 	return !slices.ContainsFunc(f.Stored, func(o Period) bool {
-		return o.Start.After(p.Start) && !o.Within(i.Period).Empty() && f.isAbout(i, o)
+		return o.Start.After(p.Start) && !o.Within(i.Period).Empty() && f.isAbout(i, o) && !f.fed(meter, o.Range).Empty()
 	})
 }
 

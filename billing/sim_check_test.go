@@ -172,6 +172,17 @@ func (l *life) fitTogether(meter metering.MeterID, start time.Time, test bool) b
 	return false
 }
 
+// notesMost notes what is used now, of streams that are not looked at after this step too.
+func (l *life) notesMost() {
+	if l.twofold {
+		for _, p := range l.periods {
+			for _, m := range l.meters {
+				l.mostOf(l.key(m.ID, p.Start), l.used(m.ID, p.Range))
+			}
+		}
+	}
+}
+
 // mostOf is the most that was used at any time, in the units of any scale.
 func (l *life) mostOf(key usedKey, used metering.Decimal) metering.Decimal {
 	m, known := l.most[key]

@@ -418,6 +418,18 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	return s
 }
 
+// runs are those of the customer's contracts.
+func (f *farSide) runs(customer string) (all []billing.Run) {
+	for _, c := range slices.Concat(f.contracts[customer], f.contracts[besides(customer)]) {
+		run := billing.Run{Subscription: c.id}
+		if c.ended {
+			run.EndedAt = &c.last().End
+		}
+		all = append(all, run)
+	}
+	return all
+}
+
 // destination is where a meter's usage goes of who has the contract.
 func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Destination {
 	d, known := f.places[meter]

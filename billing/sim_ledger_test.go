@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,6 +61,7 @@ type account struct {
 	following    []followed
 	subscribedTo map[metering.ConnectionID]string // whose periods are stream 0's, as it was read last; of a life with two
 	events       []usageEvent
+	runs         map[string]billing.Run   // of subscriptions, by their names
 	invoices     []storedInvoice          // that are final, as they were heard of
 	filledFrom   map[metering.MeterID]int // the first event that a backfilling meter has counted
 	number       int64                    // of the last report
@@ -375,7 +377,7 @@ func (l *ledger) reported() (all []billing.Reported) {
 // time in a subscription of which nobody knew yet, with that.
 func (l *ledger) windowOf(r *storedReport) time.Time {
 	here := l.period(r.Period).Subscription.Connection == r.Connection
-	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) && !l.isInvoicedBefore(r) {
+	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) && !l.goesOn(r) {
 		return part
 	}
 	return r.Window.Start
@@ -391,10 +393,22 @@ func (r *storedReport) isOf(p billing.PeriodPlace) bool {
 	return r.stream == p.Stream && r.Period.Equal(p.Start)
 }
 
-// isInvoicedBefore says whether the subscription that the report was made for went
-// on at its time, as its invoice shows.
-func (l *ledger) isInvoicedBefore(r *storedReport) bool {
-	return slices.ContainsFunc(l.invoices, func(i storedInvoice) bool {
-		return !i.Ended && i.Connection == r.Connection && i.Subscription == r.To.Subscription && i.Period.Contains(r.timestamp)
-	})
+// goesOn says whether the subscription that the report was made for ran beyond its
+// time, beside the one that the period is of.
+func (l *ledger) goesOn(r *storedReport) bool {
+	run, known := l.runs[r.To.Subscription]
+	return known && r.To.Subscription != l.period(r.Period).Subscription.ID && (run.EndedAt == nil || run.EndedAt.After(r.timestamp))
+}
+
+// keepRuns notes until when subscriptions run, of those that were seen to run.
+func (a *account) keepRuns(read []billing.Run) {
+	a.runs = maps.Clone(a.runs)
+	for _, run := range read {
+		if _, known := a.runs[run.Subscription]; known || run.EndedAt == nil {
+			if a.runs == nil {
+				a.runs = make(map[string]billing.Run)
+			}
+			a.runs[run.Subscription] = run
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []b
 			return true
 		}
 		c := f.contractOf(in)
-		return !in.Within(p.Range).Empty() && (c.id == p.Subscription.ID || f.names(c, in, meter) && l.follower(f, c) == p.Stream)
+		return !in.Within(p.Range).Empty() && (c.id == p.Subscription.ID || f.names(c, in, meter) && l.answersFor(f, c, in, meter, p.Stream))
 	})
 }
 
@@ -114,6 +114,13 @@ func (l *life) follower(f *farSide, c *contract) (stream int) {
 		}
 	}
 	return stream
+}
+
+// answersFor says whether what nobody has reported of an invoice's meter is for the
+// stream.
+func (l *life) answersFor(f *farSide, c *contract, in *invoice, meter metering.MeterID, stream int) bool {
+	follower := l.follower(f, c)
+	return follower == stream || !l.streams[follower].isFedIn(meter, in.Range)
 }
 
 // contractOf is the contract whose invoice it is.

@@ -30,7 +30,7 @@ func (l *life) beginTwofold(seed uint64) {
 }
 
 // staysFirst says whether the meter's item stays with the first subscription.
-func (l *life) staysFirst(meter metering.MeterID) bool { return l.twofold && meter == 1 }
+func (l *life) staysFirst(meter metering.MeterID) bool { return false }
 
 // followed is a subscription that has a stream of its own, at a connection.
 type followed struct {
@@ -435,17 +435,18 @@ func (f *farSide) goOnWith(last *invoice, next *contract) {
 }
 
 // changesPeriodOfSecond has the present period of the second subscription end
-// sooner, and those after it be as short.
+// sooner, and those after it be as short. Nobody hears of that who is billed
+// nothing there.
 func (l *life) changesPeriodOfSecond() bool {
 	c := l.second()
-	if c == nil {
+	if c == nil || !l.farSide.billsAny(l.meters, c, l.presents()) {
 		return false
 	}
 	left := c.last().End.Sub(l.now)
-	if left < 48*time.Hour {
+	if left < 6*24*time.Hour {
 		return false
 	}
-	c.last().End = l.now.Add(24 * time.Hour).Add(time.Duration(l.rng.Int64N(int64(left - 36*time.Hour)))).Truncate(time.Second)
+	c.last().End = l.now.Add(3 * 24 * time.Hour).Add(time.Duration(l.rng.Int64N(int64(left - 4*24*time.Hour)))).Truncate(time.Second)
 	l.sync() // the provider says so
 	return true
 }
@@ -471,6 +472,14 @@ func (l *life) movesItemOf(meter metering.MeterID) bool {
 		delete(f.beside, meter)
 	}
 	return first || second
+}
+
+// billsAny says whether any meter's usage goes to the contract, of all that run.
+func (f *farSide) billsAny(meters []metering.Meter, c *contract, running []*contract) bool {
+	return slices.ContainsFunc(meters, func(m metering.Meter) bool {
+		of, _ := f.itemOf(m.ID, running)
+		return of == c
+	})
 }
 
 func (f *farSide) newPlaceBeside(l *life, meter metering.MeterID) {

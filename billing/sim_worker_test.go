@@ -105,6 +105,7 @@ func (p *pass) read() {
 		if side = l.farSide.side(l.providerID, l.meters, p.now); l.twofold {
 			side = l.farSide.sides(l, p.now)
 		}
+		side.Runs = l.farSide.runs(l.providerID)
 	}
 	for _, m := range l.meters {
 		if l.providerID == "" {
@@ -116,6 +117,7 @@ func (p *pass) read() {
 		l.look()
 	}
 	l.side, l.sideOf = side, l.link()
+	l.keepRuns(side.Runs)
 	p.readAddedUp(l)
 	for _, of := range l.streams {
 		p.confirm(of)

@@ -294,21 +294,20 @@ func reportedOf(customer string) string {
 
 // windowStart is where the window of a report x of the period p begins: that of
 // one that went out with a time in a subscription of which nobody knew yet, with
-// that, unless the one that it was made for has gone on beside it.
+// that, unless the one that it was made for ran beyond that time, beside it.
 const windowStart = `
 	select case
 	  when x.kind = 'quantity' and x.counting <> 'replaces' and x.connection_id = p.subscription_connection and x.window_start < greatest(p.starts_at, p.subscription_start)
 	    and x.provider_time >= greatest(p.starts_at, p.subscription_start)
 	    and not exists (
 	      select
-	      from billing_invoices i
-	      where i.tenant_id = p.tenant_id
-	        and i.connection_id = x.connection_id
-	        and i.customer_id = p.customer_id
-	        and i.subscription = x.subscription
-	        and i.finalized_at is not null
-	        and i.period_start <= x.provider_time
-	        and i.period_end > x.provider_time)
+	      from billing_subscriptions s
+	      where s.tenant_id = p.tenant_id
+	        and s.customer_id = p.customer_id
+	        and s.connection_id = x.connection_id
+	        and s.subscription = x.subscription
+	        and s.subscription <> p.subscription
+	        and (s.ended_at is null or s.ended_at > x.provider_time))
 	    then greatest(p.starts_at, p.subscription_start)
 	  else x.window_start end`
 

@@ -382,3 +382,37 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 		require.Equal(t, c.rest, b.reportAll().String(), name)
 	}
 }
+
+// What went out to a subscription that goes on beside the next one stays with it,
+// as soon as that is read; what went out once it had ended does not.
+func TestWhatASubscriptionWasReportedThatGoesOnStaysWithIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ended bool
+		next  string // what the next subscription is reported
+	}{"it goes on": {false, "2"}, "it had ended": {true, "12"}} {
+		b, month := newOldBiller(t)
+		b.useStripe("acct_1")
+		read := func(subscription string, period metering.Range, runs ...billing.Run) {
+			b.link(subscription, period, asLast)
+			side := b.facts().Side
+			side.Runs = runs
+			require.NoError(t, b.store.Links.Save(t.Context(), b.tenant, b.customer.ID, b.connection, *side, b.now))
+		}
+		read("sub_1", month, billing.Run{Subscription: "sub_1"})
+		b.now = b.now.Add(time.Hour)
+		began := b.now
+		b.sendAccepted("10")
+		require.Empty(t, b.outOfSync(), name)
+		former := billing.Run{Subscription: "sub_1"}
+		if c.ended {
+			former.EndedAt = &began
+		}
+		read("sub_2", metering.Range{Start: began, End: month.End}, former, billing.Run{Subscription: "sub_2"})
+		b.plan(anew)
+		b.use("2")
+		require.Equal(t, []string{"meter_last " + c.next}, b.reportEach(), name)
+		read("sub_2", metering.Range{Start: began, End: month.End}, billing.Run{Subscription: "sub_1"}, billing.Run{Subscription: "sub_2"})
+		require.Empty(t, b.reportEach(), "%s: what was read before that changes nothing", name)
+	}
+}

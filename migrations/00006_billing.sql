@@ -64,6 +64,18 @@ create table billing_links (
 );
 comment on table billing_links is 'What a customer is at the provider and where each meter''s usage goes, as last read there.';
 
+create table billing_subscriptions (
+  tenant_id     bigint not null,
+  customer_id   bigint not null,
+  connection_id bigint not null,
+  subscription  text not null,
+  ended_at      timestamptz, -- null: it runs
+  primary key (tenant_id, customer_id, connection_id, subscription),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
+);
+comment on table billing_subscriptions is 'Until when the subscriptions of customers run that were seen to, as the provider says.';
+
 create table billing_streams (
   tenant_id     bigint not null,
   customer_id   bigint not null,
@@ -548,6 +560,7 @@ drop table billing_period_totals;
 drop table billing_periods;
 drop table billing_stream_meters;
 drop table billing_streams;
+drop table billing_subscriptions;
 drop table billing_links;
 drop table billing_connections;
 drop table ledger_epochs;

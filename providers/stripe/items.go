@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,32 +81,31 @@ func (c *Client) Items(ctx context.Context, key, customerID string) ([]Item, err
 	return items, err
 }
 
-// items are Items. stopped says that a subscription of the customer's neither runs
-// nor has ended: it is unpaid, paused or incomplete.
-func (c *Client) items(ctx context.Context, key, customerID string) (items []Item, stopped bool, err error) {
-	all, err := list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
+// items are Items, and all of the customer's subscriptions.
+func (c *Client) items(ctx context.Context, key, customerID string) (items []Item, all []subscription, err error) {
+	all, err = list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
 	if err != nil {
-		return nil, false, fmt.Errorf("list subscriptions: %w", err)
+		return nil, nil, fmt.Errorf("list subscriptions: %w", err)
 	}
 	subscriptions, err := c.billed(ctx, key, all)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	for _, s := range subscriptions {
 		if s.Items.HasMore {
 			s.Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
 			if err != nil {
-				return nil, false, fmt.Errorf("list subscription items: %w", err)
+				return nil, nil, fmt.Errorf("list subscription items: %w", err)
 			}
 		}
 		items = append(items, s.items()...)
 	}
 	for i := range items {
 		if err := c.addMeter(ctx, key, &items[i]); err != nil {
-			return nil, false, fmt.Errorf("get meter: %w", err)
+			return nil, nil, fmt.Errorf("get meter: %w", err)
 		}
 	}
-	return items, slices.ContainsFunc(all, subscription.stopped), nil
+	return items, all, nil
 }
 
 type subscription struct {

@@ -33,14 +33,18 @@ func (Provider) Describe() providers.Description {
 // those of one subscription; what others bill in other periods has streams of its own.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	r := router{Question: q, side: billing.Side{Customer: q.Customer}}
-	stopped := false
+	var subscriptions []subscription
 	if q.Customer != "" {
 		var err error
-		if r.items, stopped, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
+		if r.items, subscriptions, err = p.client.items(ctx, c.Secret, q.Customer); err != nil {
 			return r.side, advised(unnamed(err))
 		}
 	}
 	r.follow()
+	stopped := false // one neither runs nor has ended: it is unpaid, paused or incomplete
+	for _, s := range subscriptions {
+		r.side.Runs, stopped = append(r.side.Runs, s.run()), stopped || s.stopped()
+	}
 	for _, meter := range q.Meters {
 		item, reason := r.place(meter)
 		d := billing.Destination{MeterID: meter.ID, Excluded: reason}

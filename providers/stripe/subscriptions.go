@@ -1,6 +1,10 @@
 package stripe
 
-import "context"
+import (
+	"context"
+
+	"github.com/odometer-metering/odometer/billing"
+)
 
 // longestDraft is for how many seconds after its end a subscription is looked at.
 const longestDraft = 35 * 24 * 60 * 60
@@ -12,6 +16,16 @@ func (s subscription) runs() bool {
 // stopped says that it neither runs nor has ended: https://docs.stripe.com/api/subscriptions/object#subscription_object-status
 func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
+}
+
+// run is until when the subscription runs.
+func (s subscription) run() billing.Run {
+	run := billing.Run{Subscription: s.ID}
+	if s.EndedAt != 0 {
+		at := instant(s.EndedAt)
+		run.EndedAt = &at
+	}
+	return run
 }
 
 // billed are the subscriptions that run. Where none does, it is those that have

@@ -49,14 +49,18 @@ func (f Facts) Plan() Plan {
 const uncountedAfter = 24 * time.Hour
 
 // lookAtBorders has somebody look again when a period ends, when one is to
-// close, as long as none is known that follows the last one, and where something
-// was taken and not seen counted for a day.
+// close, when a meter begins to feed another stream, as long as no period is known
+// that follows the last one, and where something was taken and not seen counted
+// for a day.
 func (p *planner) lookAtBorders() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
 			p.lookAt(period.End)
 			p.lookAt(period.Deadline(p.Settings.Grace))
 		}
+	}
+	for _, feed := range p.Feeds {
+		p.lookAt(feed.From)
 	}
 	if n := len(p.periods); n == 0 {
 		p.lookAt(p.first().Start)

@@ -271,7 +271,9 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 1, From: c.want}}, change.Feeds, name)
 		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
 	}
-	streams := twoStreams(second, day(37))
+	streams := twoStreams(second, day(17), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
+	require.Equal(t, day(20), streams[0].Plan().LookAgain, "it may be another stream's by then")
+	streams = twoStreams(second, day(37))
 	streams[0].Side.Others[0].Destinations[0].Excluded = "nobody can say what it costs"
 	require.True(t, billing.Regroup(streams).Empty(), "nothing can be reported there")
 	streams[0].Side = nil

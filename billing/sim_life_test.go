@@ -383,8 +383,9 @@ func (l *life) sync() {
 	p := l.newPass(l.ledger)
 	for range 4000 {
 		if !p.work() {
-			l.recovered()
-			l.eachStream(func() { l.checkSynced(p) })
+			if l.recovered(); !p.idle {
+				l.eachStream(func() { l.checkSynced(p) })
+			}
 			return
 		}
 	}

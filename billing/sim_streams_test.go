@@ -134,6 +134,12 @@ type streamPlan struct {
 	billing.Plan
 }
 
+// changes says whether there is anything to store of the plan.
+func (p streamPlan) changes() bool {
+	same := func(a, b billing.Period) bool { return a.Range == b.Range && a.Subscription.ID == b.Subscription.ID && a.Subscription.Range == b.Subscription.Range }
+	return !p.Empty() || len(p.Bookings)+len(p.Complete) > 0 || !slices.EqualFunc(p.Periods, p.periods, same)
+}
+
 // plan decides which streams the customer has, and plans each. A receiver of
 // statements gets those of one at a time.
 func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan) {

@@ -39,6 +39,7 @@ type pass struct {
 	excluded []metering.MeterID
 	readAt   time.Time // when it last read the provider's side
 	queue    []uuid.UUID
+	idle     bool // the last plan changes nothing: another one would be the same
 	tried    map[uuid.UUID]bool
 
 	sending *storedReport // of the present call
@@ -141,6 +142,7 @@ func (p *pass) plan() bool {
 		p.stage = toRead
 		return true
 	}
+	p.idle = !slices.ContainsFunc(plans, streamPlan.changes)
 	l.keep(plans, p.now)
 	var queue []uuid.UUID
 	for _, of := range plans {

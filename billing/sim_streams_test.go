@@ -136,7 +136,9 @@ type streamPlan struct {
 
 // changes says whether there is anything to store of the plan.
 func (p streamPlan) changes() bool {
-	same := func(a, b billing.Period) bool { return a.Range == b.Range && a.Subscription.ID == b.Subscription.ID && a.Subscription.Range == b.Subscription.Range }
+	same := func(a, b billing.Period) bool {
+		return a.Range == b.Range && a.Subscription.ID == b.Subscription.ID && a.Subscription.Range == b.Subscription.Range
+	}
 	return !p.Empty() || len(p.Bookings)+len(p.Complete) > 0 || !slices.EqualFunc(p.Periods, p.periods, same)
 }
 

@@ -125,6 +125,11 @@ func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
 			side = read()
 			require.Equal(t, "sub_other", side.Subscription)
 			require.False(t, side.Ended)
+			ended := half
+			if c.end.Equal(april) {
+				ended = april
+			}
+			require.ElementsMatch(t, []billing.Run{{Subscription: "sub_other"}, {Subscription: "sub_cus_1", EndedAt: &ended}}, side.Runs)
 		})
 	}
 }
@@ -251,7 +256,7 @@ func TestReadSaysTheCurrencyAndTheTrial(t *testing.T) {
 			"cus_trial": {Subscription: "sub_trial", Currency: "CHF", Trial: true},
 			"cus_later": {Subscription: "sub_later", Currency: "CHF"},
 		} {
-			want.Customer, want.Period = customer, of
+			want.Customer, want.Period, want.Runs = customer, of, []billing.Run{{Subscription: want.Subscription}}
 			got := side(customer)
 			got.Destinations = nil
 			require.Equal(t, want, got, version)

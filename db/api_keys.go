@@ -127,7 +127,7 @@ func revokeAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 	if err := revokedInRotation(ctx, tx, tenant, metering.APIKeyCredential, int64(id)); err != nil {
 		return err
 	}
-	return audit(ctx, tx, tenant, actor, "api_key.revoke", id.String())
+	return auditChange(ctx, tx, tenant, actor, "api_key.revoke", id.String(), nil, told{"revoked": true})
 }
 
 // KeyUse is a key that is in use.

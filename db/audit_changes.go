@@ -34,6 +34,20 @@ func auditChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor
 	})
 }
 
+// decision is what somebody has decided, of what, and why in their words.
+type decision struct {
+	actor                    metering.Actor
+	action, resource, reason string
+}
+
+// auditDecision is auditChange with the reason that the actor gave.
+func auditDecision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d decision, before, after told) error {
+	return note(ctx, tx, auditedEntry{
+		tenant: tenant, AuditEntry: metering.AuditEntry{Actor: d.actor, Action: d.action, Resource: d.resource, Reason: d.reason},
+		before: differing(before, after), after: differing(after, before),
+	})
+}
+
 // differing are the fields of one that the other does not have, or has otherwise.
 func differing(one, other told) told {
 	var fields told
@@ -90,6 +104,27 @@ func tellLink(c metering.Customer) told {
 	}
 	return told{"billing_provider_id": personal(*c.BillingProviderID)}
 }
+
+func tellMember(m metering.Member) told {
+	return told{"email": personal(m.Email), "name": personal(m.Name), "role": m.Role}
+}
+
+func tellInvitation(i metering.Invitation) told {
+	fields := told{"email": personal(i.Email), "name": personal(i.Name), "role": i.Role, "expires_at": i.ExpiresAt.UTC(), "token": secret(true)}
+	if i.MemberID != nil {
+		fields["member_id"] = i.MemberID.String()
+	}
+	return fields
+}
+
+func tellOIDC(o metering.OIDC) told {
+	return told{"issuer": o.Issuer, "client_id": o.ClientID, "client_secret": secret(o.SealedSecret != nil)}
+}
+
+func tellProduct(p metering.Product) told { return told{"slug": p.Slug, "name": p.Name} }
+
+// state is the one field of what goes from one state to another.
+func state[T ~string | ~bool](is T) told { return told{"state": is} }
 
 func tellMeter(m metering.Meter) told {
 	return told{

@@ -23,14 +23,10 @@ func From(ctx context.Context, origin Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, origin)
 }
 
-// audit records who changed what, in the transaction that changes it.
-func audit(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
+// auditAsked records who asked for something that changes no field which could
+// be told. What does is for auditChange and auditDecision.
+func auditAsked(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
 	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource})
-}
-
-// auditBecause is audit with the reason that the actor gave.
-func auditBecause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource, reason string) error {
-	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource, Reason: reason})
 }
 
 // auditEntry adds to the entry which request it was.

@@ -70,11 +70,11 @@ func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time
 	return err
 }
 
-// auditOld writes what has happened to the old credential.
-func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string) error {
+// auditOld writes what has happened to the old credential, and what it has become by that.
+func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string, is told) error {
 	id := r.Old()
 	if r.Kind == metering.WebhookCredential {
 		id = metering.EndpointID(r.OldID).String()
 	}
-	return audit(ctx, tx, r.TenantID, actor, action, id)
+	return auditChange(ctx, tx, r.TenantID, actor, action, id, nil, is)
 }

@@ -143,7 +143,7 @@ func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.Credent
 		if err := insertRotation(ctx, tx, by.Actor, &r); err != nil {
 			return err
 		}
-		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated); err != nil || now.Before(r.Until) {
+		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated, told{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
 			return err
 		}
 		return endOld(ctx, tx, &r, metering.RotationExpired, by.Actor, now)
@@ -203,7 +203,7 @@ func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome meteri
 	if err := recordEnd(ctx, tx, r, outcome, at); err != nil {
 		return err
 	}
-	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked)
+	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked, told{"revoked": true})
 }
 
 func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, at time.Time) error {
@@ -244,7 +244,7 @@ func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id meteri
 		if err := recordEnd(ctx, tx, r, metering.RotationKept, metering.Instant(now)); err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept)
+		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept, told{"replaced": false})
 	})
 }
 
@@ -260,7 +260,7 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 		if err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed)
+		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed, told{"valid_until": r.Until.UTC()})
 	})
 }
 

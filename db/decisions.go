@@ -92,5 +92,6 @@ func decide(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, r Reconcil
 		  and watermark_configuration <> ''`, tenant, r.CustomerID); err != nil {
 		return err
 	}
-	return auditBecause(ctx, tx, tenant, v.Actor, "reconciliation."+string(v.Decision), r.PeriodID.String()+" "+r.MeterID.String(), v.Note)
+	return auditDecision(ctx, tx, tenant, decision{v.Actor, "reconciliation." + string(v.Decision), r.PeriodID.String() + " " + r.MeterID.String(), v.Note},
+		told{"state": r.State, "billed": r.Billed}, told{"state": after.State, "billed": after.Billed})
 }

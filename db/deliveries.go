@@ -326,7 +326,7 @@ func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, act
 		if tag.RowsAffected() == 0 {
 			return errNoDelivery
 		}
-		return audit(ctx, tx, tenant, actor, "webhook.redeliver", endpoint.String()+" "+message.String())
+		return auditAsked(ctx, tx, tenant, actor, "webhook.redeliver", endpoint.String()+" "+message.String())
 	})
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)

@@ -150,7 +150,7 @@ func revokeHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	if err := revokedInRotation(ctx, tx, tenant, metering.HMACSecretCredential, int64(id)); err != nil {
 		return err
 	}
-	return audit(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String())
+	return auditChange(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String(), nil, told{"revoked": true})
 }
 
 // SecretUse is a secret that is in use.

@@ -198,7 +198,8 @@ func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil {
 			return err
 		}
-		if err := auditBecause(ctx, tx, tenant, actor, "hold.release", id.String(), note); err != nil {
+		released := decision{actor, "hold.release", id.String(), note}
+		if err := auditDecision(ctx, tx, tenant, released, told{"release_asked": false}, told{"release_asked": true}); err != nil {
 			return err
 		}
 		h, err = getHold(ctx, tx, tenant, id)

@@ -96,7 +96,7 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	if err := publishInvitation(ctx, tx, created, now); err != nil {
 		return created, err
 	}
-	return created, audit(ctx, tx, tenant, actor, "member.invite", created.ID.String())
+	return created, auditChange(ctx, tx, tenant, actor, "member.invite", created.ID.String(), nil, tellInvitation(created))
 }
 
 // publishInvitation tells whoever mails links that one is wanted. The link itself
@@ -155,7 +155,7 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return orNoInvitation(err)
 		}
-		return audit(ctx, tx, tenant, actor, "invitation.renew", id.String())
+		return auditChange(ctx, tx, tenant, actor, "invitation.renew", id.String(), nil, told{"token": secret(true), "expires_at": renewed.ExpiresAt.UTC()})
 	})
 	return renewed, err
 }
@@ -171,7 +171,7 @@ func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor
 		if tag.RowsAffected() == 0 {
 			return errNoInvitation
 		}
-		return audit(ctx, tx, tenant, actor, "invitation.revoke", id.String())
+		return auditChange(ctx, tx, tenant, actor, "invitation.revoke", id.String(), told{"revoked": false}, told{"revoked": true})
 	})
 }
 
@@ -203,7 +203,7 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.accept", i.ID.String())
+		return auditChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, tellMember(m))
 	})
 	return m, err
 }
@@ -227,7 +227,7 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 		if err := bind(ctx, tx, m, by); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String())
+		return auditChange(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, tellMember(m))
 	})
 	return m, err
 }

@@ -99,7 +99,7 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, m
 		}
 	}
 	for _, c := range live {
-		if err := audit(ctx, tx, tenant, actor, "credential.hand_over", c.Name); err != nil {
+		if err := auditChange(ctx, tx, tenant, actor, "credential.hand_over", c.Name, told{"handed_to": maker}, told{"handed_to": actor}); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor met
 		if created, err = addMember(ctx, tx, tenant, actor, m); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "member.create", created.ID.String())
+		return auditChange(ctx, tx, tenant, actor, "member.create", created.ID.String(), nil, tellMember(created))
 	})
 	return created, err
 }
@@ -117,7 +117,7 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "member.update", id.String())
+		return auditChange(ctx, tx, tenant, actor, "member.update", id.String(), tellMember(m), tellMember(updated))
 	})
 	return updated, err
 }
@@ -176,7 +176,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 		if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "member.remove", id.String())
+		return auditChange(ctx, tx, tenant, actor, "member.remove", id.String(), tellMember(m), nil)
 	})
 }
 
@@ -188,10 +188,11 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if _, err := tx.Exec(ctx, `select 1 from tenants where id = $1 for no key update`, tenant); err != nil {
 			return err
 		}
-		if _, err := lockMember(ctx, tx, tenant, id); err != nil {
+		former, err := lockMember(ctx, tx, tenant, id)
+		if err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			update members set role = $3
 			where tenant_id = $1 and id <> $2 and role = $4 and removed_at is null`, tenant, id, metering.RoleAdmin, metering.RoleOwner)
 		if err != nil {
@@ -204,7 +205,7 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "member.make_owner", id.String())
+		return auditChange(ctx, tx, tenant, actor, "member.make_owner", id.String(), tellMember(former), tellMember(made))
 	})
 	return made, err
 }
@@ -229,7 +230,7 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 			if err := endSessions(ctx, tx, m.TenantID, m.ID, keep); err != nil {
 				return err
 			}
-			if err := audit(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String()); err != nil {
+			if err := auditChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String(), nil, told{"password": secret(true)}); err != nil {
 				return err
 			}
 		}

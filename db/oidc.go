@@ -26,7 +26,11 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1`, tenant); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `
+		former, err := formerOIDC(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `
 			insert into oidc_issuers (tenant_id, issuer, client_id, client_secret, updated_by)
 			values (@tenant, @issuer, @client_id, @client_secret, @actor)
 			on conflict (tenant_id) do update
@@ -39,9 +43,20 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "oidc.save", tenant.String())
+		return auditChange(ctx, tx, tenant, actor, "oidc.save", tenant.String(), former, tellOIDC(saved))
 	})
 	return saved, err
+}
+
+// formerOIDC is what is told of the tenant's issuer, which stays until the
+// transaction's end; nil: there is none.
+func formerOIDC(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
+	var o metering.OIDC
+	err := tx.QueryRow(ctx, `select `+oidcColumns+` from oidc_issuers where tenant_id = $1 for update`, tenant).Scan(oidcFields(&o)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return tellOIDC(o), err
 }
 
 var errNoOIDC = metering.Errorf(metering.CodeNotFound, "the tenant has no OIDC issuer")
@@ -58,14 +73,17 @@ func (s OIDC) Get(ctx context.Context, tenant metering.TenantID) (o metering.OID
 // Delete forgets the tenant's issuer, and with it the sign-ins under way.
 func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `delete from oidc_issuers where tenant_id = $1`, tenant)
+		former, err := formerOIDC(ctx, tx, tenant)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
+		if former == nil {
 			return errNoOIDC
 		}
-		return audit(ctx, tx, tenant, actor, "oidc.delete", tenant.String())
+		if _, err := tx.Exec(ctx, `delete from oidc_issuers where tenant_id = $1`, tenant); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "oidc.delete", tenant.String(), former, nil)
 	})
 }
 

@@ -37,7 +37,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 			tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason); err != nil {
 			return err
 		}
-		return auditBecause(ctx, tx, tenant, by.Actor, "sync.pause", by.Sync.String(), by.Reason)
+		return auditDecision(ctx, tx, tenant, by.decision("pause"), nil, told{"customer_id": by.Customer.String(), "paused": true})
 	})
 	if err != nil {
 		return fmt.Errorf("pause customer: %w", err)
@@ -52,7 +52,7 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
 			return err
 		}
-		return auditBecause(ctx, tx, tenant, by.Actor, "sync.resume", by.Sync.String(), by.Reason)
+		return auditDecision(ctx, tx, tenant, by.decision("resume"), nil, told{"customer_id": by.Customer.String(), "paused": false})
 	})
 	if err != nil {
 		return false, fmt.Errorf("end pause of customer: %w", err)

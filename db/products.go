@@ -39,7 +39,7 @@ func (s Products) Create(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "product.create", made.ID.String())
+		return auditChange(ctx, tx, tenant, actor, "product.create", made.ID.String(), nil, tellProduct(made))
 	})
 	return made, err
 }
@@ -82,7 +82,11 @@ func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "product.assign", customer.String())
+		assigned := told{"product_id": nil, "effective_from": metering.Instant(a.EffectiveFrom).UTC()}
+		if a.ProductID != 0 {
+			assigned["product_id"] = a.ProductID.String()
+		}
+		return auditChange(ctx, tx, tenant, actor, "product.assign", customer.String(), nil, assigned)
 	})
 	if err != nil {
 		return fmt.Errorf("assign product: %w", err)

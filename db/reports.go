@@ -282,7 +282,7 @@ func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolut
 		if err := complete(ctx, tx, tenant, r.Report, r.State, "resolved by an operator", now); err != nil {
 			return err
 		}
-		return auditBecause(ctx, tx, tenant, r.Actor, "report.resolve", r.Report.String()+" "+string(r.State), r.Reason)
+		return auditDecision(ctx, tx, tenant, decision{r.Actor, "report.resolve", r.Report.String() + " " + string(r.State), r.Reason}, state(is), state(r.State))
 	})
 	if err != nil {
 		return fmt.Errorf("resolve report: %w", err)

@@ -65,7 +65,7 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now tim
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String())
+		return auditChange(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String(), nil, told{"member_id": m.ID.String(), "expires_at": expires.UTC()})
 	})
 	return begun, err
 }
@@ -109,7 +109,7 @@ func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor meter
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "session.end", id.String())
+		return auditChange(ctx, tx, tenant, actor, "session.end", id.String(), told{"ended": false}, told{"ended": true})
 	})
 }
 
@@ -123,7 +123,7 @@ func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor me
 		if err := endSessions(ctx, tx, tenant, member, noSession); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "session.end_all", member.String())
+		return auditChange(ctx, tx, tenant, actor, "session.end_all", member.String(), told{"ended": false}, told{"ended": true})
 	})
 }
 

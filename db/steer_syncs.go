@@ -73,15 +73,19 @@ type Steering struct {
 	Reason   string // in their words
 }
 
+func (s Steering) decision(verb string) decision {
+	return decision{s.Actor, "sync." + verb, s.Sync.String(), s.Reason}
+}
+
 // Steered notes what somebody has asked of the run that a sync waits for, and
 // where that did not answer: then it may or may not have happened.
 func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steering, verb string, answered bool) error {
-	resource := by.Sync.String()
+	asked := by.decision(verb)
 	if !answered {
-		resource += " unanswered"
+		asked.resource += " unanswered"
 	}
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		return auditBecause(ctx, tx, tenant, by.Actor, "sync."+verb, resource, by.Reason)
+		return auditDecision(ctx, tx, tenant, asked, nil, told{"customer_id": by.Customer.String(), "answered": answered})
 	})
 	if err != nil {
 		return fmt.Errorf("note %s of sync: %w", verb, err)
@@ -118,7 +122,11 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 				return err
 			}
 		}
-		return auditBecause(ctx, tx, tenant, by.Actor, "sync.cancel", by.Sync.String(), by.Reason)
+		cancelled := make([]string, len(failed))
+		for i, f := range failed {
+			cancelled[i] = f.ID.String()
+		}
+		return auditDecision(ctx, tx, tenant, by.decision("cancel"), nil, told{"customer_id": by.Customer.String(), "cancelled": cancelled})
 	})
 	if err != nil {
 		return fmt.Errorf("cancel sync: %w", err)

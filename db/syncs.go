@@ -39,7 +39,7 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "sync.request", id.String()+" "+customer.String())
+		return auditAsked(ctx, tx, tenant, actor, "sync.request", id.String()+" "+customer.String())
 	})
 	if err != nil {
 		return metering.Sync{}, fmt.Errorf("request sync: %w", err)

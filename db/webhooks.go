@@ -189,17 +189,17 @@ func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 // Delete forgets an endpoint and what was sent to it.
 func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id)
+		former, err := lockEndpoint(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			return errNoEndpoint
+		if _, err := tx.Exec(ctx, `delete from webhook_endpoints where tenant_id = $1 and id = $2`, tenant, id); err != nil {
+			return err
 		}
 		if err := revokedInRotation(ctx, tx, tenant, metering.WebhookCredential, int64(id)); err != nil {
 			return err
 		}
-		return audit(ctx, tx, tenant, actor, "webhook.delete", id.String())
+		return auditChange(ctx, tx, tenant, actor, "webhook.delete", id.String(), tellEndpoint(former), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", err)

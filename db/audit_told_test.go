@@ -1,0 +1,59 @@
+package db_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// changesNothing are the actions whose entries tell no field, before or after,
+// and why.
+var changesNothing = map[string]string{
+	"sync.request":      "it asks for a run: what that changes is in the ledger",
+	"webhook.redeliver": "a message is sent again as it is: its resource names it",
+}
+
+// TestEveryChangeIsToldBeforeOrAfter reads the calls that write the audit log.
+func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
+	t.Parallel()
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	require.NoError(t, err)
+	asked, told := map[string]bool{}, 0
+	for _, file := range packages["db"].Files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			call, is := node.(*ast.CallExpr)
+			if !is {
+				return true
+			}
+			name, _ := call.Fun.(*ast.Ident)
+			if name == nil {
+				return true
+			}
+			args := call.Args
+			switch name.Name {
+			case "auditAsked":
+				asked[strings.Trim(args[4].(*ast.BasicLit).Value, `"`)] = true
+			case "auditChange", "auditDecision":
+				told++
+				before, after := args[len(args)-2], args[len(args)-1]
+				require.False(t, isNil(before) && isNil(after), "%v tells neither what was nor what is", args[len(args)-3])
+			}
+			return true
+		})
+	}
+	require.Greater(t, told, 30, "the calls were found")
+	for action := range asked {
+		require.Contains(t, changesNothing, action, "say why it tells no field")
+	}
+	require.Len(t, changesNothing, len(asked), "take off the list what is told, or gone")
+}
+
+func isNil(e ast.Expr) bool {
+	name, is := e.(*ast.Ident)
+	return is && name.Name == "nil"
+}

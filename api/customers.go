@@ -18,6 +18,7 @@ type customer struct {
 	BillingProviderID *string         `json:"billing_provider_id" doc:"The customer at the billing provider"`
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
+	ArchivedAt        *time.Time      `json:"archived_at" doc:"Since when lists leave it out; null: it is not archived"`
 
 	// PriceComparison is of who is linked to a provider that has prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
@@ -26,7 +27,7 @@ type customer struct {
 func showCustomer(c metering.Customer) customer {
 	return customer{
 		ID: c.ID.String(), TenantID: c.TenantID.String(), ExternalID: c.ExternalID, Name: c.Name,
-		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(),
+		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(), ArchivedAt: sinceWhen(c.ArchivedAt),
 	}
 }
 
@@ -37,12 +38,15 @@ type customerOutput struct {
 
 type listCustomersOutput struct{ Body List[customer] }
 
-func (s *server) listCustomers(ctx context.Context, in *struct{ Paging }) (*listCustomersOutput, error) {
+func (s *server) listCustomers(ctx context.Context, in *struct {
+	Paging
+	Archivable
+}) (*listCustomersOutput, error) {
 	var after metering.CustomerID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
 	if err != nil {
 		return nil, err
 	}

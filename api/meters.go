@@ -22,6 +22,7 @@ type meter struct {
 	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
 	CreatedAt   time.Time            `json:"created_at"`
+	ArchivedAt  *time.Time           `json:"archived_at" doc:"Since when lists leave it out, and no event that comes is counted; null: it is not archived"`
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
@@ -51,7 +52,7 @@ func showMeter(m metering.Meter) meter {
 	shown := meter{
 		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
 		Aggregation: m.Version.Aggregation, GroupBy: append([]string{}, m.Version.GroupBy...),
-		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale,
+		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale, ArchivedAt: sinceWhen(m.ArchivedAt),
 	}
 	if from := m.Version.CountedFrom; from != nil {
 		shown.CountedFrom = new(from.UTC())
@@ -63,12 +64,15 @@ type meterOutput struct{ Body meter }
 
 type listMetersOutput struct{ Body List[meter] }
 
-func (s *server) listMeters(ctx context.Context, in *struct{ Paging }) (*listMetersOutput, error) {
+func (s *server) listMeters(ctx context.Context, in *struct {
+	Paging
+	Archivable
+}) (*listMetersOutput, error) {
 	var after metering.MeterID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	meters, err := s.Store.Meters.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	meters, err := s.Store.Meters.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
 	if err != nil {
 		return nil, err
 	}

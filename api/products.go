@@ -14,10 +14,12 @@ type product struct {
 	Slug      string    `json:"slug"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
+
+	ArchivedAt *time.Time `json:"archived_at" doc:"Since when lists leave it out, and nobody gets it anew; null: it is not archived"`
 }
 
 func showProduct(p metering.Product) product {
-	return product{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC()}
+	return product{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: sinceWhen(p.ArchivedAt)}
 }
 
 type productOutput struct{ Body product }
@@ -44,12 +46,15 @@ func (s *server) createProduct(ctx context.Context, in *createProductInput) (*pr
 
 type listProductsOutput struct{ Body List[product] }
 
-func (s *server) listProducts(ctx context.Context, in *struct{ Paging }) (*listProductsOutput, error) {
+func (s *server) listProducts(ctx context.Context, in *struct {
+	Paging
+	Archivable
+}) (*listProductsOutput, error) {
 	var after metering.ProductID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	products, err := s.Store.Products.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	products, err := s.Store.Products.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +177,9 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 		p, err := s.product(ctx, *in.Body.Product)
 		if err != nil {
 			return nil, err
+		}
+		if !p.ArchivedAt.IsZero() {
+			return nil, metering.Invalid("body.product", "is archived: nobody gets it anew")
 		}
 		a.ProductID = p.ID
 	}

@@ -140,6 +140,7 @@ func (s *server) routes() {
 		"What is absent stays as it is."), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
 
+	s.archives()
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters"), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter"), s.getMeter)

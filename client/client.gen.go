@@ -2632,6 +2632,9 @@ type CreatedWebhookEventTypes string
 
 // Customer defines model for Customer.
 type Customer struct {
+	// ArchivedAt Since when lists leave it out; null: it is not archived
+	ArchivedAt *time.Time `json:"archived_at"`
+
 	// BillingProviderId The customer at the billing provider
 	BillingProviderId *string   `json:"billing_provider_id"`
 	CreatedAt         time.Time `json:"created_at"`
@@ -3537,6 +3540,9 @@ type MessagePeriod struct {
 type Meter struct {
 	Aggregation MeterAggregation `json:"aggregation"`
 
+	// ArchivedAt Since when lists leave it out, and no event that comes is counted; null: it is not archived
+	ArchivedAt *time.Time `json:"archived_at"`
+
 	// CountedFrom Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
 	CountedFrom *time.Time `json:"counted_from"`
 	CreatedAt   time.Time  `json:"created_at"`
@@ -3838,7 +3844,9 @@ type Problem struct {
 
 // Product defines model for Product.
 type Product struct {
-	CreatedAt time.Time `json:"created_at"`
+	// ArchivedAt Since when lists leave it out, and nobody gets it anew; null: it is not archived
+	ArchivedAt *time.Time `json:"archived_at"`
+	CreatedAt  time.Time  `json:"created_at"`
 
 	// Id Examples: prd_3
 	Id   string `json:"id"`
@@ -5162,6 +5170,9 @@ type ListCustomersParams struct {
 
 	// PageToken next_page_token of the page before
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Archived Whether archived ones are listed too
+	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // CreateCustomerParams defines parameters for CreateCustomer.
@@ -5194,6 +5205,9 @@ type ListMetersParams struct {
 
 	// PageToken next_page_token of the page before
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Archived Whether archived ones are listed too
+	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // CreateMeterParams defines parameters for CreateMeter.
@@ -5209,6 +5223,9 @@ type ListProductsParams struct {
 
 	// PageToken next_page_token of the page before
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Archived Whether archived ones are listed too
+	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // CreateProductParams defines parameters for CreateProduct.
@@ -6289,6 +6306,13 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ArchiveCustomer Archive a customer
+	//
+	// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
+	ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetCustomerProduct Get a customer's plan
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
@@ -6307,6 +6331,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnarchiveCustomer Have an archived customer back
+	//
+	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
+	UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpsertCustomerWithBody Create or update a customer
 	//
@@ -6466,6 +6495,13 @@ type ClientInterface interface {
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeter(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ArchiveMeter Archive a meter
+	//
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+	//
+	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+	ArchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetPricing Get a meter's prices
 	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
@@ -6491,6 +6527,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnarchiveMeter Have an archived meter back
+	//
+	// It counts again, what came meanwhile too: its status is backfilling until that is done.
+	//
+	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+	UnarchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AskForResetWithBody Ask for another password
 	//
@@ -6534,6 +6577,13 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ArchiveProduct Archive a plan
+	//
+	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	//
+	// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
+	ArchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetProductPricing Get a meter's prices in a plan
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
@@ -6559,6 +6609,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
 	WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnarchiveProduct Have an archived plan back
+	//
+	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
+	UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
@@ -7867,6 +7922,23 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 	return c.Client.Do(req)
 }
 
+// ArchiveCustomer Archive a customer
+//
+// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+//
+// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
+func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveCustomerRequest(c.Server, externalId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetCustomerProduct Get a customer's plan
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
@@ -7906,6 +7978,21 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, c
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 func (c *Client) AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAssignProductRequest(c.Server, externalId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnarchiveCustomer Have an archived customer back
+//
+// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
+func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveCustomerRequest(c.Server, externalId)
 	if err != nil {
 		return nil, err
 	}
@@ -8294,6 +8381,23 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 	return c.Client.Do(req)
 }
 
+// ArchiveMeter Archive a meter
+//
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+//
+// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+func (c *Client) ArchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveMeterRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetPricing Get a meter's prices
 //
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
@@ -8350,6 +8454,23 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 // Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWithdrawPricingRequest(c.Server, slug, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnarchiveMeter Have an archived meter back
+//
+// It counts again, what came meanwhile too: its status is backfilling until that is done.
+//
+// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+func (c *Client) UnarchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveMeterRequest(c.Server, slug)
 	if err != nil {
 		return nil, err
 	}
@@ -8462,6 +8583,23 @@ func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...Requ
 	return c.Client.Do(req)
 }
 
+// ArchiveProduct Archive a plan
+//
+// Lists leave it out. Who has it keeps it; nobody gets it anew.
+//
+// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
+func (c *Client) ArchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveProductRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetProductPricing Get a meter's prices in a plan
 //
 // Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
@@ -8518,6 +8656,21 @@ func (c *Client) SetProductPricing(ctx context.Context, slug string, meter strin
 // Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
 func (c *Client) WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWithdrawProductPricingRequest(c.Server, slug, meter, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnarchiveProduct Have an archived plan back
+//
+// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
+func (c *Client) UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveProductRequest(c.Server, slug)
 	if err != nil {
 		return nil, err
 	}
@@ -11241,6 +11394,18 @@ func NewListCustomersRequest(server string, params *ListCustomersParams) (*http.
 
 		}
 
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -11394,6 +11559,40 @@ func NewGetCustomerRequest(server string, externalId string) (*http.Request, err
 	return req, nil
 }
 
+// NewArchiveCustomerRequest constructs an http.Request for the ArchiveCustomer method
+func NewArchiveCustomerRequest(server string, externalId string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/archive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetCustomerProductRequest constructs an http.Request for the GetCustomerProduct method
 func NewGetCustomerProductRequest(server string, externalId string) (*http.Request, error) {
 	var err error
@@ -11471,6 +11670,40 @@ func NewAssignProductRequestWithBody(server string, externalId string, contentTy
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUnarchiveCustomerRequest constructs an http.Request for the UnarchiveCustomer method
+func NewUnarchiveCustomerRequest(server string, externalId string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/unarchive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -11912,6 +12145,18 @@ func NewListMetersRequest(server string, params *ListMetersParams) (*http.Reques
 
 		}
 
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -12062,6 +12307,40 @@ func NewUpdateMeterRequestWithBody(server string, slug string, contentType strin
 	return req, nil
 }
 
+// NewArchiveMeterRequest constructs an http.Request for the ArchiveMeter method
+func NewArchiveMeterRequest(server string, slug string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/archive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetPricingRequest constructs an http.Request for the GetPricing method
 func NewGetPricingRequest(server string, slug string) (*http.Request, error) {
 	var err error
@@ -12184,6 +12463,40 @@ func NewWithdrawPricingRequest(server string, slug string, version int64) (*http
 	return req, nil
 }
 
+// NewUnarchiveMeterRequest constructs an http.Request for the UnarchiveMeter method
+func NewUnarchiveMeterRequest(server string, slug string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/unarchive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewAskForResetRequest calls the generic AskForReset builder with application/json body
 func NewAskForResetRequest(server string, body AskForResetJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12267,6 +12580,18 @@ func NewListProductsRequest(server string, params *ListProductsParams) (*http.Re
 		if params.PageToken != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -12372,6 +12697,40 @@ func NewGetProductRequest(server string, slug string) (*http.Request, error) {
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewArchiveProductRequest constructs an http.Request for the ArchiveProduct method
+func NewArchiveProductRequest(server string, slug string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/archive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -12515,6 +12874,40 @@ func NewWithdrawProductPricingRequest(server string, slug string, meter string, 
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUnarchiveProductRequest constructs an http.Request for the UnarchiveProduct method
+func NewUnarchiveProductRequest(server string, slug string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/unarchive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -14631,6 +15024,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerResponse, error)
 
+	// ArchiveCustomerWithResponse Archive a customer
+	//
+	// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
+	ArchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error)
+
 	// GetCustomerProductWithResponse Get a customer's plan
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -14651,6 +15053,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+
+	// UnarchiveCustomerWithResponse Have an archived customer back
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
+	UnarchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error)
 
 	// UpsertCustomerWithBodyWithResponse Create or update a customer
 	//
@@ -14818,6 +15227,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithResponse(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
+	// ArchiveMeterWithResponse Archive a meter
+	//
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+	ArchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error)
+
 	// GetPricingWithResponse Get a meter's prices
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -14847,6 +15265,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error)
+
+	// UnarchiveMeterWithResponse Have an archived meter back
+	//
+	// It counts again, what came meanwhile too: its status is backfilling until that is done.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+	UnarchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
 
 	// AskForResetWithBodyWithResponse Ask for another password
 	//
@@ -14894,6 +15321,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error)
 
+	// ArchiveProductWithResponse Archive a plan
+	//
+	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
+	ArchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveProductResponse, error)
+
 	// GetProductPricingWithResponse Get a meter's prices in a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -14923,6 +15359,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
 	WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error)
+
+	// UnarchiveProductWithResponse Have an archived plan back
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
+	UnarchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveProductResponse, error)
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
@@ -17390,6 +17833,54 @@ func (r GetCustomerResponse) ContentType() string {
 	return ""
 }
 
+type ArchiveCustomerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Customer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ArchiveCustomerResponse) GetJSON200() *Customer {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ArchiveCustomerResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ArchiveCustomerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ArchiveCustomerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ArchiveCustomerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ArchiveCustomerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetCustomerProductResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -17480,6 +17971,54 @@ func (r AssignProductResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r AssignProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnarchiveCustomerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Customer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UnarchiveCustomerResponse) GetJSON200() *Customer {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnarchiveCustomerResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnarchiveCustomerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnarchiveCustomerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnarchiveCustomerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnarchiveCustomerResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18195,6 +18734,54 @@ func (r UpdateMeterResponse) ContentType() string {
 	return ""
 }
 
+type ArchiveMeterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Meter
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ArchiveMeterResponse) GetJSON200() *Meter {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ArchiveMeterResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ArchiveMeterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ArchiveMeterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ArchiveMeterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ArchiveMeterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetPricingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18333,6 +18920,54 @@ func (r WithdrawPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r WithdrawPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnarchiveMeterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Meter
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UnarchiveMeterResponse) GetJSON200() *Meter {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnarchiveMeterResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnarchiveMeterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnarchiveMeterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnarchiveMeterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnarchiveMeterResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18531,6 +19166,54 @@ func (r GetProductResponse) ContentType() string {
 	return ""
 }
 
+type ArchiveProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Product
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ArchiveProductResponse) GetJSON200() *Product {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ArchiveProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ArchiveProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ArchiveProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ArchiveProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ArchiveProductResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetProductPricingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18669,6 +19352,54 @@ func (r WithdrawProductPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r WithdrawProductPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnarchiveProductResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Product
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UnarchiveProductResponse) GetJSON200() *Product {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnarchiveProductResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnarchiveProductResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnarchiveProductResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnarchiveProductResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnarchiveProductResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21014,6 +21745,21 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 	return ParseGetCustomerResponse(rsp)
 }
 
+// ArchiveCustomerWithResponse Archive a customer
+//
+// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
+func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error) {
+	rsp, err := c.ArchiveCustomer(ctx, externalId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveCustomerResponse(rsp)
+}
+
 // GetCustomerProductWithResponse Get a customer's plan
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21051,6 +21797,19 @@ func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, ext
 		return nil, err
 	}
 	return ParseAssignProductResponse(rsp)
+}
+
+// UnarchiveCustomerWithResponse Have an archived customer back
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
+func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error) {
+	rsp, err := c.UnarchiveCustomer(ctx, externalId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnarchiveCustomerResponse(rsp)
 }
 
 // UpsertCustomerWithBodyWithResponse Create or update a customer
@@ -21351,6 +22110,21 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 	return ParseUpdateMeterResponse(rsp)
 }
 
+// ArchiveMeterWithResponse Archive a meter
+//
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error) {
+	rsp, err := c.ArchiveMeter(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveMeterResponse(rsp)
+}
+
 // GetPricingWithResponse Get a meter's prices
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21403,6 +22177,21 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 		return nil, err
 	}
 	return ParseWithdrawPricingResponse(rsp)
+}
+
+// UnarchiveMeterWithResponse Have an archived meter back
+//
+// It counts again, what came meanwhile too: its status is backfilling until that is done.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error) {
+	rsp, err := c.UnarchiveMeter(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnarchiveMeterResponse(rsp)
 }
 
 // AskForResetWithBodyWithResponse Ask for another password
@@ -21487,6 +22276,21 @@ func (c *ClientWithResponses) GetProductWithResponse(ctx context.Context, slug s
 	return ParseGetProductResponse(rsp)
 }
 
+// ArchiveProductWithResponse Archive a plan
+//
+// Lists leave it out. Who has it keeps it; nobody gets it anew.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
+func (c *ClientWithResponses) ArchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveProductResponse, error) {
+	rsp, err := c.ArchiveProduct(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveProductResponse(rsp)
+}
+
 // GetProductPricingWithResponse Get a meter's prices in a plan
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21539,6 +22343,19 @@ func (c *ClientWithResponses) WithdrawProductPricingWithResponse(ctx context.Con
 		return nil, err
 	}
 	return ParseWithdrawProductPricingResponse(rsp)
+}
+
+// UnarchiveProductWithResponse Have an archived plan back
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
+func (c *ClientWithResponses) UnarchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveProductResponse, error) {
+	rsp, err := c.UnarchiveProduct(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnarchiveProductResponse(rsp)
 }
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
@@ -23616,6 +24433,39 @@ func ParseGetCustomerResponse(rsp *http.Response) (*GetCustomerResponse, error) 
 	return response, nil
 }
 
+// ParseArchiveCustomerResponse parses an HTTP response from a ArchiveCustomerWithResponse call
+func ParseArchiveCustomerResponse(rsp *http.Response) (*ArchiveCustomerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ArchiveCustomerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Customer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetCustomerProductResponse parses an HTTP response from a GetCustomerProductWithResponse call
 func ParseGetCustomerProductResponse(rsp *http.Response) (*GetCustomerProductResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -23665,6 +24515,39 @@ func ParseAssignProductResponse(rsp *http.Response) (*AssignProductResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest CustomerProduct
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUnarchiveCustomerResponse parses an HTTP response from a UnarchiveCustomerWithResponse call
+func ParseUnarchiveCustomerResponse(rsp *http.Response) (*UnarchiveCustomerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnarchiveCustomerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Customer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -24280,6 +25163,39 @@ func ParseUpdateMeterResponse(rsp *http.Response) (*UpdateMeterResponse, error) 
 	return response, nil
 }
 
+// ParseArchiveMeterResponse parses an HTTP response from a ArchiveMeterWithResponse call
+func ParseArchiveMeterResponse(rsp *http.Response) (*ArchiveMeterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ArchiveMeterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Meter
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetPricingResponse parses an HTTP response from a GetPricingWithResponse call
 func ParseGetPricingResponse(rsp *http.Response) (*GetPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24362,6 +25278,39 @@ func ParseWithdrawPricingResponse(rsp *http.Response) (*WithdrawPricingResponse,
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUnarchiveMeterResponse parses an HTTP response from a UnarchiveMeterWithResponse call
+func ParseUnarchiveMeterResponse(rsp *http.Response) (*UnarchiveMeterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnarchiveMeterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Meter
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -24511,6 +25460,39 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 	return response, nil
 }
 
+// ParseArchiveProductResponse parses an HTTP response from a ArchiveProductWithResponse call
+func ParseArchiveProductResponse(rsp *http.Response) (*ArchiveProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ArchiveProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Product
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetProductPricingResponse parses an HTTP response from a GetProductPricingWithResponse call
 func ParseGetProductPricingResponse(rsp *http.Response) (*GetProductPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24593,6 +25575,39 @@ func ParseWithdrawProductPricingResponse(rsp *http.Response) (*WithdrawProductPr
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUnarchiveProductResponse parses an HTTP response from a UnarchiveProductWithResponse call
+func ParseUnarchiveProductResponse(rsp *http.Response) (*UnarchiveProductResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnarchiveProductResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Product
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

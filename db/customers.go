@@ -17,10 +17,10 @@ import (
 // Customers reads and makes customers.
 type Customers struct{ pool beginner }
 
-const customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at`
+var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c")
 
 func customerFields(c *metering.Customer) []any {
-	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt}
+	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt}
 }
 
 // Create makes a customer, or answers CodeConflict where another one has its
@@ -169,13 +169,14 @@ func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID
 	return c, coded(err)
 }
 
-// List returns up to limit customers with an id above after, in the order they were made.
-func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.Customer, error) {
+// List returns up to limit customers with an id above after, in the order they were
+// made: archived ones only where they are asked for.
+func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool) ([]metering.Customer, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
-		where c.tenant_id = $1 and c.id > $2
+		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null)
 		order by c.id
-		limit $3`, tenant, after, limit)
+		limit $3`, tenant, after, limit, archived)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -49,7 +49,7 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, limit
 // Audit compares a finished day's rollups with the daily independent count. Where
 // they differ, the events themselves are counted, at the same instant, and
 // what remains is kept. It returns how much that is. A day whose events are
-// not kept is not compared.
+// not kept is not compared, nor are meters that are archived.
 func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
@@ -59,7 +59,7 @@ func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day,
 		if err != nil || day.Before(edge) {
 			return err
 		}
-		meters, err := collectMeters(ctx, tx, `and g.status = 'complete'`, tenant)
+		meters, err := collectMeters(ctx, tx, `and g.status = 'complete' and m.archived_at is null`, tenant)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, met
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
 		  from meters m
 		  join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
-		  where m.tenant_id = @tenant and g.status = 'complete'),
+		  where m.tenant_id = @tenant and g.status = 'complete' and m.archived_at is null),
 		ours as (
 		  select counted.customer_id, used.meter_id, sum(counted.sum + counted.late_sum) as sum, sum(counted.count + counted.late_count)::bigint as count
 		  from `+statement.rows()+`

@@ -43,6 +43,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 		}
 		if err == nil {
 			attempt.remember()
+			attempt.unarchive(ctx)
 			return attempt.outcomes, nil
 		}
 		if !repeatable(err) || wait(ctx, pause) != nil {
@@ -122,6 +123,7 @@ type attempt struct {
 	fresh      []*metering.Event                     // what is stored: new keys and keyless events
 	places     []int                                 // of the fresh ones among the events
 	types      []string                              // seen for the first time
+	archived   []metering.CustomerID                 // customers that are
 	unanswered bool                                  // COMMIT was sent and not answered
 	witness    *metering.Event                       // its presence tells that an unanswered COMMIT took place
 	groups     map[groupName]bool                    // registered by this attempt
@@ -228,16 +230,19 @@ func (a *attempt) queueClosed(batch *pgx.Batch) {
 	}
 	a.closed = make(map[metering.CustomerID]closedStreams)
 	batch.Queue(`
-		select c.id, coalesce(c.closed_from, timestamptz '0001-01-01'), coalesce(c.closed_until, timestamptz '0001-01-01'), `+feedsOfCustomer+`, `+closedOfCustomer+`
+		select c.id, coalesce(c.closed_from, timestamptz '0001-01-01'), coalesce(c.closed_until, timestamptz '0001-01-01'), `+feedsOfCustomer+`, `+closedOfCustomer+`, c.archived_at is not null
 		from customers c
-		where c.tenant_id = $1 and c.id = any($2) and (c.closed_until is not null or c.streams > 1)`, a.tenant, customers).Query(func(rows pgx.Rows) error {
+		where c.tenant_id = $1 and c.id = any($2) and (c.closed_until is not null or c.streams > 1 or c.archived_at is not null)`, a.tenant, customers).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id metering.CustomerID
-			closed, err := scanClosedStreams(rows, &id)
+			var archived bool
+			closed, err := scanClosedStreams(rows, &id, &archived)
 			if err != nil {
 				return err
 			}
-			a.closed[id] = closed
+			if a.closed[id] = closed; archived {
+				a.archived = append(a.archived, id)
+			}
 		}
 		return rows.Err()
 	})
@@ -253,7 +258,7 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 	}
 	rows, err := conn.Query(ctx, `
 		select `+meterVersionColumns+` from meter_versions g
-		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
+		where g.tenant_id = $1 and g.status <> 'retired' and g.until_epoch is null order by g.id`, a.tenant)
 	if err != nil {
 		return fmt.Errorf("load meters: %w", err)
 	}
@@ -423,6 +428,17 @@ func (a *attempt) eventArrays() []any {
 		}
 	}
 	return []any{a.tenant, a.meters.epoch, customers, instants, ids, types, values, properties, keys, received}
+}
+
+// unarchive has archived customers back who have used something. Where it fails,
+// their next event does it.
+func (a *attempt) unarchive(ctx context.Context) {
+	used := slices.DeleteFunc(a.archived, func(id metering.CustomerID) bool {
+		return !slices.ContainsFunc(a.fresh, func(e *metering.Event) bool { return e.CustomerID == id })
+	})
+	if len(used) > 0 {
+		_ = a.writer.store.Customers.used(ctx, a.tenant, used)
+	}
 }
 
 // remember fills the caches with what COMMIT has made true.

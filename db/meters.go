@@ -11,20 +11,19 @@ import (
 // Meters reads and makes meters and their versions.
 type Meters struct{ pool beginner }
 
-const (
-	meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
-	selectMeters        = `
-		select m.id, m.slug, m.event_type, m.name, m.usage_scale, m.created_at, ` + meterVersionColumns + `
+const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
+
+var selectMeters = `
+		select m.id, m.slug, m.event_type, m.name, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
-)
 
 func meterVersionFields(g *metering.MeterVersion) []any {
 	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
-	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.UsageScale, &m.CreatedAt}
+	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt}
 	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
 }
 
@@ -74,9 +73,10 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 	return next, coded(err)
 }
 
-// List returns up to limit meters with an id above after, in the order they were made.
-func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int) ([]metering.Meter, error) {
-	return collectMeters(ctx, s.pool, `and m.id > $2 order by m.id limit $3`, tenant, after, limit)
+// List returns up to limit meters with an id above after, in the order they were
+// made: archived ones only where they are asked for.
+func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) ([]metering.Meter, error) {
+	return collectMeters(ctx, s.pool, `and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit, archived)
 }
 
 // Create makes a meter and publishes its first meter version. Where events of its
@@ -91,7 +91,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := roomForMeter(ctx, tx, tenant, m.EventType); err != nil {
+		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
 			return err
 		}
 		// The meter names its meter version and the meter version its meter; the keys
@@ -122,9 +122,11 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, err
 }
 
-func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string) error {
+// roomForMeter refuses one meter too many of those that count an event type,
+// beside the one that is there already (0: none).
+func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string, beside metering.MeterID) error {
 	var n int
-	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2`, tenant, eventType).Scan(&n)
+	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2 and id <> $3 and archived_at is null`, tenant, eventType, beside).Scan(&n)
 	if err == nil && n >= metering.MaxMetersPerEventType {
 		return metering.Invalid("body.event_type", "has %d meters already, which is the most", n)
 	}
@@ -218,6 +220,9 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		_, err = tx.Exec(ctx, `update meters set name = $3, usage_scale = $4 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.UsageScale)
 		if err != nil {
 			return err
+		}
+		if !next.SameCounting(latest) && !m.ArchivedAt.IsZero() {
+			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before it counts in another way")
 		}
 		if !next.SameCounting(latest) {
 			if backfilling, err = regroup(ctx, tx, tenant, next); err != nil {

@@ -48,7 +48,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	})
 	for range 20 {
 		within, done := context.WithTimeout(db.For(t.Context(), calm.ID), time.Second)
-		_, err = store.Meters.List(within, calm.ID, 0, 10)
+		_, err = store.Meters.List(within, calm.ID, 0, 10, false)
 		done()
 		require.NoError(t, err)
 	}
@@ -56,6 +56,6 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	waiting.Wait()
 	_, err = lock.Exec(t.Context(), `select pg_advisory_unlock($1)`, busy.ID)
 	require.NoError(t, err)
-	_, err = store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10)
+	_, err = store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10, false)
 	require.NoError(t, err, "every turn has ended")
 }

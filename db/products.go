@@ -14,10 +14,10 @@ import (
 // Products are the tenant's catalog, and which customer has what of it.
 type Products struct{ pool beginner }
 
-const selectProducts = `select id, slug, name, created_at from products where tenant_id = $1 `
+var selectProducts = `select id, slug, name, created_at, ` + archivedAt("p") + ` from products p where tenant_id = $1 `
 
 func scanProduct(row pgx.CollectableRow) (p metering.Product, err error) {
-	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt)
+	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt)
 }
 
 // Create makes a product. A slug that is taken is CodeConflict.
@@ -27,8 +27,8 @@ func (s Products) Create(ctx context.Context, tenant metering.TenantID, actor me
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
-			insert into products (tenant_id, slug, name, created_by) values ($1, $2, $3, $4)
-			returning id, slug, name, created_at`, tenant, p.Slug, p.Name, actor)
+			insert into products as p (tenant_id, slug, name, created_by) values ($1, $2, $3, $4)
+			returning id, slug, name, created_at, `+archivedAt("p"), tenant, p.Slug, p.Name, actor)
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,10 @@ func (s Products) Get(ctx context.Context, tenant metering.TenantID, slug string
 	return p, nil
 }
 
-// List returns up to limit products with an id above after, in the order they were made.
-func (s Products) List(ctx context.Context, tenant metering.TenantID, after metering.ProductID, limit int) ([]metering.Product, error) {
-	rows, err := s.pool.Query(ctx, selectProducts+`and id > $2 order by id limit $3`, tenant, after, limit)
+// List returns up to limit products with an id above after, in the order they were
+// made: archived ones only where they are asked for.
+func (s Products) List(ctx context.Context, tenant metering.TenantID, after metering.ProductID, limit int, archived bool) ([]metering.Product, error) {
+	rows, err := s.pool.Query(ctx, selectProducts+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit, archived)
 	if err != nil {
 		return nil, fmt.Errorf("list products: %w", coded(err))
 	}

@@ -81,7 +81,7 @@ func (k *keeper) customer(externalID string) metering.CustomerID {
 // groups and totals of every meter by month, day and hour.
 func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 	k.Helper()
-	meters, err := k.store.Meters.List(k.Context(), k.tenant, 0, 100)
+	meters, err := k.store.Meters.List(k.Context(), k.tenant, 0, 100, false)
 	require.NoError(k, err)
 	for _, name := range customers {
 		id := k.customer(name)

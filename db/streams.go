@@ -114,14 +114,14 @@ const closedOfCustomer = `case when c.streams > 1 then (
 	        and p.closed_at is not null
 	      group by p.stream) x) end`
 
-func scanClosedStreams(row pgx.Row, id *metering.CustomerID) (c closedStreams, err error) {
+func scanClosedStreams(row pgx.Row, id *metering.CustomerID, more ...any) (c closedStreams, err error) {
 	var feeds []storedFeed
 	var spans []struct {
 		Stream int       `json:"stream"`
 		Start  time.Time `json:"start"`
 		End    time.Time `json:"end"`
 	}
-	if err := row.Scan(id, &c.first.Start, &c.first.End, &feeds, &spans); err != nil {
+	if err := row.Scan(append([]any{id, &c.first.Start, &c.first.End, &feeds, &spans}, more...)...); err != nil {
 		return c, err
 	}
 	c.feeds = feedsOf(feeds)

@@ -33,7 +33,7 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 	}
 	var batch pgx.Batch
 	batch.Queue(`select external_id from customers where tenant_id = $1 and external_id = any($2)`, tenant, namesIn(customers)).Query(without(customers))
-	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2)`, tenant, namesIn(types)).Query(without(types))
+	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2) and archived_at is null`, tenant, namesIn(types)).Query(without(types))
 	batch.Queue(`
 		select k.key
 		from event_keys k

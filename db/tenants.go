@@ -140,7 +140,7 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 	if billed {
 		return nil, metering.Errorf(metering.CodeConflict, "the zone cannot change once a customer has a billing period")
 	}
-	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+	meters, err := collectMeters(ctx, tx, `and m.archived_at is null order by m.id`, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -217,6 +217,7 @@ func (s *usageStatement) events() string {
 		from ` + s.unnest(raw) + `
 		join events e on e.ts >= x.from_at and e.ts < x.until_at
 		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
+		  and (g.until_epoch is null or e.epoch < g.until_epoch)
 		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l
 		where ` + s.ofCustomer("e") + s.bounds(raw, "e.ts")
 }

@@ -111,11 +111,12 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 	for _, edge := range r.span.Ragged {
 		sums := make(map[metering.GroupID]*windowPart)
 		statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
-		statement.args["meter"] = r.Meter.ID
+		statement.args["meter"], statement.args["version"] = r.Meter.ID, r.Meter.Version.ID
 		rows, err := r.q.Query(ctx, `
 			select e.value, e.properties, `+isLate("@meter")+`
 			from events e
-			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type`, statement.args)
+			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
+			  and not exists (select from meter_versions g where g.tenant_id = @tenant and g.id = @version and e.epoch >= g.until_epoch)`, statement.args)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ type Customer struct {
 	BillingProviderID *string // the customer at the billing provider
 	Metadata          json.RawMessage
 	CreatedAt         time.Time
+	ArchivedAt        time.Time // zero: it is not archived
 }
 
 // Validate checks what a client may choose.

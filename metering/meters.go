@@ -36,12 +36,13 @@ func (Aggregation) Values() []Aggregation {
 
 // Meter names something that is counted. How it is counted is its Version.
 type Meter struct {
-	ID        MeterID
-	Slug      string
-	EventType string
-	Name      string
-	CreatedAt time.Time
-	Version   MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
+	ID         MeterID
+	Slug       string
+	EventType  string
+	Name       string
+	CreatedAt  time.Time
+	ArchivedAt time.Time    // zero: it is not archived; else it counts no event that came since
+	Version    MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
 
 	UsageScale int32 // of its usage that a provider is told, where it adds up units
 }

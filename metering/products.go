@@ -5,10 +5,11 @@ import "time"
 // Product is an entry of the tenant's catalog: its prices hold for the
 // customers who have it, instead of the meters' own.
 type Product struct {
-	ID        ProductID
-	Slug      string
-	Name      string
-	CreatedAt time.Time
+	ID         ProductID
+	Slug       string
+	Name       string
+	CreatedAt  time.Time
+	ArchivedAt time.Time // zero: it is not archived
 }
 
 // Validate checks what a client may choose.

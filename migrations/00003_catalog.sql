@@ -7,6 +7,7 @@ create table customers (
   billing_provider_id text,
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null,
+  archived_at         timestamptz, -- left out of lists, until the next event
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
   head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
   closed_from         timestamptz, -- the span of the closed billing periods of its stream 0:
@@ -30,6 +31,7 @@ create table meters (
   -- The decimals of usage that a provider takes that adds up units.
   usage_scale      smallint not null default 0 check (usage_scale between 0 and 6),
   created_at       timestamptz not null default now(),
+  archived_at      timestamptz, -- left out of lists, and counts no further events
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );
@@ -46,6 +48,7 @@ create table meter_versions (
   epoch          bigint not null, -- events with a lower epoch are the backfill's to count
   status         text not null check (status in ('backfilling', 'complete', 'retired')),
   counted_from   timestamptz, -- where its past begins; null: with the first event
+  until_epoch    bigint, -- the meter is archived: events with this epoch or a higher one are not counted
   created_at     timestamptz not null default now(),
   completed_at   timestamptz,
   primary key (tenant_id, id),
@@ -64,6 +67,7 @@ create table products (
   name       text not null,
   created_at timestamptz not null default now(),
   created_by text not null,
+  archived_at timestamptz, -- left out of lists, and assigned to nobody anew
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );

@@ -749,6 +749,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/customers/{external_id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Archive a customer
+         * @description Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+         */
+        post: operations["archive-customer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers/{external_id}/product": {
         parameters: {
             query?: never;
@@ -761,6 +781,23 @@ export interface paths {
         /** Assign a plan to a customer */
         put: operations["assign-product"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/customers/{external_id}/unarchive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have an archived customer back */
+        post: operations["unarchive-customer"];
         delete?: never;
         options?: never;
         head?: never;
@@ -949,6 +986,26 @@ export interface paths {
         patch: operations["update-meter"];
         trace?: never;
     };
+    "/v1/meters/{slug}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Archive a meter
+         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+         */
+        post: operations["archive-meter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters/{slug}/pricing": {
         parameters: {
             query?: never;
@@ -982,6 +1039,26 @@ export interface paths {
          * @description 409 where it has.
          */
         delete: operations["withdraw-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/meters/{slug}/unarchive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have an archived meter back
+         * @description It counts again, what came meanwhile too: its status is backfilling until that is done.
+         */
+        post: operations["unarchive-meter"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1042,6 +1119,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/products/{slug}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Archive a plan
+         * @description Lists leave it out. Who has it keeps it; nobody gets it anew.
+         */
+        post: operations["archive-product"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/products/{slug}/pricing/{meter}": {
         parameters: {
             query?: never;
@@ -1075,6 +1172,23 @@ export interface paths {
          * @description 409 where it has.
          */
         delete: operations["withdraw-product-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products/{slug}/unarchive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have an archived plan back */
+        post: operations["unarchive-product"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2178,6 +2292,11 @@ export interface components {
             url: string;
         };
         Customer: {
+            /**
+             * Format: date-time
+             * @description Since when lists leave it out; null: it is not archived
+             */
+            archived_at: string | null;
             /** @description The customer at the billing provider */
             billing_provider_id: string | null;
             /** Format: date-time */
@@ -2949,6 +3068,11 @@ export interface components {
             aggregation: "sum" | "count";
             /**
              * Format: date-time
+             * @description Since when lists leave it out, and no event that comes is counted; null: it is not archived
+             */
+            archived_at: string | null;
+            /**
+             * Format: date-time
              * @description Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
              */
             counted_from: string | null;
@@ -3264,6 +3388,11 @@ export interface components {
             type: string;
         };
         Product: {
+            /**
+             * Format: date-time
+             * @description Since when lists leave it out, and nobody gets it anew; null: it is not archived
+             */
+            archived_at: string | null;
             /** Format: date-time */
             created_at: string;
             /** @example prd_3 */
@@ -5798,6 +5927,8 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
+                /** @description Whether archived ones are listed too */
+                archived?: boolean;
             };
             header?: never;
             path?: never;
@@ -5923,6 +6054,37 @@ export interface operations {
             };
         };
     };
+    "archive-customer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Customer"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-customer-product": {
         parameters: {
             query?: never;
@@ -5976,6 +6138,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CustomerProduct"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "unarchive-customer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Customer"];
                 };
             };
             /** @description Error */
@@ -6354,6 +6547,8 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
+                /** @description Whether archived ones are listed too */
+                archived?: boolean;
             };
             header?: never;
             path?: never;
@@ -6483,6 +6678,37 @@ export interface operations {
             };
         };
     };
+    "archive-meter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Meter"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-pricing": {
         parameters: {
             query?: never;
@@ -6581,6 +6807,37 @@ export interface operations {
             };
         };
     };
+    "unarchive-meter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Meter"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "ask-for-reset": {
         parameters: {
             query?: never;
@@ -6621,6 +6878,8 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
+                /** @description Whether archived ones are listed too */
+                archived?: boolean;
             };
             header?: never;
             path?: never;
@@ -6685,6 +6944,37 @@ export interface operations {
         };
     };
     "get-product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Product"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "archive-product": {
         parameters: {
             query?: never;
             header?: never;
@@ -6806,6 +7096,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "unarchive-product": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Product"];
                 };
             };
             /** @description Error */

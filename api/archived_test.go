@@ -1,0 +1,75 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatIsArchivedIsLeftOutOfLists(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	for list, one := range map[string]string{"/v1/customers": "acme", "/v1/meters": "calls", "/v1/products": "pro"} {
+		path := list + "/" + one
+		require.Contains(t, b.send(t, "GET", path, "").body, `"archived_at":null`)
+		for range 2 {
+			a := b.send(t, "POST", path+"/archive", "")
+			require.Equal(t, 200, a.status, a.body)
+			require.Contains(t, a.body, `"archived_at":"20`)
+			require.NotContains(t, b.send(t, "GET", list, "").body, one)
+			require.Contains(t, b.send(t, "GET", list+"?archived=true", "").body, one)
+			require.Contains(t, b.send(t, "GET", path, "").body, one)
+		}
+		if list == "/v1/products" {
+			b.send(t, "PUT", "/v1/customers/acme/product", `{"product":"pro"}`).problem(t, 422, "invalid")
+		}
+		require.Contains(t, b.send(t, "POST", path+"/unarchive", "").body, `"archived_at":null`)
+		require.Contains(t, b.send(t, "GET", list, "").body, one)
+		b.send(t, "POST", list+"/nobody/archive", "").problem(t, 404, "not_found")
+		b.send(t, "POST", list+"/nobody/unarchive", "").problem(t, 404, "not_found")
+	}
+	for _, noun := range []string{"customer", "meter", "product"} {
+		require.Len(t, b.audited(t, noun+".archive"), 1, "again changes nothing")
+		require.Len(t, b.audited(t, noun+".unarchive"), 1)
+	}
+}
+
+func TestAnArchivedMeterCountsNoFurtherEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
+	b.send(t, "POST", "/v1/meters/calls/archive", "")
+	result := b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":3}`)
+	require.Contains(t, result.Warnings[0], "unrecognized event type")
+	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
+	require.Contains(t, b.send(t, "GET", "/v1/usage/summary?customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total_usage":5`, "where hours are cut too")
+	require.Contains(t, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total":5`)
+	b.send(t, "PATCH", "/v1/meters/calls", `{"aggregation":"count"}`).problem(t, 409, "conflict")
+	require.Equal(t, 200, b.send(t, "PATCH", "/v1/meters/calls", `{"name":"Calls"}`).status)
+
+	b.send(t, "PATCH", "/v1/tenant", `{"strict":true}`)
+	b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`).problem(t, 422, "invalid")
+	b.send(t, "PATCH", "/v1/tenant", `{"strict":false}`)
+	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
+	b.send(t, "POST", "/v1/meters/calls/archive", "").problem(t, 409, "conflict")
+	require.Contains(t, b.send(t, "GET", "/v1/meters/calls", "").body, `"archived_at":null`)
+}
+
+func TestAnArchivedCustomersEventHasItBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	sent := `{"event_type":"call","customer_id":"acme","idempotency_key":"k1"}`
+	b.ingest(t, "/v1/events", sent)
+	b.send(t, "POST", "/v1/customers/acme/archive", "")
+	b.ingest(t, "/v1/events", sent)
+	require.NotContains(t, b.send(t, "GET", "/v1/customers", "").body, "acme", "a repeat is no usage")
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
+	require.Contains(t, b.send(t, "GET", "/v1/customers", "").body, "acme")
+	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
+	require.Len(t, b.audited(t, "customer.unarchive"), 1)
+}

@@ -29,7 +29,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 
 // TestLives lives LIVES lives from SEED on. Every kind of step, and every two
 // of them in one life, has to have happened in one life of 400, or of 1000
-// where there are few lives, or of 10,000 where few have both; and each at once
+// where there are few lives, or of 100,000 where few have both; and each at once
 // after each other that it can follow, in one life of 20,000, where there are as
 // many.
 func TestLives(t *testing.T) {
@@ -75,7 +75,7 @@ func (c covered) require(t *testing.T, lives uint64) {
 		for b := range a + 1 {
 			least := least
 			if is(seldomInOneLife, kinds[a].name, kinds[b].name) || is(seldomInOneLife, kinds[b].name, kinds[a].name) {
-				least = lives / 10_000
+				least = lives / 100_000
 			}
 			if n := c.pairs[[2]int{a, b}]; n < int(least) && inOneLife(kinds[a].name, kinds[b].name) {
 				t.Errorf("%q and %q happened in %d of %d lives", kinds[a].name, kinds[b].name, n, lives)

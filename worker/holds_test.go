@@ -149,7 +149,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	require.Equal(t, metering.Actor("key_7"), released.Actor)
 	require.Equal(t, []string{hold.InvoiceID, hold.InvoiceID + "/finalize"}, s.actions())
 	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
-	require.Equal(t, "key_7 hold.release "+hold.ID.String(), s.lastAudit())
+	require.Equal(t, []string{"operator run.release " + run, "key_7 hold.release " + hold.ID.String()}, s.lastAudits(2), "who asked the API, and what the run was asked")
 
 	_, err = s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "again", time.Now())
 	require.ErrorContains(t, err, "the invoice's hold is released; only one that is held can be released")

@@ -78,9 +78,18 @@ func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcom
 
 func (s *system) lastAudit() string {
 	s.Helper()
-	log, err := s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, 1)
+	return s.lastAudits(1)[0]
+}
+
+// lastAudits are the newest entries of the audit log, the newest first.
+func (s *system) lastAudits(n int) (all []string) {
+	s.Helper()
+	log, err := s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, n)
 	require.NoError(s, err)
-	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Resource
+	for _, e := range log {
+		all = append(all, string(e.Actor)+" "+e.Action+" "+e.Resource)
+	}
+	return all
 }
 
 func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {

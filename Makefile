@@ -5,6 +5,7 @@ tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 # pictures are one, so that we inherit none of the browser's.
 modules = . $(wildcard client dev/pictures)
 typescript = client/typescript
+python = cd client/python && ../../dev/python
 each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
 
 help: ## this list
@@ -68,6 +69,7 @@ bench: ## the measured figures
 generate: $(typescript)/node_modules ## what is made from something else
 	$(call each,go generate -skip=-record ./...)
 	npm run --silent --prefix $(typescript) generate
+	$(python) python generate.py
 
 $(typescript)/node_modules: $(typescript)/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(typescript)
@@ -84,6 +86,9 @@ lint: ## formatting, and what reads the code for mistakes
 	$(call each,go vet ./...)
 	$(call each,$(tool) golangci-lint run --allow-parallel-runners)
 	$(tool) workflowcheck ./workflows/...
+	$(python) ruff format --check --quiet
+	$(python) ruff check --quiet
+	$(python) mypy --no-error-summary
 	dev/up shellcheck
 
 check: lint breaking ## what CI runs: lint, compatibility, generated files up to date, tests

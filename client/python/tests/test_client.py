@@ -1,0 +1,95 @@
+"""Against a running API: go test ./cmd/odometer starts one."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pytest
+
+from odometer_client import Client, OdometerError, ProblemError, Recorder, UnencodableError
+from odometer_client.schema import Event
+
+PRECISE = Decimal("123456789012345678.123456789012")
+CUSTOMER = "a/b ?#%é"
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    client = Client(os.environ["ODOMETER_URL"], os.environ["ODOMETER_API_KEY"])
+    client.create_meter({"slug": "python-calls", "event_type": "python-call"})
+    sent: Event = {
+        "event_type": "python-call",
+        "customer_id": CUSTOMER,
+        "value": PRECISE,
+        "properties": {"value": 5, "deep": [{"total": 1.5}]},
+    }
+    assert client.ingest_events({"events": [sent]})["accepted"] == 1
+    return client
+
+
+def test_a_decimal_keeps_its_digits_in_every_answer(client: Client) -> None:
+    assert client.get_usage_total(customer=CUSTOMER)["total"] == PRECISE
+    usage = client.get_usage(meter="python-calls", customer=CUSTOMER)
+    assert usage["groups"][0]["windows"][0]["value"] == PRECISE
+    assert usage["groups"][0]["windows"][0]["is_final"] is False
+    comparison = client.get_usage_comparison(meter="python-calls", customer=CUSTOMER)
+    assert comparison == {"current_total": PRECISE, "previous_total": 0, "delta": PRECISE, "percent_change": 100}
+    assert isinstance(comparison["previous_total"], Decimal)
+
+
+def test_an_exported_event_is_the_one_that_was_sent(client: Client) -> None:
+    exported = client.export_usage(customer=CUSTOMER)
+    assert not isinstance(exported, str)
+    assert exported["data"][0]["value"] == PRECISE
+    assert exported["data"][0]["properties"] == {"value": 5, "deep": [{"total": 1.5}]}
+    csv = client.export_usage(customer=CUSTOMER, format="csv")
+    assert isinstance(csv, str)
+    assert str(PRECISE) in csv
+
+
+def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
+    price = client.set_pricing("python-calls", {"base_price": Decimal("1E-12"), "included_units": Decimal(0), "overage_rate": Decimal(1)})
+    assert price["current"]["base_price"] == Decimal("0.000000000001")
+    assert client.preview_billing(customer=CUSTOMER)[0]["amount"] == Decimal("123456789012345678.123456789013")
+
+
+def test_a_customer_of_any_name_is_found(client: Client) -> None:
+    assert client.get_customer(CUSTOMER)["external_id"] == CUSTOMER
+
+
+def test_a_time_is_a_datetime_or_a_text(client: Client) -> None:
+    later = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    with pytest.raises(ProblemError) as future:
+        client.get_usage_total(customer=CUSTOMER, start=later, end="2000-01-01T00:00:00Z")
+    assert future.value.status == 422
+    with pytest.raises(ValueError, match="time zone"):
+        client.get_usage_total(customer=CUSTOMER, start=later.replace(tzinfo=None))
+
+
+def test_a_problem_says_what_is_wrong(client: Client) -> None:
+    with pytest.raises(ProblemError) as nobody:
+        client.get_customer("nobody")
+    assert (nobody.value.status, nobody.value.code) == (404, "not_found")
+    with pytest.raises(ProblemError) as invalid:
+        client.create_meter({"slug": "No Slug", "event_type": "call"})
+    assert invalid.value.errors[0]["location"] == "body.slug"
+
+
+def test_what_is_no_json_is_not_sent(client: Client) -> None:
+    for value in (Decimal("NaN"), float("inf"), object()):
+        with pytest.raises(UnencodableError):
+            client.ingest_event({"event_type": "python-call", "customer_id": "acme", "value": value})  # type: ignore[typeddict-item]
+
+
+def test_who_does_not_answer_is_an_error() -> None:
+    with pytest.raises(OdometerError, match="did not answer"):
+        Client("http://127.0.0.1:1").get_health()
+
+
+def test_a_recorder_counts_each_event_once(client: Client) -> None:
+    with Recorder(client, batch=7) as recorder:
+        for _ in range(100):
+            recorder.record({"event_type": "python-call", "customer_id": "recorded"})
+    assert client.get_usage_total(customer="recorded")["total"] == 100

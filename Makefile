@@ -72,7 +72,7 @@ generate: $(typescript)/node_modules ## what is made from something else
 	$(python) python generate.py
 
 $(typescript)/node_modules: $(typescript)/package-lock.json
-	npm ci --silent --no-audit --no-fund --prefix $(typescript)
+	npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(typescript)
 	@touch $@
 
 # Before the first release nothing is promised.

@@ -27,3 +27,21 @@ func TestTheTypeScriptClientKeepsEveryDigit(t *testing.T) {
 	out, err = command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
+
+// TestACheckoutOfTheTypeScriptClientIsInstalled copies what git has of it, and
+// imports it from a program elsewhere.
+func TestACheckoutOfTheTypeScriptClientIsInstalled(t *testing.T) {
+	t.Parallel()
+	checkout, program := t.TempDir(), t.TempDir()
+	run := func(folder, script string) string {
+		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script, "bash", checkout)
+		command.Dir = folder
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	run("../..", `git ls-files -coz --exclude-standard client/typescript | xargs -0 cp --parents -t "$1"`)
+	run(program, `npm init --yes >/dev/null && npm install --no-audit --no-fund "$1/client/typescript"`)
+	out := run(program, `node --input-type=module -e 'import { createClient } from "@odometer-metering/client"; console.log(typeof createClient)'`)
+	require.Equal(t, "function\n", out)
+}

@@ -282,7 +282,23 @@ func (f Facts) carried() []calculation {
 			target.Customer, target.Target = f.Side.Customer, OwnInvoice
 		}
 	}
-	return f.lateCalculations(periods, target, nil)
+	own, takes := f.lateOwn(periods)
+	return slices.DeleteFunc(f.lateCalculations(periods, target, nil), func(c calculation) bool {
+		return takes && c.late.closed.Start.Before(own.Start) && f.excludedIn(c.currency, OwnInvoice, own) == ""
+	})
+}
+
+// lateOwn is the closed period whose own invoice takes what came late for earlier
+// ones, if there is one.
+func (f Facts) lateOwn(periods []Period) (own Period, takes bool) {
+	if f.Connection == nil || f.Connection.Statements || f.Side == nil || f.subscribed() && !f.Side.Ended {
+		return own, false
+	}
+	i := slices.IndexFunc(periods, func(p Period) bool { return f.takesLate(periods, p) })
+	if i < 0 {
+		return own, false
+	}
+	return periods[i], true
 }
 
 // excludedLate says why late usage in the currency is not charged with the open
@@ -308,19 +324,34 @@ type Adjustment struct {
 	Working   []Step // of the amount; of a target period that is closed itself, what each series was reported
 }
 
-// carriedBy are those that the open period carries.
+// carriedBy are those that the period carries, or, of one that carries none any
+// more, those that it was reported with.
 func (f Facts) carriedBy(period Period) (all []Adjustment) {
-	if open, found := openPeriod(ExpectedPeriods(f)); !found || !open.Start.Equal(period.Start) {
-		return nil
+	periods := ExpectedPeriods(f)
+	open, found := openPeriod(periods)
+	own, takes := f.lateOwn(periods)
+	switch {
+	case takes && own.Start.Equal(period.Start):
+		at, _ := f.lateTarget(periods, own)
+		return carriedAs(f.lateCalculations(periods, at, nil), func(currency string) string { return f.excludedIn(currency, OwnInvoice, own) })
+	case period.ClosedAt != nil:
+		return f.carriedThen(period)
+	case found && open.Start.Equal(period.Start):
+		return carriedAs(f.carried(), func(currency string) string { return f.excludedLate(currency, period) })
 	}
-	for _, c := range f.carried() {
-		if f.excludedLate(c.currency, period) != "" {
-			continue
+	return nil
+}
+
+// carriedAs are the adjustments of some calculations, but those in a currency that
+// is excluded.
+func carriedAs(late []calculation, excluded func(currency string) string) (all []Adjustment) {
+	for _, c := range late {
+		if excluded(c.currency) == "" {
+			all = append(all, Adjustment{
+				Closed: c.late.closed, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Quantity: c.quantity(), Amount: c.amount(), Currency: c.currency,
+				Reason: ReasonLate, Working: c.steps(),
+			})
 		}
-		all = append(all, Adjustment{
-			Closed: c.late.closed, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Quantity: c.quantity(), Amount: c.amount(), Currency: c.currency,
-			Reason: ReasonLate, Working: c.steps(),
-		})
 	}
 	return all
 }

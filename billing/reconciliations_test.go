@@ -451,3 +451,18 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 		})
 	}
 }
+
+// Where an invoice bills something, what it bills is all that arrived: a decrease
+// beyond that did not.
+func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	decrease := counted(january, "-13")
+	decrease.Period, decrease.Window.Start, decrease.Number = february.Start, january.Start.AddDate(0, 0, 20), 2
+	f.Reported = append(f.Reported, decrease)
+	for billed, want := range map[string]string{"10": "0", "4": "-6", "0": "-10"} {
+		f.Invoices = []billing.Invoice{renewal(billed)}
+		f.Reconcile()
+		require.Equal(t, []string{"10", want}, []string{f.Reported[0].Invoiced.String(), f.Reported[1].Invoiced.String()}, billed)
+	}
+}

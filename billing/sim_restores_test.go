@@ -102,12 +102,13 @@ func (l *life) setBack(b *backup) {
 		*r = *b.reports[i]
 		r.arrived = arrived
 	}
+	known := b.until
+	if b.ledger.unread() && b.knownUntil.Before(known) {
+		known = b.knownUntil
+	}
 	restored := *b.ledger
 	restored.catalog, restored.providerID, restored.customer.Products, restored.filledFrom = l.catalog, l.providerID, l.customer.Products, l.filledFrom
-	restored.reports, restored.epoch, restored.knownUntil = slices.Clone(l.reports[:len(b.reports)]), l.epoch, b.until
-	if b.ledger.unread() && b.knownUntil.Before(b.until) {
-		restored.knownUntil = b.knownUntil
-	}
+	restored.reports, restored.epoch, restored.knownUntil = slices.Clone(l.reports[:len(b.reports)]), l.epoch, known
 	for n := range restored.events {
 		e := &restored.events[n]
 		then := slices.ContainsFunc(b.meters, func(m metering.Meter) bool { return m.ID == e.meter && m.Version.ID == l.versionOf(m.ID) })

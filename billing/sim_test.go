@@ -35,7 +35,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 func TestLives(t *testing.T) {
 	t.Parallel()
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // nothing is kept
-	lives, first := number(t, "LIVES", 2000), number(t, "SEED", 1)
+	lives, first := number(t, "LIVES", 1000), number(t, "SEED", 1)
 	workers := runtime.GOMAXPROCS(0)
 	found := make([]covered, workers)
 	var living sync.WaitGroup

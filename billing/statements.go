@@ -74,11 +74,11 @@ type Total struct {
 
 // StatementOf is what one of the periods of ExpectedPeriods comes to.
 func StatementOf(f Facts, period Period) Statement {
-	s := Statement{Period: period, State: period.stateAt(f.Now), ClosesAt: period.Deadline(f.Settings.Grace)}
+	s := Statement{Period: period, State: period.stateAt(f.Now), ClosesAt: period.Deadline(f.Settings.Grace), Adjustments: f.carriedBy(period)}
 	if period.ClosedAt == nil {
-		s.Adjustments, s.Lines = f.carriedBy(period), f.openLines(period)
+		s.Lines = f.openLines(period)
 	} else {
-		s.Adjustments, s.Lines = f.carriedThen(period), f.closedLines(period)
+		s.Lines = f.closedLines(period)
 	}
 	for i := range s.Lines {
 		l := &s.Lines[i]

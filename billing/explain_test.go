@@ -84,7 +84,7 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
 	w.seen[string(r.Kind)]++
 	start := r.Of.Start
-	if r.Kind == billing.ChargeReport {
+	if r.Kind == billing.ChargeReport && r.Late {
 		start = r.Window.Start
 	}
 	for _, line := range r.Lines {

@@ -127,8 +127,11 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 		l.failf("%s are booked of meter %d in the period from %s; it came to %s", charge, line.MeterID, p.Start, all.FloatString(4))
 	}
 	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Place()) })
-	if all := l.lateTotal(p, line); priced && line.PriceVersion == 0 && line.Price == nil && line.Scale != nil && !billing.Units(all, *line.Scale).Equal(l.billedUnits(p, line)) {
-		l.failf("late units of meter %d in the period from %s go nowhere", line.MeterID, p.Start)
+	if !priced || line.PriceVersion > 0 || line.Price != nil || line.Scale == nil {
+		return
+	}
+	if lacking := billing.Units(l.lateTotal(p, line), *line.Scale).Sub(l.billedUnits(p, line)); lacking.Cmp(l.halves(line.Test)) > 0 {
+		l.failf("%s late units of meter %d in the period from %s go nowhere", lacking, line.MeterID, p.Start)
 	}
 }
 

@@ -23,6 +23,7 @@ var matrix = map[string]string{
 	"usage:read":      "admin read_write read_only",
 	"customers:read":  "admin read_write read_only",
 	"customers:write": "admin read_write",
+	"customers:erase": "admin",
 	"meters:read":     "admin read_write read_only",
 	"meters:write":    "admin read_write",
 	"pricing:read":    "admin",

@@ -18,6 +18,7 @@ type customer struct {
 	BillingProviderID *string         `json:"billing_provider_id" doc:"The customer at the billing provider"`
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
+	ErasedAt          *time.Time      `json:"erased_at" doc:"When what is personal was erased: only numbers and ids are left; null: it was not"`
 	ArchivedAt        *time.Time      `json:"archived_at" doc:"Since when lists leave it out; null: it is not archived"`
 
 	// PriceComparison is of who is linked to a provider that has prices of its own.
@@ -27,7 +28,7 @@ type customer struct {
 func showCustomer(c metering.Customer) customer {
 	return customer{
 		ID: c.ID.String(), TenantID: c.TenantID.String(), ExternalID: c.ExternalID, Name: c.Name,
-		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(), ArchivedAt: sinceWhen(c.ArchivedAt),
+		BillingProviderID: c.BillingProviderID, Metadata: c.Metadata, CreatedAt: c.CreatedAt.UTC(), ArchivedAt: sinceWhen(c.ArchivedAt), ErasedAt: sinceWhen(c.ErasedAt),
 	}
 }
 

@@ -22,6 +22,7 @@ var roleMatrix = map[string]string{
 	"usage:read":      "owner admin developer billing viewer",
 	"customers:read":  "owner admin developer billing viewer",
 	"customers:write": "owner admin developer",
+	"customers:erase": "owner admin",
 	"meters:read":     "owner admin developer billing viewer",
 	"meters:write":    "owner admin developer",
 	"pricing:read":    "owner admin developer billing",

@@ -17,6 +17,7 @@ const (
 	UsageRead      Permission = "usage:read"
 	CustomersRead  Permission = "customers:read"
 	CustomersWrite Permission = "customers:write"
+	CustomersErase Permission = "customers:erase"
 	MetersRead     Permission = "meters:read"
 	MetersWrite    Permission = "meters:write"
 	PricingRead    Permission = "pricing:read"
@@ -55,6 +56,7 @@ var permissions = map[Permission]grant{
 	UsageRead:      {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersRead:  {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	CustomersWrite: {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
+	CustomersErase: {[]metering.Scope{adm}, []metering.Role{owner, admin}},
 	MetersRead:     {[]metering.Scope{adm, rw, ro}, []metering.Role{owner, admin, developer, biller, viewer}},
 	MetersWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
 	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},

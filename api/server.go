@@ -140,6 +140,9 @@ func (s *server) routes() {
 		"What is absent stays as it is."), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
 
+	huma.Register(s.api, accepted(described(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data"),
+		"External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is "+
+			"erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.")), s.eraseCustomer)
 	s.archives()
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters"), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter")), s.createMeter)

@@ -2638,7 +2638,10 @@ type Customer struct {
 	// BillingProviderId The customer at the billing provider
 	BillingProviderId *string   `json:"billing_provider_id"`
 	CreatedAt         time.Time `json:"created_at"`
-	ExternalId        string    `json:"external_id"`
+
+	// ErasedAt When what is personal was erased: only numbers and ids are left; null: it was not
+	ErasedAt   *time.Time `json:"erased_at"`
+	ExternalId string     `json:"external_id"`
 
 	// Id Examples: cus_42
 	Id              string                 `json:"id"`
@@ -2785,6 +2788,19 @@ type Digest struct {
 	//
 	// Examples: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 	Hash string `json:"hash"`
+}
+
+// EraseCustomer defines model for EraseCustomer.
+type EraseCustomer struct {
+	// Confirm The external_id again: what is erased cannot be had back
+	//
+	// Examples: acme
+	Confirm string `json:"confirm"`
+
+	// Reason Why, in your words: the audit log keeps it
+	//
+	// Examples: voided by mistake
+	Reason string `json:"reason"`
 }
 
 // Event defines model for Event.
@@ -5434,6 +5450,9 @@ type RetryBillingSyncJSONRequestBody = Because
 // CreateCustomerJSONRequestBody defines body for CreateCustomer for application/json ContentType.
 type CreateCustomerJSONRequestBody = CreateCustomer
 
+// EraseCustomerJSONRequestBody defines body for EraseCustomer for application/json ContentType.
+type EraseCustomerJSONRequestBody = EraseCustomer
+
 // AssignProductJSONRequestBody defines body for AssignProduct for application/json ContentType.
 type AssignProductJSONRequestBody = AssignProduct
 
@@ -6312,6 +6331,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseCustomerWithBody Erase a customer's personal data
+	//
+	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+	EraseCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EraseCustomer Erase a customer's personal data
+	//
+	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+	EraseCustomer(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomerProduct Get a customer's plan
 	//
@@ -7929,6 +7966,44 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewArchiveCustomerRequest(c.Server, externalId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseCustomerWithBody Erase a customer's personal data
+//
+// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseCustomerRequestWithBody(c.Server, externalId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EraseCustomer Erase a customer's personal data
+//
+// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+func (c *Client) EraseCustomer(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseCustomerRequest(c.Server, externalId, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11593,6 +11668,53 @@ func NewArchiveCustomerRequest(server string, externalId string) (*http.Request,
 	return req, nil
 }
 
+// NewEraseCustomerRequest calls the generic EraseCustomer builder with application/json body
+func NewEraseCustomerRequest(server string, externalId string, body EraseCustomerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEraseCustomerRequestWithBody(server, externalId, "application/json", bodyReader)
+}
+
+// NewEraseCustomerRequestWithBody constructs an http.Request for the EraseCustomer method, with any body, and a specified content type
+func NewEraseCustomerRequestWithBody(server string, externalId string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/erase", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetCustomerProductRequest constructs an http.Request for the GetCustomerProduct method
 func NewGetCustomerProductRequest(server string, externalId string) (*http.Request, error) {
 	var err error
@@ -15033,6 +15155,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error)
 
+	// EraseCustomerWithBodyWithResponse Erase a customer's personal data
+	//
+	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+	EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
+
+	// EraseCustomerWithResponse Erase a customer's personal data
+	//
+	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+	EraseCustomerWithResponse(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
+
 	// GetCustomerProductWithResponse Get a customer's plan
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -17875,6 +18015,54 @@ func (r ArchiveCustomerResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ArchiveCustomerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EraseCustomerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Customer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r EraseCustomerResponse) GetJSON202() *Customer {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EraseCustomerResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EraseCustomerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EraseCustomerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EraseCustomerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EraseCustomerResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21760,6 +21948,36 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 	return ParseArchiveCustomerResponse(rsp)
 }
 
+// EraseCustomerWithBodyWithResponse Erase a customer's personal data
+//
+// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
+	rsp, err := c.EraseCustomerWithBody(ctx, externalId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseCustomerResponse(rsp)
+}
+
+// EraseCustomerWithResponse Erase a customer's personal data
+//
+// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
+func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
+	rsp, err := c.EraseCustomer(ctx, externalId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEraseCustomerResponse(rsp)
+}
+
 // GetCustomerProductWithResponse Get a customer's plan
 //
 // Returns a wrapper object for the known response body format(s).
@@ -24453,6 +24671,39 @@ func ParseArchiveCustomerResponse(rsp *http.Response) (*ArchiveCustomerResponse,
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEraseCustomerResponse parses an HTTP response from a EraseCustomerWithResponse call
+func ParseEraseCustomerResponse(rsp *http.Response) (*EraseCustomerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EraseCustomerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Customer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -70,7 +70,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock($1)`, tenant); err != nil {
 		return coded(err)
 	}
-	err = atOneInstant(ctx, conn, fn)
+	err = atOneInstantOn(ctx, conn, l.pool, fn)
 	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, tenant); unlocked != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
 	}

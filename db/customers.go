@@ -17,10 +17,10 @@ import (
 // Customers reads and makes customers.
 type Customers struct{ pool beginner }
 
-var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c")
+var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
 
 func customerFields(c *metering.Customer) []any {
-	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt}
+	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt, &c.ErasedAt}
 }
 
 // Create makes a customer, or answers CodeConflict where another one has its

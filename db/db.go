@@ -37,6 +37,7 @@ type DB struct {
 	Invitations     Invitations
 	Sessions        Sessions
 	OIDC            OIDC
+	Erasures        Erasures
 	AuditLog        AuditLog
 	Customers       Customers
 	Meters          Meters
@@ -134,6 +135,7 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		OIDC:            OIDC{pool},
 		AuditLog:        AuditLog{pool},
 		Customers:       Customers{pool},
+		Erasures:        Erasures{pool, read},
 		Meters:          Meters{pool},
 		Prices:          Prices{pool},
 		Products:        Products{pool},

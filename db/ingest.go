@@ -98,7 +98,7 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 // repeatable says whether the attempt rolled back for a reason that may be gone.
 func repeatable(err error) bool {
 	state := sqlState(err)
-	return state == stateDeadlock || state == stateSerialization || overtakenByDrop(err) || disconnected(err)
+	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || overtakenByDrop(err) || disconnected(err)
 }
 
 func wait(ctx context.Context, pause time.Duration) error {
@@ -155,27 +155,42 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 // claims the keys, all in one round trip.
 func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	a.backend.pid = conn.Conn().PgConn().PID()
-	var epoch int64
+	var epoch, erasures int64
 	keyed := a.firstOfEachKey()
 	claimed := make(map[string]bool, len(keyed))
 
 	var batch pgx.Batch
 	batch.Queue(`begin`)
 	batch.Queue(`select pg_advisory_xact_lock_shared($1)`, a.tenant)
-	batch.Queue(`select epoch, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&epoch, &a.backend.at)
+	batch.Queue(`select epoch, erasures, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&epoch, &erasures, &a.backend.at)
 	})
 	a.queueClosed(&batch)
 	if len(keyed) > 0 {
-		queueClaims(&batch, a.tenant, keyed, claimed)
+		a.queueClaims(&batch, keyed, claimed)
 	}
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
+	}
+	if a.writer.forgetErased(a.tenant, erasures) {
+		return errErased
 	}
 	if err := a.loadMeters(ctx, conn, epoch); err != nil {
 		return err
 	}
 	return a.separate(ctx, conn, claimed)
+}
+
+// errErased has an attempt made again: a customer was erased since this process
+// has learned what it knows of the tenant.
+var errErased = errors.New("a customer was erased")
+
+// erasedDigest is what an erased key is known by; nil where the tenant has erased nobody.
+func (a *attempt) erasedDigest(key string) []byte {
+	if erasures, known := a.writer.erasures.Get(a.tenant); !known || erasures == 0 {
+		return nil
+	}
+	return a.writer.store.pool.audit.erasedKey(a.tenant, key)
 }
 
 // firstOfEachKey returns the keyed events in the order of their keys; of two
@@ -197,19 +212,22 @@ func (a *attempt) firstOfEachKey() []*metering.Event {
 	return keyed
 }
 
-// queueClaims leaves out what lies where keys may be forgotten already.
-func queueClaims(batch *pgx.Batch, tenant metering.TenantID, keyed []*metering.Event, claimed map[string]bool) {
+// queueClaims leaves out what lies where keys may be forgotten already, and the
+// keys that erased customers' events had.
+func (a *attempt) queueClaims(batch *pgx.Batch, keyed []*metering.Event, claimed map[string]bool) {
 	n := len(keyed)
-	keys, hashes, instants, dated := make([]string, n), make([][]byte, n), make([]time.Time, n), make([]bool, n)
+	keys, hashes, instants, dated, digests := make([]string, n), make([][]byte, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
 	for i, e := range keyed {
 		keys[i], hashes[i], instants[i], dated[i] = e.IdempotencyKey, e.Hash[:], e.At, e.Dated
+		digests[i] = a.erasedDigest(e.IdempotencyKey)
 	}
 	batch.Queue(`
 		insert into event_keys (tenant_id, key, hash, dated)
-		select $1, key, hash, dated from unnest($2::text[], $3::bytea[], $4::timestamptz[], $5::bool[]) as sent (key, hash, ts, dated)
+		select $1, key, hash, dated from unnest($2::text[], $3::bytea[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, hash, ts, dated, digest)
 		where ts >= coalesce((select kept_from from event_retention), '-infinity')
+		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.digest)
 		on conflict do nothing
-		returning key`, tenant, keys, hashes, instants, dated).Query(func(rows pgx.Rows) error {
+		returning key`, a.tenant, keys, hashes, instants, dated, digests).Query(func(rows pgx.Rows) error {
 		var key string
 		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
 			claimed[key] = true
@@ -307,6 +325,8 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 		e := &a.events[i]
 		known, ok := hashes[e.IdempotencyKey]
 		switch {
+		case ok && len(known) == 0: // erased: nobody knows any more what it was sent with
+			continue
 		case !ok && !claimed[e.IdempotencyKey]:
 			a.outcomes[i] = Outcome{Forgotten: true}
 			continue
@@ -326,7 +346,19 @@ func (a *attempt) hashesOf(ctx context.Context, conn *pgxpool.Conn, keys []strin
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := conn.Query(ctx, `select key, hash from event_keys where tenant_id = $1 and key = any($2)`, a.tenant, keys)
+	digests := make([][]byte, len(keys))
+	for i, key := range keys {
+		digests[i] = a.erasedDigest(key)
+	}
+	rows, err := conn.Query(ctx, `
+		select key, hash
+		from event_keys
+		where tenant_id = $1
+		  and key = any($2)
+		union all
+		select sent.key, ''
+		from unnest($2::text[], $3::bytea[]) as sent (key, digest)
+		join erased_event_keys e on e.tenant_id = $1 and e.digest = sent.digest`, a.tenant, keys, digests)
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil {
 			return err
 		}
-		if err := refuseUnfinished(ctx, tx, tenant, active.ID, now); err != nil {
+		if err := refuseUnfinished(ctx, tx, unfinished, pgx.NamedArgs{"tenant": tenant, "connection": active.ID, "now": now}); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `update billing_connections set retired_at = $3 where tenant_id = $1 and id = $2`, tenant, active.ID, now); err != nil {
@@ -152,8 +152,11 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 	return nil
 }
 
-// unfinished is what somebody waits for at a connection, with what to do about it.
-var unfinished = []struct{ ids, advice string }{
+// unfinishedKind is what somebody waits for, found by a statement, with what to do about it.
+type unfinishedKind struct{ ids, advice string }
+
+// unfinished is what somebody waits for at a connection.
+var unfinished = []unfinishedKind{
 	{
 		`select r.id::text from ` + reportsTo + ` and r.state = 'sending' and r.lease_until > @now order by r.id`,
 		"%s: being sent at this moment; try again in a minute",
@@ -163,12 +166,7 @@ var unfinished = []struct{ ids, advice string }{
 		where p.tenant_id = @tenant
 		  and p.closed_at is not null
 		  and not p.complete
-		  and exists (
-		    select
-		    from billing_period_totals t
-		    where t.tenant_id = p.tenant_id
-		      and t.period_id = p.id
-		      and t.billed)
+		  and ` + hasBilled + `
 		order by p.id`,
 		"%s: closed, and not yet billed in full: nobody would report or invoice the rest; wait until they are complete, or save the provider that takes over",
 	},
@@ -178,6 +176,14 @@ var unfinished = []struct{ ids, advice string }{
 	},
 }
 
+// hasBilled says that a provider bills something of a closed period p, as SQL.
+const hasBilled = `exists (
+	select
+	from billing_period_totals t
+	where t.tenant_id = p.tenant_id
+	  and t.period_id = p.id
+	  and t.billed)`
+
 // reportsTo are the reports to a connection, as SQL.
 const reportsTo = `billing_reports r
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
@@ -185,12 +191,11 @@ const reportsTo = `billing_reports r
 	where r.tenant_id = @tenant
 	  and d.connection_id = @connection`
 
-// refuseUnfinished names what would be lost without the connection.
-func refuseUnfinished(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
+// refuseUnfinished names what somebody waits for.
+func refuseUnfinished(ctx context.Context, tx pgx.Tx, kinds []unfinishedKind, args pgx.NamedArgs) error {
 	const named = 5
-	args := pgx.NamedArgs{"tenant": tenant, "connection": connection, "now": now}
 	var problems []string
-	for _, u := range unfinished {
+	for _, u := range kinds {
 		rows, err := tx.Query(ctx, u.ids, args)
 		if err != nil {
 			return err

@@ -156,3 +156,10 @@ func inLockOrder(a, b bucket) int {
 		bytes.Compare(a.group[:], b.group[:]),
 	)
 }
+
+// What is counted in one group is counted in another instead, by hour and by month, as SQL.
+const (
+	regroupHours  = `update usage_hourly ` + setGroup
+	regroupMonths = `update usage_monthly ` + setGroup
+	setGroup      = `set group_id = @next where tenant_id = @tenant and meter_version_id = @version and group_id = @former`
+)

@@ -282,6 +282,19 @@ func countedEvents(tenant, customer, start, end string) string {
 	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
 }
 
+// groupsUsed are the meter versions and groups that customer $2 has usage in, and
+// groupUsedByOthers says that another has some in group g, as SQL.
+const (
+	groupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
+	groupUsedByOthers = `exists (
+		  select
+		  from usage_monthly o
+		  where o.tenant_id = $1
+		    and o.customer_id not in (0, $2)
+		    and o.meter_version_id = g.meter_version_id
+		    and o.group_id = g.group_id)`
+)
+
 // selectLateMonths reads the months in which anything of a customer's came for
 // a closed period.
 const selectLateMonths = `

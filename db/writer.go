@@ -25,6 +25,7 @@ type Writer struct {
 	types     *lru.Cache[typeName, struct{}]
 	groups    *lru.Cache[groupName, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
+	erasures  *lru.Cache[metering.TenantID, int64] // up to which the others are true
 
 	mu      sync.Mutex
 	lanes   map[metering.TenantID]*lane
@@ -104,8 +105,21 @@ func NewWriter(store *DB, options WriterOptions) *Writer {
 		types:     newCache[typeName, struct{}](cachedTypes),
 		groups:    newCache[groupName, struct{}](cachedGroups),
 		meters:    newCache[metering.TenantID, meterVersions](cachedTenants),
+		erasures:  newCache[metering.TenantID, int64](cachedTenants),
 		lanes:     make(map[metering.TenantID]*lane),
 	}
+}
+
+// forgetErased forgets what is known of customers and groups where one of the
+// tenant's was erased since, and says whether it was.
+func (w *Writer) forgetErased(tenant metering.TenantID, erasures int64) bool {
+	if known, _ := w.erasures.Get(tenant); known == erasures {
+		return false
+	}
+	w.customers.Purge()
+	w.groups.Purge()
+	w.erasures.Add(tenant, erasures)
+	return true
 }
 
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {

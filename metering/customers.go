@@ -18,6 +18,7 @@ type Customer struct {
 	Metadata          json.RawMessage
 	CreatedAt         time.Time
 	ArchivedAt        time.Time // zero: it is not archived
+	ErasedAt          time.Time // zero: it is not erased
 }
 
 // Validate checks what a client may choose.

@@ -16,6 +16,7 @@ create table tenants (
   -- Raised, under the tenant's exclusive lock, whenever the way of counting
   -- changes; every event carries the epoch it was ingested in.
   epoch               bigint not null default 1,
+  erasures            bigint not null default 0, -- raised, under the same lock, when what processes know of customers and groups is not true any more
   created_at          timestamptz not null default now()
 );
 comment on table tenants is 'The customers of the service: each owns everything else that carries its id.';

@@ -8,6 +8,8 @@ create table customers (
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null,
   archived_at         timestamptz, -- left out of lists, until the next event
+  erased_at           timestamptz, -- what was personal is gone, or going
+  erasure_done_at     timestamptz, -- it is gone everywhere
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
   head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
   closed_from         timestamptz, -- the span of the closed billing periods of its stream 0:
@@ -19,6 +21,7 @@ create table customers (
   unique (tenant_id, external_id)
 );
 create unique index customers_billing_provider_id on customers (tenant_id, billing_provider_id); -- whoever is charged is charged for one customer
+create index customers_erasing on customers (erased_at) where erased_at is not null and erasure_done_at is null;
 comment on table customers is 'The customers of a tenant, whose usage is counted and billed.';
 
 create table meters (

@@ -24,7 +24,7 @@ end
 $$;
 -- +goose StatementEnd
 
--- Append only: no unique index, no foreign key and no trigger, because each of
+-- Append only, but for what an erased customer's events said of somebody: no unique index, no foreign key and no trigger, because each of
 -- them deadlocks or slows the creation of chunks under load.
 create table events (
   tenant_id       bigint not null,
@@ -36,11 +36,19 @@ create table events (
   properties      jsonb,
   idempotency_key text collate "C",
   ingested_at     timestamptz not null,
-  epoch           bigint not null -- the tenant's when it was ingested
+  epoch           bigint not null, -- the tenant's when it was ingested
+  erased          bytea -- a keyed digest of the properties and key that it was sent with, since its customer was erased; null: it is as it was sent
 );
-comment on table events is 'The events as they were sent, only ever added to.';
+comment on table events is 'The events as they were sent, only ever added to, but for those of erased customers.';
 select create_hypertable('events', by_range('ts', interval '7 days'), create_default_indexes => false);
 create index events_customer_ts on events (tenant_id, customer_id, ts, id);
+
+create table erased_event_keys (
+  tenant_id bigint not null,
+  digest    bytea not null, -- of a key, under the service's secret
+  primary key (tenant_id, digest)
+);
+comment on table erased_event_keys is 'Which idempotency keys the events of erased customers had, so that no repeat of them is counted.';
 
 -- A meter whose type is not here has no past to count.
 create table event_types (
@@ -53,5 +61,6 @@ comment on table event_types is 'Every event type that a tenant has ever sent.';
 
 -- +goose Down
 drop table event_types;
+drop table erased_event_keys;
 drop table events cascade; -- and usage_daily, which depends on the edition of TimescaleDB
 drop table event_keys;

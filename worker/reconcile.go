@@ -63,6 +63,11 @@ func everything(config Config) []unfinished {
 				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
 			},
 		)},
+		{"erasures", 0, reconcileEvery, rows(overdue(store.Erasures.Unfinished),
+			func(ctx context.Context, e db.ErasingCustomer) error {
+				return workflows.StartEraseCustomer(ctx, c, e.Tenant, e.ID)
+			},
+		)},
 		{"held invoices", 0, holdEvery, rows(overdue(store.Holds.Open),
 			func(ctx context.Context, h db.OpenHold) error {
 				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.ID)

@@ -22,7 +22,7 @@ const (
 
 // All are the workflows that a worker runs.
 func All() []any {
-	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateCredential, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, HoldInvoice, DeliverWebhooks}
+	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateCredential, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, HoldInvoice, DeliverWebhooks, EraseCustomer}
 }
 
 // do names the activities; their methods are never called here.

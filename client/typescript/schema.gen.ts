@@ -769,6 +769,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/customers/{external_id}/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase a customer's personal data
+         * @description External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+         */
+        post: operations["erase-customer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers/{external_id}/product": {
         parameters: {
             query?: never;
@@ -2301,6 +2321,11 @@ export interface components {
             billing_provider_id: string | null;
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description When what is personal was erased: only numbers and ids are left; null: it was not
+             */
+            erased_at: string | null;
             external_id: string;
             /** @example cus_42 */
             id: string;
@@ -2425,6 +2450,18 @@ export interface components {
              * @example e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
              */
             hash: string;
+        };
+        EraseCustomer: {
+            /**
+             * @description The external_id again: what is erased cannot be had back
+             * @example acme
+             */
+            confirm: string;
+            /**
+             * @description Why, in your words: the audit log keeps it
+             * @example voided by mistake
+             */
+            reason: string;
         };
         Event: {
             /** @description The customer's external ID; an unknown one makes a new customer */
@@ -6067,6 +6104,41 @@ export interface operations {
         responses: {
             /** @description OK */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Customer"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "erase-customer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EraseCustomer"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+type eraseCustomerInput struct {
+	ExternalID string `path:"external_id" maxLength:"255"`
+	Body       struct {
+		Confirm string `json:"confirm" maxLength:"255" doc:"The external_id again: what is erased cannot be had back" example:"acme"`
+		Because
+	}
+}
+
+type eraseCustomerOutput struct{ Body customer }
+
+// eraseCustomer gives the customer another name at once, and has the rest erased by
+// a run. The row is enough: where Temporal does not answer, the worker begins it.
+func (s *server) eraseCustomer(ctx context.Context, in *eraseCustomerInput) (*eraseCustomerOutput, error) {
+	reason, err := in.Body.reason()
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Confirm != in.ExternalID {
+		return nil, metering.Invalid("body.confirm", "must repeat the external_id of the path")
+	}
+	if _, err := s.customer(ctx, in.ExternalID); err != nil {
+		return nil, err
+	}
+	who := principalOf(ctx)
+	erased, err := s.Store.Erasures.Begin(ctx, who.Tenant.ID, who.Actor, in.ExternalID, reason, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := workflows.StartEraseCustomer(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, erased.ID); err != nil {
+		s.Log.WarnContext(ctx, "begin an erasure: the worker will", "customer", erased.ID, "error", err)
+	}
+	return &eraseCustomerOutput{showCustomer(erased)}, nil
+}

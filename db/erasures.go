@@ -1,0 +1,584 @@
+package db
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Erasures take what is personal of a customer out of the database, everywhere, and
+// leave every number as it is. Each step may be repeated.
+type Erasures struct {
+	pool *pool
+	read ReadPrice
+}
+
+// ErasingCustomer is one whose erasure has begun and is not done.
+type ErasingCustomer struct {
+	Tenant metering.TenantID
+	ID     metering.CustomerID
+}
+
+// erasedName stands where a customer's names were.
+func erasedName(id metering.CustomerID) string { return fmt.Sprintf("erased-%d", id) }
+
+// erasedValue stands where a property's value was: another one for another value.
+// What stands for one already stays.
+func (k auditKey) erasedValue(tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
+	if string(value) == "null" || isErasedValue(value) {
+		return value
+	}
+	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(k.mac([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
+	if err != nil {
+		panic(err) // hexadecimals are text
+	}
+	return text
+}
+
+const (
+	erasedPrefix = "erased-"
+	erasedBytes  = 16
+)
+
+func isErasedValue(value json.RawMessage) bool {
+	digest, is := strings.CutPrefix(strings.Trim(string(value), `"`), erasedPrefix)
+	raw, err := hex.DecodeString(digest)
+	return is && err == nil && len(raw) == erasedBytes
+}
+
+func (k auditKey) erasedKey(tenant metering.TenantID, key string) []byte {
+	return k.mac([]byte("erased key"), []byte(tenant.String()), []byte(key))
+}
+
+// Begin gives the customer another name, under which nothing more comes in, and has
+// nothing more stated to a receiver that knows the former one. CodeNotFound where
+// there is no such customer, and CodeConflict, naming it, while something of it is
+// not billed or on its way.
+func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
+	c, err := (Customers{s.pool}).Get(ctx, tenant, externalID)
+	if err != nil {
+		return c, err
+	}
+	if err := s.refuseUnreported(ctx, tenant, c.ID, now); err != nil {
+		return c, err
+	}
+	err = Ledger(s).exclusively(ctx, tenant, func(tx pgx.Tx) error {
+		if err := takeTurn(ctx, tx, tenant, c.ID); err != nil {
+			return err
+		}
+		former, err := lockCustomer(ctx, tx, tenant, externalID)
+		if err != nil || former.ID == 0 {
+			return errors.Join(err, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id"))
+		}
+		if err := refuseOpenBilling(ctx, tx, tenant, former.ID); err != nil {
+			return err
+		}
+		if erased, err = s.rename(ctx, tx, former, now); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			insert into billing_pauses (tenant_id, customer_id, began_at, began_by, reason)
+			select $1, $2, $3, $4, 'the customer is erased'
+			from billing_connections
+			where tenant_id = $1
+			  and retired_at is null
+			  and statements
+			on conflict (tenant_id, customer_id) where ended_at is null do nothing`, tenant, erased.ID, erased.ErasedAt, actor); err != nil {
+			return err
+		}
+		if err := raiseErasures(ctx, tx, tenant); err != nil {
+			return err
+		}
+		return auditDecision(ctx, tx, tenant, decision{actor, "customer.erase", erased.ID.String(), reason}, tellCustomer(former), tellCustomer(erased))
+	})
+	if err != nil {
+		return metering.Customer{}, fmt.Errorf("begin erasure: %w", err)
+	}
+	return erased, nil
+}
+
+// rename puts what stands for them where the customer's names were.
+func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) (erased metering.Customer, err error) {
+	digest := hex.EncodeToString(s.pool.audit.mac([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
+	err = tx.QueryRow(ctx, `
+		update customers c
+		set external_id = $3, name = $3, metadata = jsonb_build_object('erased', $4::text), erased_at = $5, archived_at = coalesce(archived_at, $5)
+		where c.tenant_id = $1
+		  and c.id = $2
+		returning `+customerColumns, c.TenantID, c.ID, erasedName(c.ID), digest, metering.Instant(now)).Scan(customerFields(&erased)...)
+	return erased, customerConflict(err)
+}
+
+// raiseErasures has every process forget what it knows of the tenant's customers
+// and groups. The caller holds the tenant's lock.
+func raiseErasures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `update tenants set erasures = erasures + 1 where id = $1`, tenant)
+	return err
+}
+
+// refuseUnreported refuses where the provider does not have everything yet.
+func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	page, err := Ledger(s).OutOfSync(ctx, tenant, customer-1, 1, now)
+	switch {
+	case metering.CodeOf(err) == metering.CodeNoProvider:
+		return nil
+	case err != nil:
+		return err
+	case len(page.Customers) > 0 && page.Customers[0] == customer:
+		return metering.Errorf(metering.CodeConflict, "the provider does not have all of the customer's usage: POST /v1/billing/sync first")
+	}
+	return nil
+}
+
+// openBilling is what of a customer's billing has to end before it is erased.
+var openBilling = []unfinishedKind{
+	{
+		`select id::text from billing_reports where tenant_id = @tenant and customer_id = @customer and state in ('planned', 'sending', 'in_doubt') order by id`,
+		"%s: reports whose outcome is not known; sync the customer, or resolve those in doubt",
+	},
+	{
+		`select id::text from billing_syncs where tenant_id = @tenant and customer_id = @customer and status in ('requested', 'running') order by id`,
+		"%s: syncs that are not over; wait, or cancel them",
+	},
+	{
+		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and p.customer_id = @customer and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
+		"%s: closed, and not yet billed in full; wait until they are complete",
+	},
+	{
+		`select 'hld_' || id from billing_holds where tenant_id = @tenant and customer_id = @customer and ended_at is null order by id`,
+		"%s: a held invoice; release it first",
+	},
+}
+
+func refuseOpenBilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	return refuseUnfinished(ctx, tx, openBilling, pgx.NamedArgs{"tenant": tenant, "customer": customer})
+}
+
+// Unfinished are the erasures, of all tenants, that began before and are not done.
+func (s Erasures) Unfinished(ctx context.Context, before time.Time) ([]ErasingCustomer, error) {
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, id
+		from customers
+		where erased_at < $1
+		  and erasure_done_at is null
+		order by erased_at`, before)
+	if err != nil {
+		return nil, fmt.Errorf("list erasures: %w", coded(err))
+	}
+	erasing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ErasingCustomer])
+	return erasing, coded(err)
+}
+
+// group is one of a customer's, of a meter version that groups.
+type groupUsed struct {
+	Version metering.MeterVersionID
+	ID      metering.GroupID
+	Key     json.RawMessage
+	GroupBy []string
+	Shared  bool // another customer has used it too
+}
+
+func groupsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
+	rows, err := q.Query(ctx, `
+		select g.meter_version_id, g.group_id, g.group_key, v.group_by, `+groupUsedByOthers+`
+		from usage_groups g
+		join meter_versions v on v.tenant_id = g.tenant_id and v.id = g.meter_version_id and v.group_by <> '{}'
+		where g.tenant_id = $1
+		  and g.group_id <> $3
+		  and (g.meter_version_id, g.group_id) in (`+groupsUsed+`)
+		order by 1, 2`, tenant, customer, [16]byte(metering.OtherGroup.ID))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (g groupUsed, err error) {
+		return g, row.Scan(&g.Version, (*[16]byte)(&g.ID), &g.Key, &g.GroupBy, &g.Shared)
+	})
+}
+
+// kept are the values of properties that stay, as they are in groups' keys.
+type kept map[string]map[string]bool
+
+func (k kept) add(key json.RawMessage) error {
+	values, err := valuesOf(key)
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		if k[name] == nil {
+			k[name] = make(map[string]bool)
+		}
+		k[name][string(value)] = true
+	}
+	return nil
+}
+
+// valuesOf are those of a group's key, each as only one spelling has it.
+func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(key, &values); err != nil {
+		return nil, fmt.Errorf("group key: %w", err)
+	}
+	group, err := metering.MeterVersion{GroupBy: slices.Collect(maps.Keys(values))}.GroupOf(key)
+	if err != nil {
+		return nil, err
+	}
+	return values, json.Unmarshal(group.Key, &values)
+}
+
+// Groups gives the groups that nobody else has used other keys, and what they were
+// counted in with them. CodeBackfilling while the tenant's events are being counted.
+func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		if err := lockTenant(ctx, tx, tenant); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and status = 'backfilling'`, tenant)
+		if err == nil && tag.RowsAffected() > 0 {
+			err = metering.Errorf(metering.CodeBackfilling, "a meter's past is being counted: the erasure goes on after that")
+		}
+		if err != nil {
+			return err
+		}
+		used, err := groupsOf(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		if err := s.replaceGroups(ctx, tx, tenant, used); err != nil {
+			return err
+		}
+		return raiseErasures(ctx, tx, tenant)
+	})
+	if err != nil {
+		return fmt.Errorf("erase groups: %w", err)
+	}
+	return nil
+}
+
+func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, used []groupUsed) error {
+	stay := make(kept)
+	for _, g := range used {
+		if g.Shared {
+			if err := stay.add(g.Key); err != nil {
+				return err
+			}
+		}
+	}
+	for _, g := range used {
+		if g.Shared {
+			continue
+		}
+		next, err := s.replaced(tenant, g, stay)
+		if err != nil {
+			return err
+		}
+		if next.ID == g.ID {
+			continue
+		}
+		args := pgx.NamedArgs{"tenant": tenant, "version": g.Version, "former": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
+		for _, statement := range []string{
+			`insert into usage_groups (tenant_id, meter_version_id, group_id, group_key) values (@tenant, @version, @next, @key::jsonb) on conflict do nothing`,
+			regroupHours, regroupMonths,
+			`delete from usage_groups where tenant_id = @tenant and meter_version_id = @version and group_id = @former`,
+		} {
+			if _, err := tx.Exec(ctx, statement, args); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// replaced is the group that stands where one was.
+func (s Erasures) replaced(tenant metering.TenantID, g groupUsed, stay kept) (metering.Group, error) {
+	values, err := valuesOf(g.Key)
+	if err != nil {
+		return metering.Group{}, err
+	}
+	for name, value := range values {
+		if !stay[name][string(value)] {
+			values[name] = s.pool.audit.erasedValue(tenant, name, value)
+		}
+	}
+	key, err := json.Marshal(values)
+	if err != nil {
+		return metering.Group{}, err
+	}
+	return metering.MeterVersion{GroupBy: g.GroupBy}.GroupOf(key)
+}
+
+// EventsAfter is how far the erasure of a customer's events has come.
+type EventsAfter struct {
+	At   time.Time `json:"at"`
+	ID   uuid.UUID `json:"id"`
+	Done bool      `json:"done"`
+}
+
+// Events erases up to limit of the customer's events after one, and returns the
+// last of them. The customer's groups have been replaced before.
+func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := unboundDecompression(ctx, tx); err != nil {
+			return err
+		}
+		used, err := groupsOf(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		stay := make(kept)
+		for _, g := range used {
+			if err := stay.add(g.Key); err != nil {
+				return err
+			}
+		}
+		batch, err := s.readEvents(ctx, tx, tenant, customer, after, limit)
+		if err != nil {
+			return err
+		}
+		if last = after; len(batch.ids) > 0 {
+			last = EventsAfter{At: batch.instants[len(batch.ids)-1], ID: batch.ids[len(batch.ids)-1]}
+		}
+		last.Done = len(batch.ids) < limit
+		if err := batch.replace(s.pool.audit, tenant, stay); err != nil {
+			return err
+		}
+		return batch.write(ctx, tx, tenant, customer)
+	})
+	if err != nil {
+		return EventsAfter{}, fmt.Errorf("erase events: %w", err)
+	}
+	return last, nil
+}
+
+// unboundDecompression lets a transaction change events of a compressed chunk,
+// however many of it are decompressed for that. The Apache edition compresses none.
+func unboundDecompression(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `
+		select set_config(name, '0', true)
+		from pg_settings
+		where name = 'timescaledb.max_tuples_decompressed_per_dml_transaction'`)
+	return err
+}
+
+// eventsErased are events in columns.
+type eventsErased struct {
+	instants   []time.Time
+	ids        []uuid.UUID
+	properties []*string
+	keys       []*string // as they were sent
+	names      []*string // that stand for them
+	digests    [][]byte  // of the events
+	keyDigests [][]byte
+}
+
+func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (b eventsErased, err error) {
+	rows, err := tx.Query(ctx, `
+		select ts, id, properties::text, idempotency_key
+		from events
+		where tenant_id = $1
+		  and customer_id = $2
+		  and (ts, id) > ($3, $4)
+		  and erased is null
+		order by ts, id
+		limit $5`, tenant, customer, after.At, after.ID, limit)
+	if err != nil {
+		return b, err
+	}
+	var at time.Time
+	var id uuid.UUID
+	var properties, key *string
+	_, err = pgx.ForEachRow(rows, []any{&at, &id, &properties, &key}, func() error {
+		b.instants, b.ids = append(b.instants, at), append(b.ids, id)
+		b.properties, b.keys = append(b.properties, properties), append(b.keys, key)
+		return nil
+	})
+	return b, err
+}
+
+// replace puts what stands for it where the events say something. What usage is
+// grouped by stays grouped in the same way.
+func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept) error {
+	for i := range b.ids {
+		properties, key := "", ""
+		if b.properties[i] != nil {
+			properties = *b.properties[i]
+		}
+		if b.keys[i] != nil {
+			key = *b.keys[i]
+		}
+		b.digests = append(b.digests, k.mac([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
+		b.names = append(b.names, nil)
+		if key != "" {
+			digest := k.erasedKey(tenant, key)
+			b.keyDigests = append(b.keyDigests, digest)
+			b.names[i] = new(erasedPrefix + hex.EncodeToString(digest[:erasedBytes]))
+		}
+		if b.properties[i] == nil {
+			continue
+		}
+		erased, err := erasedProperties(k, tenant, json.RawMessage(properties), stay)
+		if err != nil {
+			return err
+		}
+		b.properties[i] = &erased
+	}
+	return nil
+}
+
+// erasedProperties are those by which the customer's usage is grouped, with what
+// stands for their values; the others are gone.
+func erasedProperties(k auditKey, tenant metering.TenantID, properties json.RawMessage, stay kept) (string, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(properties, &all); err != nil {
+		return "", fmt.Errorf("properties: %w", err)
+	}
+	left := make(map[string]json.RawMessage)
+	for name := range all {
+		if stay[name] == nil {
+			continue
+		}
+		group, err := metering.MeterVersion{GroupBy: []string{name}}.GroupOf(properties)
+		if err != nil {
+			return "", err
+		}
+		one, err := valuesOf(group.Key)
+		if err != nil {
+			return "", err
+		}
+		if left[name] = one[name]; !stay[name][string(one[name])] {
+			left[name] = k.erasedValue(tenant, name, one[name])
+		}
+	}
+	text, err := json.Marshal(left)
+	return string(text), err
+}
+
+// write stores what was replaced, and has the keys known by their digests alone.
+func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	if len(b.ids) == 0 {
+		return nil
+	}
+	args := pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "from": b.instants[0], "until": b.instants[len(b.instants)-1],
+		"instants": b.instants, "ids": b.ids, "properties": b.properties, "names": b.names, "digests": b.digests, "keys": b.keys, "key_digests": b.keyDigests,
+	}
+	for _, statement := range []string{
+		`
+		insert into erased_event_keys (tenant_id, digest)
+		select distinct @tenant::bigint, digest
+		from unnest(@key_digests::bytea[]) as erased (digest)
+		order by digest
+		on conflict do nothing`,
+		`delete from event_keys where tenant_id = @tenant and key = any(@keys::text[])`,
+		`
+		update events e
+		set properties = x.properties::jsonb, idempotency_key = x.name, erased = x.digest
+		from unnest(@instants::timestamptz[], @ids::uuid[], @properties::text[], @names::text[], @digests::bytea[]) as x (ts, id, properties, name, digest)
+		where e.tenant_id = @tenant
+		  and e.customer_id = @customer
+		  and e.ts between @from and @until
+		  and e.ts = x.ts
+		  and e.id = x.id`,
+	} {
+		if _, err := tx.Exec(ctx, statement, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Messages erases the customer's name from what was reported and told, or is to be,
+// and from what was answered.
+func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "id": customer.String(), "name": erasedName(customer)}
+		for _, statement := range []string{
+			`
+			update billing_reports
+			set body = convert_to(regexp_replace(convert_from(body, 'UTF8'), '"customer_external_id":\s*"([^"\\]|\\.)*"', '"customer_external_id":"' || @name || '"', 'g'), 'UTF8')
+			where tenant_id = @tenant
+			  and customer_id = @customer`,
+			`
+			update outbox
+			set payload = payload || jsonb_build_object('customer_external_id', @name::text)
+			where tenant_id = @tenant
+			  and payload->>'customer_id' = @id`,
+		} {
+			if _, err := tx.Exec(ctx, statement, args); err != nil {
+				return err
+			}
+		}
+		return s.eraseAnswers(ctx, tx, tenant, customer)
+	})
+	if err != nil {
+		return fmt.Errorf("erase messages: %w", err)
+	}
+	return nil
+}
+
+// eraseAnswers erases what the request that made the customer was answered, and its
+// key: who repeats it makes another customer.
+func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	rows, err := tx.Query(ctx, `
+		select key
+		from idempotency_keys
+		where tenant_id = $1
+		  and operation = 'create-customer'
+		  and answer->>'id' = $2`, tenant, customer.String())
+	if err != nil {
+		return err
+	}
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if isErasedValue(json.RawMessage(key)) {
+			continue
+		}
+		_, err := tx.Exec(ctx, `
+			update idempotency_keys
+			set key = $3, request_hash = '', answer = json_build_object('id', $4::text, 'external_id', $5::text)
+			where tenant_id = $1
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), customer.String(), erasedName(customer))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish notes that nothing personal of the customer is left.
+func (s Erasures) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			update customers
+			set erasure_done_at = $3
+			where tenant_id = $1
+			  and id = $2
+			  and erasure_done_at is null`, tenant, customer, metering.Instant(now))
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, metering.Scheduler, "customer.erased", customer.String(), told{"erased": false}, told{"erased": true})
+	})
+	if err != nil {
+		return fmt.Errorf("finish erasure: %w", err)
+	}
+	return nil
+}

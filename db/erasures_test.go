@@ -1,0 +1,199 @@
+package db_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// personal is what must not be left anywhere.
+var personal = []string{"ada@example.com", "Lovelace", "0441234567", "ada-laptop", "order-of-ada"}
+
+// requireGone looks for what is personal in every row of every table.
+func requireGone(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		select relname::text
+		from pg_class
+		where relnamespace = current_schema::regnamespace
+		  and relkind in ('r', 'p')
+		  and not relispartition`)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Greater(t, len(tables), 40)
+	for _, table := range tables {
+		rows, err := conn.Query(t.Context(), `select x::text from `+pgx.Identifier{table}.Sanitize()+` x`)
+		require.NoError(t, err)
+		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		for _, text := range texts {
+			for _, word := range personal {
+				require.NotContains(t, text, word, table)
+				require.NotContains(t, text, hex.EncodeToString([]byte(word)), "the bytes of %s", table)
+			}
+		}
+	}
+}
+
+// eraseAll takes every step of an erasure, each as often as it is interrupted.
+func eraseAll(t *testing.T, store *db.DB, tenant metering.TenantID, customer metering.CustomerID) {
+	t.Helper()
+	ctx := t.Context()
+	for range 2 {
+		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer))
+	}
+	_, err := store.Erasures.Events(ctx, tenant, customer, db.EventsAfter{}, 2)
+	require.NoError(t, err)
+	for range 2 {
+		for after := (db.EventsAfter{}); !after.Done; {
+			after, err = store.Erasures.Events(ctx, tenant, customer, after, 3)
+			require.NoError(t, err)
+		}
+		require.NoError(t, store.Erasures.Messages(ctx, tenant, customer))
+		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer), "it changes nothing any more")
+	}
+	for range 2 {
+		require.NoError(t, store.Erasures.Finish(ctx, tenant, customer, clock.Now()))
+	}
+}
+
+func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
+		ctx, tenant := t.Context(), dbtest.Tenant(t, store).ID
+		dbtest.Meter(t, store, tenant, "calls", "call", "model", "device")
+		dbtest.Meter(t, store, tenant, "models", "call", "model")
+		dbtest.Meter(t, store, tenant, "all", "call")
+		claim := db.Claim{Key: "order-of-ada", Operation: "create-customer", Hash: []byte("x")}
+		_, err := store.Once(ctx, tenant, claim, func(within db.Creators) ([]byte, error) {
+			c, err := within.Customers.Create(ctx, tenant, "key_1", metering.Customer{
+				ExternalID: "ada@example.com", Name: "Ada Lovelace", Metadata: json.RawMessage(`{"phone":"0441234567"}`),
+			}, clock.Now())
+			answer, _ := json.Marshal(map[string]any{"id": c.ID.String(), "external_id": c.ExternalID, "name": c.Name, "metadata": c.Metadata})
+			return answer, err
+		})
+		require.NoError(t, err)
+		customer, err := store.Customers.Get(ctx, tenant, "ada@example.com")
+		require.NoError(t, err)
+		writer := db.NewWriter(store, db.WriterOptions{})
+		defer writer.Close()
+		send := func(events ...metering.Event) []db.Outcome {
+			outcomes, err := writer.Ingest(ctx, tenant, events)
+			require.NoError(t, err)
+			return outcomes
+		}
+		old := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -90)
+		repeat := dbtest.Event(t, "call", "ada@example.com", old.Add(17*time.Minute), "7.5", "ada-laptop-1", `{"model":"a","device":"ada-laptop","who":{"name":"Lovelace"}}`)
+		send(repeat)
+		for i := range 9 {
+			at := old.Add(time.Duration(i) * 97 * time.Hour)
+			send(dbtest.Event(t, "call", "ada@example.com", at, fmt.Sprint(i+1), fmt.Sprint("ada@example.com ", i), fmt.Sprintf(`{"model":%q,"device":"ada-laptop %d","note":"0441234567"}`, string(rune('a'+i%2)), i%3)))
+			send(dbtest.Event(t, "call", "ada@example.com", at.Add(time.Minute), "1", "", ""))
+			send(dbtest.Event(t, "call", "bob", at, "1", "", `{"model":"a","device":"bobs"}`))
+		}
+		refresh(t, store, clock.Now(), community)
+		require.Equal(t, community, compressedChunks(t, conn) > 0)
+		span := metering.Range{Start: old.Add(5 * time.Minute), End: old.AddDate(0, 0, 80).Add(7 * time.Minute)}
+		totals := func() string {
+			text := ""
+			for _, of := range []metering.CustomerID{customer.ID, metering.WholeTenant} {
+				var sum, count string
+				require.NoError(t, conn.QueryRow(ctx, `select sum(sum)::text, sum(count)::text from usage_monthly where tenant_id = $1 and customer_id = $2`, tenant, of).Scan(&sum, &count))
+				text += sum + " of " + count + "; "
+			}
+			return text
+		}
+		before := totals()
+
+		erased, err := store.Erasures.Begin(ctx, tenant, "key_1", "ada@example.com", "she has asked for it", clock.Now())
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("erased-", int64(customer.ID)), erased.ExternalID)
+		_, err = store.Erasures.Begin(ctx, tenant, "key_1", "ada@example.com", "again", clock.Now())
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+		unfinished, err := store.Erasures.Unfinished(ctx, clock.Now().Add(time.Minute))
+		require.NoError(t, err)
+		require.Contains(t, unfinished, db.ErasingCustomer{Tenant: tenant, ID: customer.ID})
+		eraseAll(t, store, tenant, customer.ID)
+		unfinished, err = store.Erasures.Unfinished(ctx, clock.Now().Add(time.Minute))
+		require.NoError(t, err)
+		require.NotContains(t, unfinished, db.ErasingCustomer{Tenant: tenant, ID: customer.ID})
+
+		requireGone(t, conn)
+		require.Equal(t, before, totals(), "every number stays")
+		requireRollupsEqualARecount(t, conn, tenant)
+		requireTotalsEqualARecount(t, store, conn, tenant, customer.ID, span)
+		refresh(t, store, clock.Now(), community)
+		requireDailyEqualsARecount(t, conn, tenant)
+		var shared int
+		require.NoError(t, conn.QueryRow(ctx, `select count(*) from usage_groups where tenant_id = $1 and group_key->>'model' = 'a' and group_key->>'device' = 'bobs'`, tenant).Scan(&shared))
+		require.Equal(t, 1, shared, "another customer's groups stay")
+
+		outcome := send(repeat)[0]
+		require.True(t, outcome.Duplicate, "a repeat of an erased event is one")
+		require.False(t, outcome.Conflict)
+		require.Equal(t, before, totals())
+		send(dbtest.Event(t, "call", "ada@example.com", old, "100", "", `{"model":"a","device":"ada-laptop 1"}`))
+		another, err := store.Customers.Get(ctx, tenant, "ada@example.com")
+		require.NoError(t, err)
+		require.NotEqual(t, customer.ID, another.ID, "who comes back is another one")
+		requireRollupsEqualARecount(t, conn, tenant)
+		verified(t, store, tenant)
+	})
+}
+
+func TestWhatWasReportedAndToldIsErased(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	store, ctx := b.store, t.Context()
+	_, err := store.Webhooks.Create(ctx, b.tenant, "key_1", metering.Endpoint{
+		URL: "https://hooks.example.com/", EventTypes: []metering.MessageKind{metering.BillingSynced, metering.PeriodClosed}, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, b.now)
+	require.NoError(t, err)
+	b.use("60")
+	refused := func(why string) {
+		_, err := store.Erasures.Begin(ctx, b.tenant, "key_1", "acme", "asked for", b.now)
+		b.requireConflict(err, why)
+	}
+	refused("POST /v1/billing/sync first")
+	planned := b.next(anew).ID
+	b.lease(planned)
+	refused("POST /v1/billing/sync first")
+	b.complete(planned, "accepted")
+	b.plan(anew)
+	sync, err := store.Syncs.Request(ctx, b.tenant, "key_1", b.customer.ID, metering.Manual, b.now)
+	require.NoError(t, err)
+	refused(sync.ID.String())
+	_, err = store.Syncs.Begin(ctx, b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	refused(sync.ID.String())
+	_, err = store.Syncs.Finish(ctx, b.tenant, b.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}}, b.now)
+	require.NoError(t, err)
+
+	erased, err := store.Erasures.Begin(ctx, b.tenant, "key_1", "acme", "asked for", b.now)
+	require.NoError(t, err)
+	eraseAll(t, store, b.tenant, b.customer.ID)
+	var reports, messages string
+	b.scan(`select coalesce(string_agg(convert_from(body, 'UTF8'), ' '), '') from billing_reports where tenant_id = $1`, []any{b.tenant}, &reports)
+	b.scan(`select coalesce(string_agg(payload::text, ' '), '') from outbox where tenant_id = $1`, []any{b.tenant}, &messages)
+	for _, text := range []string{reports, messages} {
+		require.NotContains(t, text, `"acme"`)
+		require.Contains(t, text, erased.ExternalID)
+	}
+	require.Contains(t, reports, `"usage":60`)
+	require.True(t, json.Valid([]byte(strings.TrimSpace(reports))))
+	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "its receiver knows another name")
+}

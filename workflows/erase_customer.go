@@ -1,0 +1,66 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// EraseCustomerInput names the customer, who has another name already.
+type EraseCustomerInput struct {
+	TenantID   metering.TenantID   `json:"tenant_id"`
+	CustomerID metering.CustomerID `json:"customer_id"`
+}
+
+// EraseCustomer takes what is personal of a customer out of the database, step by
+// step. Each step may be repeated, and every number stays: groups come before
+// events, because what stays of an event is what its groups keep.
+func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
+	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
+	for _, step := range []struct {
+		summary  string
+		activity any
+	}{
+		{"replace the keys of its groups", do.EraseGroups},
+		{"erase what its events say", do.EraseEvents},
+		{"erase its name from reports and messages", do.EraseMessages},
+		{"note that it is done", do.FinishErasure},
+	} {
+		workflow.SetCurrentDetails(ctx, "Next: "+step.summary)
+		if err := workflow.ExecuteActivity(counting(ctx, step.summary), step.activity, customer).Get(ctx, nil); err != nil {
+			return forOperators(err)
+		}
+	}
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s is erased", in.CustomerID))
+	return nil
+}
+
+// EraseCustomerID is the workflow id of a customer's erasure.
+func EraseCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
+	return fmt.Sprintf("erase-customer/%d/%d", tenant, customer)
+}
+
+func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) start {
+	return start{
+		workflow:   EraseCustomer,
+		input:      EraseCustomerInput{TenantID: tenant, CustomerID: customer},
+		id:         EraseCustomerID(tenant, customer),
+		summary:    fmt.Sprintf("Erase %s", customer),
+		details:    fmt.Sprintf("Takes what is personal of %s of %s out of the database; totals, bills and reports stay. A run that ends early is begun again.", customer, tenant),
+		tenant:     tenant,
+		attributes: []temporal.SearchAttributeUpdate{customerAttribute.ValueSet(customer.String())},
+		priority:   background,
+	}
+}
+
+// StartEraseCustomer makes sure that a run erases the customer. The row says that
+// it is to be erased.
+func StartEraseCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
+	return eraseCustomerStart(tenant, customer).by(ctx, c)
+}

@@ -44,27 +44,28 @@ func exemplify(document *huma.OpenAPI) error {
 	}
 	e := examples{document.Components.Schemas.Map(), told}
 	document.Components.Examples = map[string]*huma.Example{}
-	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
-		for _, item := range items {
-			for _, op := range operationsOf(item) {
-				for _, body := range jsonBodies(op) {
-					body.Examples = map[string]*huma.Example{}
-					for _, schema := range alternatives(body.Schema) {
-						name := exampleName(op, schema)
-						document.Components.Examples[name] = &huma.Example{Value: e.of(schema)}
-						body.Examples[name] = &huma.Example{Ref: "#/components/examples/" + name}
-					}
-				}
+	for _, op := range operationsIn(document) {
+		for _, body := range jsonBodies(op) {
+			body.Examples = map[string]*huma.Example{}
+			for _, schema := range alternatives(body.Schema) {
+				name := exampleName(op, schema)
+				document.Components.Examples[name] = &huma.Example{Value: e.of(schema)}
+				body.Examples[name] = &huma.Example{Ref: "#/components/examples/" + name}
 			}
 		}
 	}
 	return nil
 }
 
-func operationsOf(item *huma.PathItem) (all []*huma.Operation) {
-	for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-		if op != nil {
-			all = append(all, op)
+// operationsIn are the operations and the messages of a document.
+func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
+	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
+		for _, item := range items {
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+				if op != nil {
+					all = append(all, op)
+				}
+			}
 		}
 	}
 	return all

@@ -351,6 +351,13 @@ class Operations:
         answer: schema.Customer = self.call("POST", "/v1/customers/{external_id}/archive", path_parameters={"external_id": external_id})
         return answer
 
+    def erase_customer(self, external_id: str, body: schema.EraseCustomer) -> schema.Customer:
+        """Erase a customer's personal data."""
+        answer: schema.Customer = self.call(
+            "POST", "/v1/customers/{external_id}/erase", path_parameters={"external_id": external_id}, body=body
+        )
+        return answer
+
     def get_customer_product(self, external_id: str) -> schema.CustomerProduct:
         """Get a customer's plan."""
         answer: schema.CustomerProduct = self.call(

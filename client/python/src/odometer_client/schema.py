@@ -313,6 +313,11 @@ class Digest(TypedDict):
     hash: str
 
 
+class EraseCustomer(TypedDict):
+    confirm: str
+    reason: str
+
+
 class Event(TypedDict):
     customer_id: str
     event_type: str
@@ -1349,6 +1354,7 @@ class Customer(TypedDict):
     archived_at: str | None
     billing_provider_id: str | None
     created_at: str
+    erased_at: str | None
     external_id: str
     id: str
     metadata: dict[str, Any]

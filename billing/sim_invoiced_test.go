@@ -148,12 +148,12 @@ func (l *life) checkLast(c *contract) {
 	}
 	for _, p := range l.periods {
 		for _, m := range l.meters {
-			d := l.farSide.destination(c, m.ID)
+			of, d := c, l.farSide.destination(c, m.ID)
 			if l.twofold { // the other one's may be a draft too
-				_, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
+				of, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
 			}
 			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
-			if !last || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+			if !last || of != c || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
 			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))

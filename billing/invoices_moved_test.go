@@ -174,3 +174,26 @@ func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
 	f.Reconcile()
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000", reconciledAs(f))
 }
+
+// A report with a time in the next subscription is looked at again as soon as the
+// period is known to lie in that, and not for ever.
+func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	next := metering.Range{Start: day(10), End: february.End}
+	sent := day(12)
+	for name, c := range map[string]struct {
+		stored billing.Period
+		again  bool
+	}{
+		"nobody knew of it": {subscribed(january), true},
+		"that is known":     {billing.Period{ID: 1, Range: january, Subscription: billing.Subscription{ID: "sub_2", Range: next, Connection: first}}, false},
+	} {
+		f := atMeters(next, knownOf(day(20), c.stored))
+		f.Side.Subscription = "sub_2"
+		f.Usage = []billing.Usage{used(january, "10")}
+		f.Reported = []billing.Reported{counted(january, "10")}
+		f.Reported[0].Timestamp, f.Reported[0].To = &sent, billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
+		require.Equal(t, c.again, f.Plan().LookAgain.Equal(f.Now), name)
+	}
+}

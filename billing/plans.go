@@ -82,14 +82,17 @@ func (p *planner) lookAtBorders() {
 
 // isInNext says whether a report of the series went out with a time in a
 // subscription that has taken the place of the former one: once the period is
-// known to lie in it, the report counts there.
+// known to lie in it, the report counts there, unless the former one goes on.
 func (p *planner) isInNext(r Reported) bool {
 	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
 	}
 	return slices.ContainsFunc(p.periods, func(period Period) bool {
 		part := period.Within(period.Subscription.Range).Start
-		return r.about(period) && p.connectedTo(period.Subscription.Connection) && r.Window.Start.Before(part) && !r.Timestamp.Before(part)
+		known := slices.ContainsFunc(p.Stored, func(s Period) bool {
+			return s.Start.Equal(period.Start) && s.Subscription.ID == period.Subscription.ID && s.Subscription.Start.Equal(period.Subscription.Start)
+		})
+		return !known && r.about(period) && p.connectedTo(period.Subscription.Connection) && r.Window.Start.Before(part) && !r.Timestamp.Before(part)
 	})
 }
 

@@ -79,6 +79,18 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 	}
 }
 
+// takenAt is what is known to have been taken in a place, with whatever part of a
+// subscription's period it was reported for.
+func (f Facts) takenAt(at AddedUp) (taken metering.Decimal) {
+	for _, r := range f.Reported {
+		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
+		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
+			taken = taken.Add(r.taken())
+		}
+	}
+	return taken
+}
+
 // Forgotten are the reports of a former epoch that were on their way to the places
 // that were read: what arrived of them is in what was found there. Where that is
 // less than is known to have been taken, nobody can tell, and they stay in doubt.
@@ -87,7 +99,7 @@ func (f Facts) Forgotten(found []Found) (reports []uuid.UUID) {
 		return nil
 	}
 	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
-		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(m.reportedHere()) >= 0 }) {
+		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(f.takenAt(at)) >= 0 }) {
 			return
 		}
 		for _, s := range m.own {
@@ -111,12 +123,13 @@ type Found struct {
 func (f Facts) Lost(found []Found) (reports []Report) {
 	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
 		for _, there := range found {
-			more := there.Counted.Sub(m.reportedHere())
+			taken := f.takenAt(at)
+			more := there.Counted.Sub(taken)
 			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
 				continue
 			}
 			reports = append(reports, Report{
-				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(there.Counted))},
+				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(m.reportedHere()).Add(more))},
 				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
 			})
 		}

@@ -66,6 +66,11 @@ func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 	require.Equal(t, "13", r.Lines[0].Usage.String())
 	require.Equal(t, "10", r.Lines[0].Quantity.String())
 	require.Equal(t, january.End.Add(grace), r.Deadline)
+
+	later := f.Reported[0]
+	later.Window.Start = later.Window.Start.AddDate(0, 0, 1)
+	f.Reported = append(f.Reported, later)
+	require.Empty(t, f.Lost([]billing.Found{{AddedUp: at, Counted: metering.Whole(8)}}), "what was reported for another part of the period is there too")
 }
 
 // Charges that the ledger does not know become one report for each meter, closed

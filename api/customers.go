@@ -110,6 +110,19 @@ func (s *server) customerByExternalID(ctx context.Context, in *customerByExterna
 	return &customerOutput{http.StatusOK, shown}, err
 }
 
+type customerByIDInput struct {
+	ID string `query:"id" required:"true" maxLength:"64" example:"cus_42" doc:"Its id, as runs in Temporal, messages and the audit log name it"`
+}
+
+func (s *server) customerByID(ctx context.Context, in *customerByIDInput) (*customerOutput, error) {
+	id, _ := metering.ParseCustomerID(in.ID)
+	c, err := s.Store.Customers.GetByID(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, naming("query.id", err)
+	}
+	return &customerOutput{http.StatusOK, showCustomer(c)}, nil
+}
+
 type getCustomerInput struct {
 	ExternalID string `path:"external_id" maxLength:"255"`
 }

@@ -29,6 +29,14 @@ func TestErasingACustomerIsConfirmedAndLeavesItsNumbers(t *testing.T) {
 	require.Equal(t, "asked for", audited[0].Reason)
 	require.Equal(t, `{"total":5}`, b.total(t, "erased-"+audited[0].Resource[len("cus_"):]))
 
+	erased := "erased-" + audited[0].Resource[len("cus_"):]
+	require.Contains(t, b.send(t, "GET", "/v1/customers/by-id?id="+audited[0].Resource, "").body, erased)
+	b.send(t, "GET", "/v1/customers/by-id?id=cus_999999", "").problem(t, 404, "not_found")
+	b.send(t, "GET", "/v1/customers/by-id?id=acme", "").problem(t, 404, "not_found")
+	b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"`+erased+`"}`).problem(t, 422, "invalid")
+	b.send(t, "PUT", "/v1/customers/"+erased+"/upsert", `{"name":"Ada"}`).problem(t, 422, "invalid")
+	b.send(t, "POST", "/v1/customers", `{"external_id":"erased-7"}`).problem(t, 422, "invalid")
+
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":7}`)
 	require.Equal(t, `{"total":7}`, b.total(t, "acme"), "who comes back is another customer")
 	require.Equal(t, `{"total":5}`, b.total(t, "erased-"+audited[0].Resource[len("cus_"):]))

@@ -135,6 +135,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-customers", "/v1/customers", CustomersRead, "List customers"), s.listCustomers)
 	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path"), s.customerByExternalID)
+	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id"), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer"), s.getCustomer)
 	huma.Register(s.api, described(put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer"),
 		"What is absent stays as it is."), s.upsertCustomer)

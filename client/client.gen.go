@@ -5202,6 +5202,12 @@ type GetCustomerByExternalIdParams struct {
 	ExternalId string `form:"external_id" json:"external_id"`
 }
 
+// GetCustomerByIdParams defines parameters for GetCustomerById.
+type GetCustomerByIdParams struct {
+	// Id Its id, as runs in Temporal, messages and the audit log name it
+	Id string `form:"id" json:"id"`
+}
+
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
@@ -6319,6 +6325,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetCustomerById Get a customer by its id
+	//
+	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
+	GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomer Get a customer
 	//
@@ -7934,6 +7945,21 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetCustomerByExternalIdRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetCustomerById Get a customer by its id
+//
+// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
+func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCustomerByIdRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11600,6 +11626,56 @@ func NewGetCustomerByExternalIdRequest(server string, params *GetCustomerByExter
 	return req, nil
 }
 
+// NewGetCustomerByIdRequest constructs an http.Request for the GetCustomerById method
+func NewGetCustomerByIdRequest(server string, params *GetCustomerByIdParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/by-id")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "id", params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetCustomerRequest constructs an http.Request for the GetCustomer method
 func NewGetCustomerRequest(server string, externalId string) (*http.Request, error) {
 	var err error
@@ -15139,6 +15215,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalIdWithResponse(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*GetCustomerByExternalIdResponse, error)
 
+	// GetCustomerByIdWithResponse Get a customer by its id
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
+	GetCustomerByIdWithResponse(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*GetCustomerByIdResponse, error)
+
 	// GetCustomerWithResponse Get a customer
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -17919,6 +18002,54 @@ func (r GetCustomerByExternalIdResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetCustomerByExternalIdResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetCustomerByIdResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Customer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCustomerByIdResponse) GetJSON200() *Customer {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCustomerByIdResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCustomerByIdResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCustomerByIdResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCustomerByIdResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCustomerByIdResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21920,6 +22051,19 @@ func (c *ClientWithResponses) GetCustomerByExternalIdWithResponse(ctx context.Co
 	return ParseGetCustomerByExternalIdResponse(rsp)
 }
 
+// GetCustomerByIdWithResponse Get a customer by its id
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
+func (c *ClientWithResponses) GetCustomerByIdWithResponse(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*GetCustomerByIdResponse, error) {
+	rsp, err := c.GetCustomerById(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCustomerByIdResponse(rsp)
+}
+
 // GetCustomerWithResponse Get a customer
 //
 // Returns a wrapper object for the known response body format(s).
@@ -24594,6 +24738,39 @@ func ParseGetCustomerByExternalIdResponse(rsp *http.Response) (*GetCustomerByExt
 	}
 
 	response := &GetCustomerByExternalIdResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Customer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetCustomerByIdResponse parses an HTTP response from a GetCustomerByIdWithResponse call
+func ParseGetCustomerByIdResponse(rsp *http.Response) (*GetCustomerByIdResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCustomerByIdResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

@@ -169,6 +169,15 @@ func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID
 	return c, coded(err)
 }
 
+// GetByID returns the customer with that id, or CodeNotFound.
+func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id metering.CustomerID) (c metering.Customer, err error) {
+	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.id = $2`, tenant, id).Scan(customerFields(&c)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return c, metering.Errorf(metering.CodeNotFound, "there is no customer with this id").Because(err)
+	}
+	return c, coded(err)
+}
+
 // List returns up to limit customers with an id above after, in the order they were
 // made: archived ones only where they are asked for.
 func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool) ([]metering.Customer, error) {

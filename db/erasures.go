@@ -30,9 +30,6 @@ type ErasingCustomer struct {
 	ID     metering.CustomerID
 }
 
-// erasedName stands where a customer's names were.
-func erasedName(id metering.CustomerID) string { return fmt.Sprintf("erased-%d", id) }
-
 // erasedValue stands where a property's value was: another one for another value.
 // What stands for one already stays.
 func (k auditKey) erasedValue(tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
@@ -116,7 +113,7 @@ func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, no
 		set external_id = $3, name = $3, metadata = jsonb_build_object('erased', $4::text), erased_at = $5, archived_at = coalesce(archived_at, $5)
 		where c.tenant_id = $1
 		  and c.id = $2
-		returning `+customerColumns, c.TenantID, c.ID, erasedName(c.ID), digest, metering.Instant(now)).Scan(customerFields(&erased)...)
+		returning `+customerColumns, c.TenantID, c.ID, metering.ErasedName(c.ID), digest, metering.Instant(now)).Scan(customerFields(&erased)...)
 	return erased, customerConflict(err)
 }
 
@@ -506,7 +503,7 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 			return err
 		}
-		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "id": customer.String(), "name": erasedName(customer)}
+		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "id": customer.String(), "name": metering.ErasedName(customer)}
 		for _, statement := range []string{
 			`
 			update billing_reports
@@ -555,7 +552,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 			update idempotency_keys
 			set key = $3, request_hash = '', answer = json_build_object('id', $4::text, 'external_id', $5::text)
 			where tenant_id = $1
-			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), customer.String(), erasedName(customer))
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), customer.String(), metering.ErasedName(customer))
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package metering
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,10 +23,24 @@ type Customer struct {
 	ErasedAt          time.Time // zero: it is not erased
 }
 
+// ErasedName stands where an erased customer's names were. No other customer has
+// such an ExternalID, and no event names it.
+func ErasedName(id CustomerID) string { return fmt.Sprintf("erased-%d", int64(id)) }
+
+var erasedName = regexp.MustCompile(`^erased-[0-9]+$`)
+
+// customerRule returns the rule that a customer's ExternalID breaks, or "".
+func customerRule(externalID string) string {
+	if erasedName.MatchString(externalID) {
+		return "must not be 'erased-' and a number, which is an erased customer's name"
+	}
+	return textRule(externalID)
+}
+
 // Validate checks what a client may choose.
 func (c Customer) Validate() error {
-	if err := validText("body.external_id", c.ExternalID); err != nil {
-		return err
+	if rule := customerRule(c.ExternalID); rule != "" {
+		return Invalid("body.external_id", "%s", rule)
 	}
 	if len(c.Name) > maxTextBytes || strings.ContainsRune(c.Name, 0) || !utf8.ValidString(c.Name) {
 		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)

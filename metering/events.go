@@ -70,7 +70,7 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 	if rule := textRule(s.EventType); rule != "" {
 		return Event{}, reject("invalid_event_type", "event_type", "%s", rule)
 	}
-	if rule := textRule(s.CustomerID); rule != "" {
+	if rule := customerRule(s.CustomerID); rule != "" {
 		return Event{}, reject("invalid_customer_id", "customer_id", "%s", rule)
 	}
 	if s.IdempotencyKey != nil {

@@ -82,6 +82,12 @@ func ParsePeriodID(s string) (PeriodID, bool) {
 	return PeriodID(n), ok
 }
 
+// ParseCustomerID reads the outside form, "cus_42".
+func ParseCustomerID(s string) (CustomerID, bool) {
+	n, ok := parseID(s, "cus_")
+	return CustomerID(n), ok
+}
+
 // ParseHoldID reads the outside form, "hld_42".
 func ParseHoldID(s string) (HoldID, bool) {
 	n, ok := parseID(s, "hld_")

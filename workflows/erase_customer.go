@@ -52,7 +52,7 @@ func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) 
 		input:      EraseCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:         EraseCustomerID(tenant, customer),
 		summary:    fmt.Sprintf("Erase %s", customer),
-		details:    fmt.Sprintf("Takes what is personal of %s of %s out of the database; totals, bills and reports stay. A run that ends early is begun again.", customer, tenant),
+		details:    fmt.Sprintf("Takes what is personal of %s of %s out of the database; totals, bills and reports stay. A run that ends early is begun again. %s", customer, tenant, inAPI(customer)),
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{customerAttribute.ValueSet(customer.String())},
 		priority:   background,

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -45,6 +46,11 @@ func (s start) withoutAttributes(unindexed bool) start {
 		s.input = in.unindexed()
 	}
 	return s
+}
+
+// inAPI is where the API has the customer, in the details of its runs.
+func inAPI(customer metering.CustomerID) string {
+	return fmt.Sprintf("The customer: `GET /v1/customers/by-id?id=%s`.", customer)
 }
 
 func (s start) args() []any {

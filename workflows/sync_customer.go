@@ -363,7 +363,7 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
 		details: fmt.Sprintf("Reports to the billing provider of %s what %s owes so far, one stored report at a time. "+
-			"Cancelling fails the open requests; what was sent stays recorded.", tenant, customer),
+			"Cancelling fails the open requests; what was sent stays recorded. %s", tenant, customer, inAPI(customer)),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),

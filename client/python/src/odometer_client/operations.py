@@ -341,6 +341,11 @@ class Operations:
         answer: schema.Customer = self.call("GET", "/v1/customers/by-external-id", query={"external_id": external_id})
         return answer
 
+    def get_customer_by_id(self, *, id: str) -> schema.Customer:
+        """Get a customer by its id."""
+        answer: schema.Customer = self.call("GET", "/v1/customers/by-id", query={"id": id})
+        return answer
+
     def get_customer(self, external_id: str) -> schema.Customer:
         """Get a customer."""
         answer: schema.Customer = self.call("GET", "/v1/customers/{external_id}", path_parameters={"external_id": external_id})

@@ -60,12 +60,14 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
+// endPause ends the customer's pause, but for that of an erased one, which is for good.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update billing_pauses
 		set ended_at = $3, ended_by = $4, end_reason = $5
 		where tenant_id = $1
 		  and customer_id = $2
-		  and ended_at is null`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+		  and ended_at is null
+		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at is not null)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
 	return tag.RowsAffected() > 0, err
 }

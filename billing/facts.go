@@ -100,9 +100,10 @@ type Side struct {
 	Runs         []Run         // of all of its subscriptions, as far as the provider lists them
 }
 
-// Run is until when a subscription runs.
+// Run is from when and until when a subscription runs.
 type Run struct {
 	Subscription string
+	BeganAt      time.Time
 	EndedAt      *time.Time // nil: it has not ended
 }
 

@@ -274,6 +274,9 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 			continue
 		}
 		at := fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())
+		if c.Counting == billing.Latest { // whichever subscription it was made for
+			at = fmt.Sprint(c.Target, c.Method, c.Period)
+		}
 		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
 			last[at] = c.Lines[0].Quantity
 		}
@@ -421,7 +424,7 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 // runs are those of the customer's contracts.
 func (f *farSide) runs(customer string) (all []billing.Run) {
 	for _, c := range slices.Concat(f.contracts[customer], f.contracts[besides(customer)]) {
-		run := billing.Run{Subscription: c.id}
+		run := billing.Run{Subscription: c.id, BeganAt: c.invoices[0].Start}
 		if c.ended {
 			run.EndedAt = &c.last().End
 		}

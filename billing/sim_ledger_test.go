@@ -359,7 +359,7 @@ func (l *ledger) reported() (all []billing.Reported) {
 			if !line.Closed.IsZero() {
 				s.Period, s.Late = line.Closed, true
 			}
-			s.Window.Start = l.windowOf(r)
+			s.Window.Start, _ = l.windowOf(r)
 			key := seriesKey{s.Kind, s.Connection, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
 			i, known := at[key]
 			if !known {
@@ -373,14 +373,43 @@ func (l *ledger) reported() (all []billing.Reported) {
 	return all
 }
 
-// windowOf is where the report's window begins: that of one that went out with a
-// time in a subscription of which nobody knew yet, with that.
-func (l *ledger) windowOf(r *storedReport) time.Time {
-	here := l.period(r.Period).Subscription.Connection == r.Connection
-	if part := l.part(r).Start; here && l.resubscribed(r) && r.Counting != billing.Replaces && !r.timestamp.Before(part) && !l.goesOn(r) {
-		return part
+// windowOf is where the report's window begins, and whose it is: that of one that
+// went out with a time in a subscription of which nobody knew yet is that one's.
+func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.InvoicedBy) {
+	if r.Kind != billing.QuantityReport || r.Counting == billing.Replaces {
+		return r.Window.Start, r.To
 	}
-	return r.Window.Start
+	of := l.period(r.Period)
+	there := of.Subscription.Connection == r.Connection
+	if there && l.isIn(r, l.part(r).Start, of.Subscription.ID) {
+		return l.part(r).Start, billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
+	}
+	start, to = r.Window.Start, r.To
+	for id, run := range l.runs {
+		ran := run.EndedAt == nil && !there || run.EndedAt != nil && run.EndedAt.After(r.timestamp)
+		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && ran && !l.followed(id)
+		from := run.BeganAt
+		if from.Before(of.Start) {
+			from = of.Start
+		}
+		if between && l.isIn(r, from, id) && !(run.BeganAt.Before(to.Start) && to != r.To) {
+			start, to = from, billing.InvoicedBy{Subscription: id, Start: run.BeganAt}
+		}
+	}
+	return start, to
+}
+
+// isIn says whether the report went out with a time in a subscription's part of
+// its period that begins later than the one that it was made for, which had ended.
+func (l *ledger) isIn(r *storedReport, part time.Time, subscription string) bool {
+	run, known := l.runs[r.To.Subscription]
+	goesOn := known && r.To.Subscription != subscription && (run.EndedAt == nil || run.EndedAt.After(r.timestamp))
+	return r.Window.Start.Before(part) && !r.timestamp.Before(part) && !goesOn
+}
+
+// followed says whether the subscription has a stream of its own.
+func (l *ledger) followed(subscription string) bool {
+	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription })
 }
 
 // place is where the period stands whose report it is.
@@ -393,22 +422,13 @@ func (r *storedReport) isOf(p billing.PeriodPlace) bool {
 	return r.stream == p.Stream && r.Period.Equal(p.Start)
 }
 
-// goesOn says whether the subscription that the report was made for ran beyond its
-// time, beside the one that the period is of.
-func (l *ledger) goesOn(r *storedReport) bool {
-	run, known := l.runs[r.To.Subscription]
-	return known && r.To.Subscription != l.period(r.Period).Subscription.ID && (run.EndedAt == nil || run.EndedAt.After(r.timestamp))
-}
-
-// keepRuns notes until when subscriptions run, of those that were seen to run.
+// keepRuns notes when subscriptions run.
 func (a *account) keepRuns(read []billing.Run) {
 	a.runs = maps.Clone(a.runs)
 	for _, run := range read {
-		if _, known := a.runs[run.Subscription]; known || run.EndedAt == nil {
-			if a.runs == nil {
-				a.runs = make(map[string]billing.Run)
-			}
-			a.runs[run.Subscription] = run
+		if a.runs == nil {
+			a.runs = make(map[string]billing.Run)
 		}
+		a.runs[run.Subscription] = run
 	}
 }

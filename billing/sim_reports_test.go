@@ -17,10 +17,8 @@ const leaseTime = 30 * time.Second
 
 // aggregate adds one report of a series, the next one, to what is known of it.
 func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
-	s.Last, s.Number, s.State, s.To = r.id, r.number, r.state, r.To
-	if of := l.period(r.Period); r.Kind == billing.QuantityReport && !l.windowOf(r).Equal(r.Window.Start) {
-		s.To = billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
-	}
+	s.Last, s.Number, s.State = r.id, r.number, r.state
+	_, s.To = l.windowOf(r)
 	s.Outstanding = s.Outstanding || r.state.Outstanding()
 	if !r.timestamp.IsZero() && (s.Timestamp == nil || r.timestamp.After(*s.Timestamp)) {
 		s.Timestamp = &r.timestamp

@@ -277,9 +277,8 @@ func reportedOf(customer string) string {
 	    and c.customer_id = ` + customer + `
 	    and c.stream = @stream
 	    and c.closed_at is not null)
-	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, max(x.window_end), x.late, x.meter_id,
-	  ` + lastOf("case when x.window_start < w.starts_at then p.subscription else x.subscription end") + `,
-	  coalesce(` + lastOf("case when x.window_start < w.starts_at then p.subscription_start else x.subscription_start end") + `, timestamptz '0001-01-01'),
+	select x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, coalesce(w.starts_at, x.window_start), max(x.window_end), x.late, x.meter_id,
+	  ` + lastOf("coalesce(w.subscription, x.subscription)") + `, coalesce(` + lastOf("coalesce(w.began_at, x.subscription_start)") + `, timestamptz '0001-01-01'),
 	  ` + sumsOf("x.state in ('accepted', 'counted')") + `,
 	  ` + sumsOf("x.state <> 'rejected' and (x.state <> 'planned' or x.connection_id = @connection)") + `,
 	  bool_or(x.state in ('planned', 'sending', 'in_doubt')),
@@ -288,28 +287,50 @@ func reportedOf(customer string) string {
 	  coalesce(max(x.ledger_epoch) filter (where x.state in ('accepted', 'counted')), 0), ` + onInvoices + `
 	from said x
 	join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.id = x.period_id
-	cross join lateral (` + windowStart + `) w (starts_at)
-	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, w.starts_at, x.late, x.meter_id`
+	left join lateral (` + window + `) w on true
+	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, coalesce(w.starts_at, x.window_start), x.late, x.meter_id`
 }
 
-// windowStart is where the window of a report x of the period p begins: that of
-// one that went out with a time in a subscription of which nobody knew yet, with
-// that, unless the one that it was made for ran beyond that time, beside it.
-const windowStart = `
-	select case
-	  when x.kind = 'quantity' and x.counting <> 'replaces' and x.connection_id = p.subscription_connection and x.window_start < greatest(p.starts_at, p.subscription_start)
-	    and x.provider_time >= greatest(p.starts_at, p.subscription_start)
+// window is where the window of a report x of the period p begins, and of which
+// subscription: that of one that went out with a time in a subscription of which
+// nobody knew yet is of that one, unless the one that it was made for ran beyond
+// that time. Between that one and the period's there may have been others.
+const window = `
+	select o.starts_at, o.subscription, o.began_at
+	from (
+	  select 1 as rank, greatest(p.starts_at, p.subscription_start) as starts_at, p.subscription, p.subscription_start as began_at
+	  where x.connection_id = p.subscription_connection
+	  union all
+	  select 2, greatest(p.starts_at, s.began_at), s.subscription, s.began_at
+	  from billing_subscriptions s
+	  where s.tenant_id = p.tenant_id
+	    and s.customer_id = p.customer_id
+	    and s.connection_id = x.connection_id
+	    and s.subscription <> x.subscription
+	    and (s.subscription <> p.subscription or p.subscription_connection is distinct from x.connection_id)
+	    and (s.ended_at > x.provider_time or s.ended_at is null and p.subscription_connection is distinct from x.connection_id)
 	    and not exists (
 	      select
-	      from billing_subscriptions s
-	      where s.tenant_id = p.tenant_id
-	        and s.customer_id = p.customer_id
-	        and s.connection_id = x.connection_id
-	        and s.subscription = x.subscription
-	        and s.subscription <> p.subscription
-	        and (s.ended_at is null or s.ended_at > x.provider_time))
-	    then greatest(p.starts_at, p.subscription_start)
-	  else x.window_start end`
+	      from billing_streams b
+	      where b.tenant_id = s.tenant_id
+	        and b.customer_id = s.customer_id
+	        and b.connection_id = s.connection_id
+	        and b.subscription = s.subscription)) o
+	where x.kind = 'quantity'
+	  and x.counting <> 'replaces'
+	  and x.window_start < o.starts_at
+	  and x.provider_time >= o.starts_at
+	  and not exists (
+	    select
+	    from billing_subscriptions s
+	    where s.tenant_id = p.tenant_id
+	      and s.customer_id = p.customer_id
+	      and s.connection_id = x.connection_id
+	      and s.subscription = x.subscription
+	      and s.subscription <> o.subscription
+	      and (s.ended_at is null or s.ended_at > x.provider_time))
+	order by o.rank, o.began_at desc
+	limit 1`
 
 // seriesAt are the series of a destination d. Behind "offset 0" they are looked
 // up by it, also in a plan that was made, and kept, while the tables were empty:

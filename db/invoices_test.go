@@ -384,13 +384,14 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 }
 
 // What went out to a subscription that goes on beside the next one stays with it,
-// as soon as that is read; what went out once it had ended does not.
-func TestWhatASubscriptionWasReportedThatGoesOnStaysWithIt(t *testing.T) {
+// as soon as that is read; what went out once it had ended is on the invoice of the
+// one that ran then, even if that was never the customer's here.
+func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ended bool
-		next  string // what the next subscription is reported
-	}{"it goes on": {false, "2"}, "it had ended": {true, "12"}} {
+		ended, between bool
+		next           string // what the next subscription is reported
+	}{"it goes on": {false, false, "2"}, "it had ended": {true, false, "12"}, "another one ran between": {true, true, "2"}} {
 		b, month := newOldBiller(t)
 		b.useStripe("acct_1")
 		read := func(subscription string, period metering.Range, runs ...billing.Run) {
@@ -399,20 +400,32 @@ func TestWhatASubscriptionWasReportedThatGoesOnStaysWithIt(t *testing.T) {
 			side.Runs = runs
 			require.NoError(t, b.store.Links.Save(t.Context(), b.tenant, b.customer.ID, b.connection, *side, b.now))
 		}
-		read("sub_1", month, billing.Run{Subscription: "sub_1"})
+		former := billing.Run{Subscription: "sub_1", BeganAt: month.Start}
+		read("sub_1", month, former)
 		b.now = b.now.Add(time.Hour)
 		began := b.now
 		b.sendAccepted("10")
 		require.Empty(t, b.outOfSync(), name)
-		former := billing.Run{Subscription: "sub_1"}
+		running := former
 		if c.ended {
 			former.EndedAt = &began
 		}
-		read("sub_2", metering.Range{Start: began, End: month.End}, former, billing.Run{Subscription: "sub_2"})
+		next := billing.Run{Subscription: "sub_2", BeganAt: began}
+		runs := []billing.Run{former, next}
+		if c.between {
+			b.now = b.now.Add(time.Hour)
+			next.BeganAt = b.now
+			runs = []billing.Run{former, {Subscription: "sub_between", BeganAt: began, EndedAt: &next.BeganAt}, next}
+		}
+		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, runs...)
 		b.plan(anew)
 		b.use("2")
 		require.Equal(t, []string{"meter_last " + c.next}, b.reportEach(), name)
-		read("sub_2", metering.Range{Start: began, End: month.End}, billing.Run{Subscription: "sub_1"}, billing.Run{Subscription: "sub_2"})
+		if c.between {
+			b.end("sub_between", metering.Range{Start: began, End: next.BeganAt})
+			require.Equal(t, billing.InvoicedBy{Subscription: "sub_between", Start: began}, b.facts().Reported[0].To)
+		}
+		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, running, next)
 		require.Empty(t, b.reportEach(), "%s: what was read before that changes nothing", name)
 	}
 }

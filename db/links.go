@@ -80,7 +80,7 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 }
 
 // Save keeps what the customer is at the connection, as the provider said at
-// readAt, unless something later is kept, and until when its subscriptions run:
+// readAt, unless something later is kept, and when its subscriptions run:
 // one that has ended does not begin again. Where any of that has changed, the
 // customer is out of sync: whoever has read it may die before planning with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
@@ -89,9 +89,9 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		known = append(known, other.Destinations...)
 	}
 	hashes, terms := distinctTerms(known)
-	runs, ends := make([]string, len(side.Runs)), make([]*time.Time, len(side.Runs))
+	runs, begins, ends := make([]string, len(side.Runs)), make([]time.Time, len(side.Runs)), make([]*time.Time, len(side.Runs))
 	for i, run := range side.Runs {
-		runs[i], ends[i] = run.Subscription, run.EndedAt
+		runs[i], begins[i], ends[i] = run.Subscription, run.BeganAt, run.EndedAt
 	}
 	_, err := l.pool.Exec(ctx, `
 		with terms as (
@@ -100,20 +100,20 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  from unnest(@hashes::bytea[], @terms::text[]) x (hash, terms)
 		  on conflict (tenant_id, hash) do nothing),
 		runs as (
-		  select x.subscription, x.ended_at, s.subscription is not null and s.ended_at is null as ran
-		  from unnest(@runs::text[], @ends::timestamptz[]) x (subscription, ended_at)
-		  left join billing_subscriptions s on s.tenant_id = @tenant and s.customer_id = @customer and s.connection_id = @connection and s.subscription = x.subscription),
+		  select x.*
+		  from unnest(@runs::text[], @begins::timestamptz[], @ends::timestamptz[]) x (subscription, began_at, ended_at)
+		  left join billing_subscriptions s on s.tenant_id = @tenant and s.customer_id = @customer and s.connection_id = @connection and s.subscription = x.subscription
+		  where s.subscription is null or s.ended_at is null and x.ended_at is not null),
 		ran as (
-		  insert into billing_subscriptions as s (tenant_id, customer_id, connection_id, subscription, ended_at)
-		  select @tenant, @customer, @connection, x.subscription, x.ended_at
+		  insert into billing_subscriptions as s (tenant_id, customer_id, connection_id, subscription, began_at, ended_at)
+		  select @tenant, @customer, @connection, x.subscription, x.began_at, x.ended_at
 		  from runs x
-		  where x.ended_at is null and not x.ran or x.ended_at is not null and x.ran
 		  on conflict (tenant_id, customer_id, connection_id, subscription) do update
 		  set ended_at = coalesce(s.ended_at, excluded.ended_at)),
 		known as (
 		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations, l.charges, l.others)
 		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb, @charges::jsonb, @others::jsonb)
-		    and not exists (select from runs x where x.ended_at is not null and x.ran) as same
+		    and not exists (select from runs) as same
 		  from billing_links l
 		  where l.tenant_id = @tenant
 		    and l.customer_id = @customer),
@@ -137,7 +137,7 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
 		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
 		"destinations": storedDestinations(side.Destinations), "charges": side.Charges, "others": storedSides(side.Others), "read_at": readAt,
-		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms, "runs": runs, "ends": ends,
+		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms, "runs": runs, "begins": begins, "ends": ends,
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))

@@ -115,7 +115,8 @@ type subscription struct {
 	Currency          string     `json:"currency"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
 	TrialEnd          int64      `json:"trial_end"` // 0: it had no trial
-	EndedAt           int64      `json:"ended_at"`  // 0: it runs
+	StartDate         int64      `json:"start_date"`
+	EndedAt           int64      `json:"ended_at"` // 0: it runs
 	LatestInvoice     reference  `json:"latest_invoice"`
 	period
 	Items struct {

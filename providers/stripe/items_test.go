@@ -129,7 +129,7 @@ func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
 			if c.end.Equal(april) {
 				ended = april
 			}
-			require.ElementsMatch(t, []billing.Run{{Subscription: "sub_other"}, {Subscription: "sub_cus_1", EndedAt: &ended}}, side.Runs)
+			require.ElementsMatch(t, []billing.Run{{Subscription: "sub_other", BeganAt: april}, {Subscription: "sub_cus_1", BeganAt: march, EndedAt: &ended}}, side.Runs)
 		})
 	}
 }
@@ -256,7 +256,7 @@ func TestReadSaysTheCurrencyAndTheTrial(t *testing.T) {
 			"cus_trial": {Subscription: "sub_trial", Currency: "CHF", Trial: true},
 			"cus_later": {Subscription: "sub_later", Currency: "CHF"},
 		} {
-			want.Customer, want.Period, want.Runs = customer, of, []billing.Run{{Subscription: want.Subscription}}
+			want.Customer, want.Period, want.Runs = customer, of, []billing.Run{{Subscription: want.Subscription, BeganAt: march}}
 			got := side(customer)
 			got.Destinations = nil
 			require.Equal(t, want, got, version)

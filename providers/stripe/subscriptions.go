@@ -18,9 +18,9 @@ func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
 }
 
-// run is until when the subscription runs.
+// run is from when and until when the subscription runs.
 func (s subscription) run() billing.Run {
-	run := billing.Run{Subscription: s.ID}
+	run := billing.Run{Subscription: s.ID, BeganAt: instant(s.StartDate)}
 	if s.EndedAt != 0 {
 		at := instant(s.EndedAt)
 		run.EndedAt = &at

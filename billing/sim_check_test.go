@@ -459,11 +459,11 @@ func (l *life) checkBilled() {
 
 // checkNotLate holds that one mode bills no late usage of a line that nobody
 // was billed there, but for what was found there once the ledger was restored:
-// the period had been closed in this mode, and now was in another.
+// the period had been closed in this mode, and now was in another, or by nobody.
 func (l *life) checkNotLate(p billing.Period, line billing.ClosedLine, test bool) {
 	_, late := l.billedOf(p, line, test)
 	for currency, amount := range late {
-		found := test != line.Test && rational(amount).Cmp(l.foundOf(p, line, currency)) == 0
+		found := (test != line.Test || !line.Billed) && rational(amount).Cmp(l.foundOf(p, line, currency)) == 0
 		if !amount.IsZero() && !found {
 			l.failf("%s %s of late usage are billed of meter %d in the period from %s, which was billed to nobody; in test mode: %t",
 				amount, currency, line.MeterID, p.Start, test)

@@ -58,11 +58,15 @@ func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
 		}
 	}
 	worth := l.worth(p, line)
-	want, most := new(big.Rat).Set(worth[len(worth)-1]), new(big.Rat)
+	want, most, billed := new(big.Rat).Set(worth[len(worth)-1]), new(big.Rat), rational(line.Charge)
 	for _, b := range l.bookingsOf(p, line) {
+		change := rational(b.Charge.Sub(b.ChargeBefore))
 		if !b.Billed { // it is only reported
-			want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
+			want.Sub(want, change)
+			continue
 		}
+		billed = new(big.Rat).Add(billed, change)
+		most = upper(most, billed)
 	}
 	for _, w := range append(worth, l.dearest[l.key(line.MeterID, p.Start)]) {
 		if w != nil {

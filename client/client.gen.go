@@ -6380,7 +6380,7 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnarchiveCustomer Have an archived customer back
+	// UnarchiveCustomer Unarchive a customer
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 	UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6576,7 +6576,7 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnarchiveMeter Have an archived meter back
+	// UnarchiveMeter Unarchive a meter
 	//
 	// It counts again, what came meanwhile too: its status is backfilling until that is done.
 	//
@@ -6658,7 +6658,7 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
 	WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnarchiveProduct Have an archived plan back
+	// UnarchiveProduct Unarchive a plan
 	//
 	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
 	UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8089,7 +8089,7 @@ func (c *Client) AssignProduct(ctx context.Context, externalId string, body Assi
 	return c.Client.Do(req)
 }
 
-// UnarchiveCustomer Have an archived customer back
+// UnarchiveCustomer Unarchive a customer
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8565,7 +8565,7 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 	return c.Client.Do(req)
 }
 
-// UnarchiveMeter Have an archived meter back
+// UnarchiveMeter Unarchive a meter
 //
 // It counts again, what came meanwhile too: its status is backfilling until that is done.
 //
@@ -8767,7 +8767,7 @@ func (c *Client) WithdrawProductPricing(ctx context.Context, slug string, meter 
 	return c.Client.Do(req)
 }
 
-// UnarchiveProduct Have an archived plan back
+// UnarchiveProduct Unarchive a plan
 //
 // Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
 func (c *Client) UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15277,7 +15277,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
-	// UnarchiveCustomerWithResponse Have an archived customer back
+	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15489,7 +15489,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error)
 
-	// UnarchiveMeterWithResponse Have an archived meter back
+	// UnarchiveMeterWithResponse Unarchive a meter
 	//
 	// It counts again, what came meanwhile too: its status is backfilling until that is done.
 	//
@@ -15583,7 +15583,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
 	WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error)
 
-	// UnarchiveProductWithResponse Have an archived plan back
+	// UnarchiveProductWithResponse Unarchive a plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -22161,7 +22161,7 @@ func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, ext
 	return ParseAssignProductResponse(rsp)
 }
 
-// UnarchiveCustomerWithResponse Have an archived customer back
+// UnarchiveCustomerWithResponse Unarchive a customer
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -22541,7 +22541,7 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 	return ParseWithdrawPricingResponse(rsp)
 }
 
-// UnarchiveMeterWithResponse Have an archived meter back
+// UnarchiveMeterWithResponse Unarchive a meter
 //
 // It counts again, what came meanwhile too: its status is backfilling until that is done.
 //
@@ -22707,7 +22707,7 @@ func (c *ClientWithResponses) WithdrawProductPricingWithResponse(ctx context.Con
 	return ParseWithdrawProductPricingResponse(rsp)
 }
 
-// UnarchiveProductWithResponse Have an archived plan back
+// UnarchiveProductWithResponse Unarchive a plan
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -833,7 +833,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Have an archived customer back */
+        /** Unarchive a customer */
         post: operations["unarchive-customer"];
         delete?: never;
         options?: never;
@@ -1091,7 +1091,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Have an archived meter back
+         * Unarchive a meter
          * @description It counts again, what came meanwhile too: its status is backfilling until that is done.
          */
         post: operations["unarchive-meter"];
@@ -1223,7 +1223,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Have an archived plan back */
+        /** Unarchive a plan */
         post: operations["unarchive-product"];
         delete?: never;
         options?: never;

@@ -378,7 +378,7 @@ class Operations:
         return answer
 
     def unarchive_customer(self, external_id: str) -> schema.Customer:
-        """Have an archived customer back."""
+        """Unarchive a customer."""
         answer: schema.Customer = self.call("POST", "/v1/customers/{external_id}/unarchive", path_parameters={"external_id": external_id})
         return answer
 
@@ -478,7 +478,7 @@ class Operations:
         return answer
 
     def unarchive_meter(self, slug: str) -> schema.Meter:
-        """Have an archived meter back."""
+        """Unarchive a meter."""
         answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/unarchive", path_parameters={"slug": slug})
         return answer
 
@@ -531,7 +531,7 @@ class Operations:
         return answer
 
     def unarchive_product(self, slug: str) -> schema.Product:
-        """Have an archived plan back."""
+        """Unarchive a plan."""
         answer: schema.Product = self.call("POST", "/v1/products/{slug}/unarchive", path_parameters={"slug": slug})
         return answer
 

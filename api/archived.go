@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,10 +48,11 @@ func (s *server) archiveCustomer(archive bool) func(context.Context, *getCustome
 		if _, err := s.customer(ctx, in.ExternalID); err != nil {
 			return nil, err
 		}
-		if _, err := s.Store.Customers.Archive(ctx, who.Tenant.ID, who.Actor, in.ExternalID, s.archivedFrom(archive)); err != nil {
+		c, err := s.Store.Customers.Archive(ctx, who.Tenant.ID, who.Actor, in.ExternalID, s.archivedFrom(archive))
+		if err != nil {
 			return nil, err
 		}
-		return s.getCustomer(ctx, in)
+		return &customerOutput{http.StatusOK, showCustomer(c)}, nil
 	}
 }
 

@@ -282,23 +282,24 @@ func (f Facts) carried() []calculation {
 			target.Customer, target.Target = f.Side.Customer, OwnInvoice
 		}
 	}
-	own, takes := f.lateOwn(periods)
+	own, _, takes := f.lateOwn(periods)
 	return slices.DeleteFunc(f.lateCalculations(periods, target, nil), func(c calculation) bool {
 		return takes && c.late.closed.Start.Before(own.Start) && f.excludedIn(c.currency, OwnInvoice, own) == ""
 	})
 }
 
 // lateOwn is the closed period whose own invoice takes what came late for earlier
-// ones, if there is one.
-func (f Facts) lateOwn(periods []Period) (own Period, takes bool) {
-	if f.Connection == nil || f.Connection.Statements || f.Side == nil || f.subscribed() && !f.Side.Ended {
-		return own, false
+// ones, and where there, if there is one.
+func (f Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
+	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
+		return own, at, false
 	}
-	i := slices.IndexFunc(periods, func(p Period) bool { return f.takesLate(periods, p) })
-	if i < 0 {
-		return own, false
+	for _, own := range periods {
+		if at, takes := f.lateTarget(periods, own); takes && at.Target == OwnInvoice {
+			return own, at, true
+		}
 	}
-	return periods[i], true
+	return own, at, false
 }
 
 // excludedLate says why late usage in the currency is not charged with the open
@@ -329,10 +330,9 @@ type Adjustment struct {
 func (f Facts) carriedBy(period Period) (all []Adjustment) {
 	periods := ExpectedPeriods(f)
 	open, found := openPeriod(periods)
-	own, takes := f.lateOwn(periods)
+	own, at, takes := f.lateOwn(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
-		at, _ := f.lateTarget(periods, own)
 		return carriedAs(f.lateCalculations(periods, at, nil), func(currency string) string { return f.excludedIn(currency, OwnInvoice, own) })
 	case period.ClosedAt != nil:
 		return f.carriedThen(period)

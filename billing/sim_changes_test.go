@@ -252,7 +252,7 @@ func (l *life) removesItem() bool {
 		return false
 	}
 	id := l.someMeter()
-	if _, known := l.farSide.places[id]; !known || l.staysFirst(id) {
+	if _, known := l.farSide.places[id]; !known {
 		return false
 	}
 	l.backup = nil

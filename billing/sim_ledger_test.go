@@ -387,7 +387,7 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 	start, to = r.Window.Start, r.To
 	for id, run := range l.runs {
 		ran := run.EndedAt == nil && !there || run.EndedAt != nil && run.EndedAt.After(r.timestamp)
-		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && ran && !l.followed(id)
+		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && ran && !l.hasStream(id)
 		from := run.BeganAt
 		if from.Before(of.Start) {
 			from = of.Start
@@ -407,11 +407,6 @@ func (l *ledger) isIn(r *storedReport, part time.Time, subscription string) bool
 	return r.Window.Start.Before(part) && !r.timestamp.Before(part) && !goesOn
 }
 
-// followed says whether the subscription has a stream of its own.
-func (l *ledger) followed(subscription string) bool {
-	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription })
-}
-
 // place is where the period stands whose report it is.
 func (r *storedReport) place() billing.PeriodPlace {
 	return billing.PeriodPlace{Start: r.Period, Stream: r.stream}
@@ -424,11 +419,8 @@ func (r *storedReport) isOf(p billing.PeriodPlace) bool {
 
 // keepRuns notes when subscriptions run.
 func (a *account) keepRuns(read []billing.Run) {
-	a.runs = maps.Clone(a.runs)
+	a.runs = maps.Clone(a.runs) // a backup may have it
 	for _, run := range read {
-		if a.runs == nil {
-			a.runs = make(map[string]billing.Run)
-		}
 		a.runs[run.Subscription] = run
 	}
 }

@@ -13,8 +13,7 @@ import (
 // In some lives the customer has a second subscription at the same counter, with
 // periods of its own: what it bills is a stream beside the first one. Each has
 // items, invoices and periods; a meter's item may move from one to the other, and
-// both may have one, so that nobody can say where its usage goes. The first meter's
-// stays where it is, so that the first subscription has one as long as it runs.
+// both may have one, so that nobody can say where its usage goes.
 
 // twofold says whether the life of a seed is one of those.
 func twofold(seed uint64) bool { return seed%8 == 4 }
@@ -28,9 +27,6 @@ func (l *life) beginTwofold(seed uint64) {
 	}
 	l.connect(false, false)
 }
-
-// staysFirst says whether the meter's item stays with the first subscription.
-func (l *life) staysFirst(meter metering.MeterID) bool { return false }
 
 // followed is a subscription that has a stream of its own, at a connection.
 type followed struct {
@@ -285,14 +281,14 @@ func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 	for _, former := range []bool{true, false} {
 		for _, m := range l.meters {
 			c, _ := f.itemOf(m.ID, running)
-			if c != nil && side.Subscription == "" && (c.id == l.subscribedTo[f.connection] || !former && !l.hasStream(c)) {
+			if c != nil && side.Subscription == "" && (c.id == l.subscribedTo[f.connection] || !former && !l.hasStream(c.id)) {
 				*side = c.sideOf(l.providerID)
 			}
 		}
 	}
 	for _, m := range l.meters {
 		c, d := f.itemOf(m.ID, running)
-		if c != nil && c.id != side.Subscription && (side.Subscription == "" || c.last().Range != side.Period || l.hasStream(c)) {
+		if c != nil && c.id != side.Subscription && (side.Subscription == "" || c.last().Range != side.Period || l.hasStream(c.id)) {
 			beside(side, c, d)
 			d = billing.Destination{MeterID: m.ID, Excluded: "its subscription has other periods"}
 		}
@@ -303,8 +299,8 @@ func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 }
 
 // hasStream says whether the subscription has a stream of its own.
-func (l *ledger) hasStream(c *contract) bool {
-	return slices.ContainsFunc(l.followedHere(), func(f billing.Followed) bool { return f.Subscription == c.id })
+func (l *ledger) hasStream(subscription string) bool {
+	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription })
 }
 
 // beside notes where a meter's usage goes that a second subscription bills. Of two
@@ -464,9 +460,6 @@ func (l *life) movesItem() bool { return l.second() != nil && l.movesItemOf(l.so
 
 func (l *life) movesItemOf(meter metering.MeterID) bool {
 	f := l.farSide
-	if l.staysFirst(meter) {
-		return false
-	}
 	_, first := f.places[meter]
 	_, second := f.beside[meter]
 	switch {
@@ -510,9 +503,6 @@ func (l *life) addsItemBeside() bool {
 		return false
 	}
 	meter := l.someMeter()
-	if l.staysFirst(meter) {
-		return false
-	}
 	if _, known := l.farSide.beside[meter]; known {
 		delete(l.farSide.beside, meter)
 		return true

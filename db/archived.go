@@ -41,11 +41,8 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 // customer back. Doing so again changes nothing.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if c, err = lockCustomer(ctx, tx, tenant, externalID); err != nil {
+		if c, err = lockKnownCustomer(ctx, tx, tenant, externalID); err != nil {
 			return err
-		}
-		if c.ID == 0 {
-			return metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
 		}
 		changed, err := setArchived(ctx, tx, "customers", tenant, int64(c.ID), metering.Instant(at))
 		if err != nil || !changed {

@@ -152,6 +152,15 @@ func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, exte
 	return c, err
 }
 
+// lockKnownCustomer is lockCustomer of one who exists, or CodeNotFound.
+func lockKnownCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
+	c, err := lockCustomer(ctx, tx, tenant, externalID)
+	if err == nil && c.ID == 0 {
+		err = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
+	}
+	return c, err
+}
+
 func withMetadata(c metering.Customer) metering.Customer {
 	if len(c.Metadata) == 0 {
 		c.Metadata = json.RawMessage(`{}`)

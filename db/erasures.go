@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,9 +73,9 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if err := takeTurn(ctx, tx, tenant, c.ID); err != nil {
 			return err
 		}
-		former, err := lockCustomer(ctx, tx, tenant, externalID)
-		if err != nil || former.ID == 0 {
-			return errors.Join(err, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id"))
+		former, err := lockKnownCustomer(ctx, tx, tenant, externalID)
+		if err != nil {
+			return err
 		}
 		if err := refuseOpenBilling(ctx, tx, tenant, former.ID); err != nil {
 			return err

@@ -162,12 +162,7 @@ var unfinished = []unfinishedKind{
 		"%s: being sent at this moment; try again in a minute",
 	},
 	{
-		`select 'per_' || p.id from billing_periods p
-		where p.tenant_id = @tenant
-		  and p.closed_at is not null
-		  and not p.complete
-		  and ` + hasBilled + `
-		order by p.id`,
+		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
 		"%s: closed, and not yet billed in full: nobody would report or invoice the rest; wait until they are complete, or save the provider that takes over",
 	},
 	{

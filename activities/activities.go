@@ -42,19 +42,24 @@ func New(store *db.DB, keyring db.Keyring, webhook deliverer, registry providers
 	return &Activities{store, keyring, webhook, registry, keep, metrics, now}
 }
 
-// beat is how often an activity shows that its worker lives.
-const beat = 3 * time.Second
+// Beat is how often an activity shows that its worker lives, and how far it has come.
+const Beat = 3 * time.Second
 
 // alive reports that the activity is being worked on, with its progress so
 // far, until the returned function is called: the work of a killed worker is
 // noticed within seconds, however long it may take.
 func alive(ctx context.Context, progress ...any) (stop func()) {
-	ctx, stop = context.WithCancel(ctx)
+	// The SDK sends a beat that it has held back in the context of the one
+	// before, and gives the attempt up where that context has ended: it is the
+	// activity's, and stop does not end it.
+	stopped := make(chan struct{})
 	go func() {
-		ticks := time.NewTicker(beat)
+		ticks := time.NewTicker(Beat)
 		defer ticks.Stop()
 		for {
 			select {
+			case <-stopped:
+				return
 			case <-ctx.Done():
 				return
 			case <-ticks.C:
@@ -62,7 +67,7 @@ func alive(ctx context.Context, progress ...any) (stop func()) {
 			}
 		}
 	}()
-	return stop
+	return func() { close(stopped) }
 }
 
 // lease outlasts a call to any provider, so that nobody sends a report while

@@ -62,6 +62,9 @@ func Run(ctx context.Context, config Config) error {
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
 		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log}},
+		// The SDK would hold beats back for 0.8 of their timeout: one that is
+		// late on a busy machine would be the end of an attempt that works.
+		MaxHeartbeatThrottleInterval: activities.Beat,
 	}
 	main := worker.New(config.Temporal, workflows.TaskQueue, options)
 	for _, workflow := range workflows.All() {

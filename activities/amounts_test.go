@@ -255,11 +255,11 @@ func (s *subscriber) hear(invoice string) {
 	s.Helper()
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
 	require.NoError(s, err)
-	row, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
+	kept, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
 		Connection: active.ID, EventID: "evt_" + invoice, Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: s.atStripe, MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
-	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: row})
+	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
 }
 
 // A period keeps the way that it began with, and the next one has the other.

@@ -102,13 +102,13 @@ func (l *life) invoice(a lives.Action) {
 	l.calls(a, http.MethodPost, "/v1/invoices/"+id+"/finalize")
 	provider, err := l.store.Providers.Active(l.Context(), l.tenant)
 	require.NoError(l, err)
-	row, _, err := l.store.ProviderEvents.Store(l.Context(), l.tenant, metering.ProviderEvent{
+	kept, _, err := l.store.ProviderEvents.Store(l.Context(), l.tenant, metering.ProviderEvent{
 		Connection: provider.ID, EventID: "evt_" + id, Kind: "invoice.finalized", Invoice: true, ObjectID: id, Customer: atProvider, MadeAt: l.now,
 	}, l.now)
 	require.NoError(l, err)
 	do := l.activities(l.store, nil)
 	var read activities.ReadInvoiceResult
-	l.run(do, do.ReadInvoice, activities.ProviderEventInput{TenantID: l.tenant, RowID: row}, &read)
+	l.run(do, do.ReadInvoice, activities.ProviderEventInput{TenantID: l.tenant, RowID: kept.Row}, &read)
 	require.True(l, read.Final, "invoice %s", id)
 }
 

@@ -17,8 +17,15 @@ type TenantInput struct {
 
 // ListEventsResult is what was found in a page of the provider's list of events.
 type ListEventsResult struct {
-	Rows []metering.ProviderEventID `json:"rows,omitempty"` // of those that had not come
-	More bool                       `json:"more"`           // there are older ones that may not be known
+	Missed []MissedEvent `json:"missed,omitempty"` // those that had not come
+	More   bool          `json:"more"`             // there are older ones that may not be known
+}
+
+// MissedEvent is the row of an event that had not come, and whom it is about;
+// 0: none of ours.
+type MissedEvent struct {
+	RowID      metering.ProviderEventID `json:"row_id"`
+	CustomerID metering.CustomerID      `json:"customer_id"`
 }
 
 // ListEvents asks the provider, if it keeps a list of its events, for the next
@@ -64,7 +71,11 @@ func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEvents
 	if !page.More {
 		page.Last = ""
 	}
-	rows, err := a.store.ProviderEvents.StoreListed(ctx, in.TenantID, walk, page.Events, page.Last, now)
-	a.metrics.missed.Add(float64(len(rows)))
-	return ListEventsResult{rows, page.More}, err
+	kept, err := a.store.ProviderEvents.StoreListed(ctx, in.TenantID, walk, page.Events, page.Last, now)
+	a.metrics.missed.Add(float64(len(kept)))
+	result := ListEventsResult{More: page.More}
+	for _, e := range kept {
+		result.Missed = append(result.Missed, MissedEvent{e.Row, e.Customer})
+	}
+	return result, err
 }

@@ -92,18 +92,18 @@ func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
 	active, err := s.store.Providers.Active(t.Context(), s.tenant)
 	require.NoError(t, err)
 	delivered.Connection = active.ID
-	row, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, delivered, s.fake.Now())
+	known, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, delivered, s.fake.Now())
 	require.NoError(t, err)
 
 	s.fake.Advance(time.Minute)
-	var rows []metering.ProviderEventID
+	var missed []activities.MissedEvent
 	for page := range 3 {
 		found := s.listEvents()
 		require.Equal(t, page < 2, found.More)
-		rows = append(rows, found.Rows...)
+		missed = append(missed, found.Missed...)
 	}
-	require.Len(t, rows, 60, "but for the one that came")
-	require.NotContains(t, rows, row)
+	require.Len(t, missed, 60, "but for the one that came")
+	require.NotContains(t, missed, activities.MissedEvent{RowID: known.Row, CustomerID: s.customer})
 	before := s.calls("/v1/events")
 	require.Equal(t, activities.ListEventsResult{More: true}, s.listEvents(), "clocks differ: what was made of late is listed again")
 	require.Equal(t, before+1, s.calls("/v1/events"))
@@ -119,7 +119,7 @@ func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
 		Connection: active.ID, EventID: all[118], Kind: "customer.subscription.updated", ObjectID: "sub_1", Customer: "cus_1", MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(t, err)
-	require.Contains(t, rows, again, "it came after all, and is the same row")
+	require.Contains(t, missed, activities.MissedEvent{RowID: again.Row, CustomerID: s.customer}, "it came after all, and is the same row")
 }
 
 // A walk that was cut short goes on where it stood, and hears of what happened meanwhile.
@@ -132,11 +132,11 @@ func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 		}
 	}
 	changes(70)
-	require.Len(t, s.listEvents().Rows, 50)
+	require.Len(t, s.listEvents().Missed, 50)
 	s.fake.Advance(3 * time.Hour)
 	changes(5)
-	require.Len(t, s.listEvents().Rows, 20)
-	require.Len(t, s.listEvents().Rows, 5)
+	require.Len(t, s.listEvents().Missed, 20)
+	require.Len(t, s.listEvents().Missed, 5)
 	for s.listEvents().More {
 	}
 
@@ -159,7 +159,7 @@ func TestAGapHasTheInvoicesListed(t *testing.T) {
 	}
 	s.exec(`update billing_destinations set invoices_due_at = $2 where tenant_id = $1`, s.tenant, s.fake.Now())
 	s.fake.Advance(30*24*time.Hour - time.Minute)
-	require.NotEmpty(t, s.listEvents().Rows)
+	require.NotEmpty(t, s.listEvents().Missed)
 	require.Zero(t, due(), "nothing was missed")
 	s.fake.Advance(31 * 24 * time.Hour)
 	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1, Path: "/v1/events"})

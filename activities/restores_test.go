@@ -191,11 +191,11 @@ func (d *drill) readInvoices() {
 	active, err := d.store.Providers.Active(d.Context(), d.tenant)
 	require.NoError(d, err)
 	for _, invoice := range d.fake.State().Accounts[0].Invoices {
-		row, _, err := d.store.ProviderEvents.Store(d.Context(), d.tenant, metering.ProviderEvent{
+		kept, _, err := d.store.ProviderEvents.Store(d.Context(), d.tenant, metering.ProviderEvent{
 			Connection: active.ID, EventID: uuid.NewString(), Kind: "invoice.finalized", Invoice: true, ObjectID: invoice.ID, Customer: "cus_1", MadeAt: d.fake.Now(),
 		}, d.fake.Now())
 		require.NoError(d, err)
-		d.must(d.do.ReadInvoice, activities.ProviderEventInput{TenantID: d.tenant, RowID: row})
+		d.must(d.do.ReadInvoice, activities.ProviderEventInput{TenantID: d.tenant, RowID: kept.Row})
 	}
 }
 

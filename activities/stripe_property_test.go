@@ -329,11 +329,11 @@ func (s *subscriber) end(period int) {
 	require.NoError(s, err)
 	invoices := s.fake.State().Accounts[0].Invoices
 	require.Len(s, invoices, period+1)
-	row, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
+	kept, _, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
 		Connection: active.ID, EventID: fmt.Sprint("evt_", period), Kind: "invoice.finalized", Invoice: true, ObjectID: invoices[period].ID, Customer: "cus_1", MadeAt: s.fake.Now(),
 	}, s.fake.Now())
 	require.NoError(s, err)
-	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: row})
+	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
 }
 
 // quiesce is what a worker does once everything answers again.

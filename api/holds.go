@@ -155,7 +155,7 @@ func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOu
 	if err != nil {
 		return nil, naming("path.id", err)
 	}
-	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, id, asked(who.Actor, reason))
+	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, hold.CustomerID, id, asked(who.Actor, reason))
 	if metering.CodeOf(err) == metering.CodeConflict { // it has ended meanwhile
 		hold, err = s.Store.Holds.Get(ctx, who.Tenant.ID, id)
 	}

@@ -61,24 +61,24 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 	if err != nil {
 		return nil, err
 	}
-	kept, ours, err := s.verified(tenant, provider, events, in)
+	event, ours, err := s.verified(tenant, provider, events, in)
 	if err != nil {
 		return nil, err
 	}
-	kept.Connection = provider.ID
+	event.Connection = provider.ID
 	out := &providerEventOutput{}
 	out.Body.Received = true
 	if !ours {
 		return out, nil
 	}
-	if !storable(kept.EventID + kept.ObjectID + kept.Customer) {
+	if !storable(event.EventID + event.ObjectID + event.Customer) {
 		return nil, errNoEvent
 	}
-	row, handled, err := s.Store.ProviderEvents.Store(ctx, tenant, kept, s.Now())
+	kept, handled, err := s.Store.ProviderEvents.Store(ctx, tenant, event, s.Now())
 	if err != nil || handled {
 		return out, err
 	}
-	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, row)
+	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, kept.Customer, kept.Row)
 }
 
 // Whether there is no such tenant or it is billed elsewhere is nobody's business.

@@ -335,7 +335,7 @@ func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
 	require.Contains(t, tenantsOf(open), b.tenant.ID, "it is kept, and started when Temporal is back")
 }
 
-func tenantsOf(events []db.OpenEvent) (tenants []metering.TenantID) {
+func tenantsOf(events []db.KeptEvent) (tenants []metering.TenantID) {
 	for _, e := range events {
 		tenants = append(tenants, e.Tenant)
 	}

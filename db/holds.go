@@ -137,15 +137,16 @@ func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter,
 
 // OpenHold is one that has not ended.
 type OpenHold struct {
-	Tenant metering.TenantID
-	ID     metering.HoldID
+	Tenant   metering.TenantID
+	Customer metering.CustomerID
+	ID       metering.HoldID
 }
 
 // Open lists, over all tenants, the holds from before `before` that have not
 // ended.
 func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 	rows, err := s.pool.Query(ctx, `
-		select tenant_id, id
+		select tenant_id, customer_id, id
 		from billing_holds
 		where ended_at is null
 		  and recorded_at < $1

@@ -196,7 +196,7 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	require.NotNil(t, hold.EndedAt)
 	open, err := b.store.Holds.Open(t.Context(), b.now.Add(time.Hour))
 	require.NoError(t, err)
-	require.NotContains(t, open, db.OpenHold{Tenant: b.tenant, ID: id})
+	require.NotContains(t, open, db.OpenHold{Tenant: b.tenant, Customer: b.customer.ID, ID: id})
 }
 
 func TestAnOperatorAsksForAReleaseOnceAndWithAReason(t *testing.T) {

@@ -68,9 +68,9 @@ func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w Ev
 }
 
 // StoreListed keeps a page of events that the walk has come to, and how far it
-// has come with last; "": it is at its end. It returns the rows of those that are
-// about a customer of ours and were not known, the oldest first.
-func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (rows []metering.ProviderEventID, err error) {
+// has come with last; "": it is at its end. It returns those that are about
+// a customer of ours and were not known, the oldest first.
+func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (kept []KeptEvent, err error) {
 	if w.BeganAt == nil {
 		w.BeganAt = &now
 	}
@@ -78,7 +78,7 @@ func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantI
 		w = EventWalk{Connection: w.Connection, Since: w.BeganAt.Add(-listedAgain)}
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if rows, err = insertListed(ctx, tx, tenant, w.Connection, events, now); err != nil {
+		if kept, err = insertListed(ctx, tx, tenant, w.Connection, events, now); err != nil {
 			return err
 		}
 		return saveWalk(ctx, tx, tenant, w)
@@ -86,10 +86,10 @@ func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantI
 	if err != nil {
 		return nil, fmt.Errorf("store listed provider events: %w", err)
 	}
-	return rows, nil
+	return kept, nil
 }
 
-func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, events []metering.ProviderEvent, now time.Time) (inserted []metering.ProviderEventID, err error) {
+func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, events []metering.ProviderEvent, now time.Time) ([]KeptEvent, error) {
 	var ids, kinds, objects, customers []string
 	var invoices []bool
 	var made []time.Time
@@ -101,25 +101,25 @@ func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, conn
 		invoices, made = append(invoices, e.Invoice), append(made, e.MadeAt)
 	}
 	rows, err := tx.Query(ctx, `
-		insert into provider_events (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
-		select @tenant, @connection, e.id, e.kind, e.invoice, e.object, e.customer, e.made, @now
+		insert into provider_events as e (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
+		select @tenant, @connection, l.id, l.kind, l.invoice, l.object, l.customer, l.made, @now
 		from unnest(@ids::text[], @kinds::text[], @invoices::boolean[], @objects::text[], @customers::text[], @made::timestamptz[])
-		  with ordinality e (id, kind, invoice, object, customer, made, place)
+		  with ordinality l (id, kind, invoice, object, customer, made, place)
 		where exists (
 		  select
 		  from customers c
 		  where c.tenant_id = @tenant
-		    and c.billing_provider_id = e.customer)
-		order by e.place
+		    and c.billing_provider_id = l.customer)
+		order by l.place
 		on conflict (tenant_id, connection_id, event_id) do nothing
-		returning id`, pgx.NamedArgs{
+		returning `+keptEvent, pgx.NamedArgs{
 		"tenant": tenant, "connection": connection, "now": now,
 		"ids": ids, "kinds": kinds, "invoices": invoices, "objects": objects, "customers": customers, "made": made,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[metering.ProviderEventID])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[KeptEvent])
 }
 
 func saveWalk(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, w EventWalk) error {

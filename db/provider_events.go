@@ -14,35 +14,48 @@ import (
 // ProviderEvents are what billing providers have sent, each once.
 type ProviderEvents struct{ pool *pool }
 
+// KeptEvent is an event's row, and the customer of ours that it is about; 0
+// where it is about none, or came for a connection that is not the tenant's any
+// more.
+type KeptEvent struct {
+	Tenant   metering.TenantID
+	Row      metering.ProviderEventID
+	Customer metering.CustomerID
+}
+
+// keptEvent reads a KeptEvent of provider_events e.
+const keptEvent = `e.tenant_id, e.id, ` + customerOfEvent
+
+const customerOfEvent = `coalesce((
+	  select min(c.id)
+	  from customers c
+	  join billing_connections r on r.tenant_id = c.tenant_id and r.retired_at is null
+	  where c.tenant_id = e.tenant_id
+	    and c.billing_provider_id = e.provider_customer
+	    and r.id = e.connection_id), 0)`
+
 // Store keeps an event, or finds it where it came before. handled says that
 // nothing is left to do.
-func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e metering.ProviderEvent, now time.Time) (row metering.ProviderEventID, handled bool, err error) {
+func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e metering.ProviderEvent, now time.Time) (kept KeptEvent, handled bool, err error) {
 	err = s.pool.QueryRow(ctx, `
-		insert into provider_events (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
+		insert into provider_events as e (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
 		values (@tenant, @connection, @event, @kind, @invoice, @object, @customer, @made, @now)
 		on conflict (tenant_id, connection_id, event_id) do update
 		set event_id = excluded.event_id
-		returning id, handled_at is not null`, pgx.NamedArgs{
+		returning `+keptEvent+`, e.handled_at is not null`, pgx.NamedArgs{
 		"tenant": tenant, "connection": e.Connection, "event": e.EventID, "kind": e.Kind, "invoice": e.Invoice, "object": e.ObjectID, "customer": e.Customer,
 		"made": e.MadeAt, "now": now,
-	}).Scan(&row, &handled)
+	}).Scan(&kept.Tenant, &kept.Row, &kept.Customer, &handled)
 	if err != nil {
-		return 0, false, fmt.Errorf("store provider event: %w", coded(err))
+		return KeptEvent{}, false, fmt.Errorf("store provider event: %w", coded(err))
 	}
-	return row, handled, nil
+	return kept, handled, nil
 }
 
-// Get returns an event and the customer of ours that it is about; 0 where it
-// is about none, or came for a connection that is not the tenant's any more.
+// Get returns an event and the customer of ours that it is about, as in a KeptEvent.
 func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID) (e metering.ProviderEvent, customer metering.CustomerID, err error) {
 	err = s.pool.QueryRow(ctx, `
-		select e.connection_id, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, coalesce((
-		  select min(c.id)
-		  from customers c
-		  join billing_connections r on r.tenant_id = c.tenant_id and r.retired_at is null
-		  where c.tenant_id = e.tenant_id
-		    and c.billing_provider_id = e.provider_customer
-		    and r.id = e.connection_id), 0)
+		select e.connection_id, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, `+customerOfEvent+`
 		from provider_events e
 		where e.tenant_id = $1
 		  and e.id = $2`, tenant, row).Scan(&e.Connection, &e.EventID, &e.Kind, &e.Invoice, &e.ObjectID, &e.Customer, &e.MadeAt, &customer)
@@ -69,26 +82,20 @@ func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, ro
 	return nil
 }
 
-// OpenEvent is an event that nobody has handled.
-type OpenEvent struct {
-	Tenant metering.TenantID
-	Row    metering.ProviderEventID
-}
-
 // Open lists, over all tenants, the events from before `before` that nobody
 // has handled.
-func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]OpenEvent, error) {
+func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent, error) {
 	rows, err := s.pool.Query(ctx, `
-		select tenant_id, id
-		from provider_events
-		where handled_at is null
-		  and received_at < $1
-		order by received_at
+		select `+keptEvent+`
+		from provider_events e
+		where e.handled_at is null
+		  and e.received_at < $1
+		order by e.received_at
 		limit 1000`, before)
 	if err != nil {
 		return nil, fmt.Errorf("list open provider events: %w", coded(err))
 	}
-	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenEvent])
+	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeptEvent])
 	if err != nil {
 		return nil, fmt.Errorf("list open provider events: %w", coded(err))
 	}

@@ -49,8 +49,8 @@ func everything(config Config) []unfinished {
 			},
 		)},
 		{"events of providers", 0, reconcileEvery, rows(overdue(store.ProviderEvents.Open),
-			func(ctx context.Context, e db.OpenEvent) error {
-				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Row)
+			func(ctx context.Context, e db.KeptEvent) error {
+				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Customer, e.Row)
 			},
 		)},
 		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),
@@ -70,7 +70,7 @@ func everything(config Config) []unfinished {
 		)},
 		{"held invoices", 0, holdEvery, rows(overdue(store.Holds.Open),
 			func(ctx context.Context, h db.OpenHold) error {
-				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.ID)
+				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.Customer, h.ID)
 			},
 		)},
 		{"billing periods", startOverdue, closeEvery, rows(store.Ledger.DueTenants,

@@ -218,13 +218,13 @@ func (s *stripeSystem) connected() metering.ConnectionID {
 // begins is an event of Stripe's as the API keeps it.
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
-	row, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
+	kept, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
 		Connection: s.connected(), EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: time.Now(),
 	}, time.Now())
 	require.NoError(s, err)
 	require.False(s, handled)
-	require.NoError(s, workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, row))
-	return row
+	require.NoError(s, workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, kept.Customer, kept.Row))
+	return kept.Row
 }
 
 // happens is such an event, handled to its end.

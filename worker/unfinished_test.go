@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
@@ -20,11 +20,11 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// refusals notes the ids of the runs that are to begin, and begins none.
+// refusals notes the runs that are to begin, by their ids, and begins none.
 type refusals struct {
 	interceptor.ClientInterceptorBase
-	mu  sync.Mutex
-	ids []string
+	mu   sync.Mutex
+	runs map[string]client.StartWorkflowOptions
 }
 
 func (r *refusals) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
@@ -33,10 +33,10 @@ func (r *refusals) InterceptClient(next interceptor.ClientOutboundInterceptor) i
 	return refusing
 }
 
-func (r *refusals) note(id string) (client.WorkflowRun, error) {
+func (r *refusals) note(run client.StartWorkflowOptions) (client.WorkflowRun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ids = append(r.ids, id)
+	r.runs[run.ID] = run
 	return nil, errors.New("not this one")
 }
 
@@ -44,11 +44,19 @@ func (r *refusals) missing(ids []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
-		if !slices.Contains(r.ids, id) {
+		if _, begun := r.runs[id]; !begun {
 			return fmt.Errorf("%s was not begun", id)
 		}
 	}
 	return nil
+}
+
+// customerOf is whom the run can be found by.
+func (r *refusals) customerOf(id string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	customer, _ := r.runs[id].TypedSearchAttributes.GetKeyword(temporal.NewSearchAttributeKeyKeyword("OdometerCustomer"))
+	return customer
 }
 
 type refusing struct {
@@ -57,11 +65,11 @@ type refusing struct {
 }
 
 func (r *refusing) ExecuteWorkflow(_ context.Context, in *interceptor.ClientExecuteWorkflowInput) (client.WorkflowRun, error) {
-	return r.note(in.Options.ID)
+	return r.note(*in.Options)
 }
 
 func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.ClientSignalWithStartWorkflowInput) (client.WorkflowRun, error) {
-	return r.note(in.Options.ID)
+	return r.note(*in.Options)
 }
 
 // Of each kind there is a row that nobody works on, and of some there are two.
@@ -69,23 +77,26 @@ func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.Cl
 func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	refused := &refusals{}
-	temporal, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: s.namespace, Logger: quiet(), Interceptors: []interceptor.ClientInterceptor{refused}})
+	refused := &refusals{runs: map[string]client.StartWorkflowOptions{}}
+	refusing, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: s.namespace, Logger: quiet(), Interceptors: []interceptor.ClientInterceptor{refused}})
 	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	s.temporal = temporal
+	t.Cleanup(refusing.Close)
+	s.temporal = refusing
 
 	active, err := s.store.Providers.Active(t.Context(), s.tenant)
 	require.NoError(t, err)
 	now := time.Now()
 	long := now.Add(-2 * time.Minute)
 	var want, closing []string
+	customers := map[string]metering.CustomerID{} // by their runs
 	for _, name := range []string{"first", "second"} {
 		customer := dbtest.Customer(t, s.store, s.tenant, name)
-		_, err := s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
+		_, err := s.connect().Exec(t.Context(), `update customers set billing_provider_id = external_id where id = $1`, customer.ID)
+		require.NoError(t, err)
+		_, err = s.store.Syncs.Request(t.Context(), s.tenant, metering.Operator, customer.ID, metering.Manual, long)
 		require.NoError(t, err)
 		event, _, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
-			Connection: active.ID, EventID: "evt_" + name, Kind: "invoice.created", Invoice: true, ObjectID: "in", Customer: "cus", MadeAt: now}, long)
+			Connection: active.ID, EventID: "evt_" + name, Kind: "invoice.created", Invoice: true, ObjectID: "in", Customer: name, MadeAt: now}, long)
 		require.NoError(t, err)
 		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, name, customer.ExternalID, now, "1", "", "")})
 		require.NoError(t, err)
@@ -98,8 +109,13 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 		l := s.listen(metering.BillingSynced)
 		_, err = s.store.Deliveries.Test(t.Context(), s.tenant, l.hook.ID, now)
 		require.NoError(t, err)
-		want = append(want, workflows.SyncCustomerID(s.tenant, customer.ID), workflows.HandleProviderEventID(s.tenant, event),
-			workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.DeliverWebhooksID(l.hook.ID), workflows.HoldInvoiceID(s.tenant, held))
+		for _, run := range []string{
+			workflows.SyncCustomerID(s.tenant, customer.ID), workflows.HandleProviderEventID(s.tenant, event.Row), workflows.HoldInvoiceID(s.tenant, held),
+		} {
+			customers[run] = customer.ID
+			want = append(want, run)
+		}
+		want = append(want, workflows.BackfillMeterID(s.tenant, meter.Version.ID), workflows.DeliverWebhooksID(l.hook.ID))
 		closing = append(closing, workflows.ClosePeriodID(old))
 	}
 	for _, kind := range []metering.CredentialKind{metering.APIKeyCredential, metering.HMACSecretCredential, metering.WebhookCredential} {
@@ -113,6 +129,9 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 
 	s.work()
 	dbtest.Eventually(t, 20*time.Second, func() error { return refused.missing(want) })
+	for run, customer := range customers {
+		require.Equal(t, customer.String(), refused.customerOf(run), run)
+	}
 	for _, id := range []string{workflows.SyncCustomerID(s.tenant, s.customer.ID), workflows.RotateCredentialID(s.tenant, young.ID)} {
 		require.Error(t, refused.missing([]string{id}), "its start may be under way")
 	}

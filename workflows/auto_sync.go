@@ -65,12 +65,12 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 		if temporal.IsCanceledError(err) {
 			return err
 		}
-		for _, row := range page.Rows {
-			if err := handleProviderEventStart(b.tenant, row).withoutAttributes(b.unindexed).apart(ctx); err != nil {
+		for _, e := range page.Missed {
+			if err := handleProviderEventStart(b.tenant, e.CustomerID, e.RowID).withoutAttributes(b.unindexed).apart(ctx); err != nil {
 				return err
 			}
 		}
-		if b.result.Missed += len(page.Rows); err != nil || !page.More {
+		if b.result.Missed += len(page.Missed); err != nil || !page.More {
 			return nil //nolint:nilerr // nobody waits for the list
 		}
 	}

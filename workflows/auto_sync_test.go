@@ -173,7 +173,7 @@ func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
 	pages := 0
 	f.events = func() (activities.ListEventsResult, error) {
 		pages++
-		return activities.ListEventsResult{Rows: []metering.ProviderEventID{metering.ProviderEventID(pages)}, More: pages < 3}, nil
+		return activities.ListEventsResult{Missed: []activities.MissedEvent{{RowID: metering.ProviderEventID(pages), CustomerID: 2}}, More: pages < 3}, nil
 	}
 	f.invoices = func() (activities.ListInvoicesResult, error) { return activities.ListInvoicesResult{Customers: 2}, nil }
 	var begun []string

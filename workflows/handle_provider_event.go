@@ -62,7 +62,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	var invoice activities.ReadInvoiceResult
 	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	if err == nil && invoice.Hold != 0 {
-		_, err = holdInvoiceStart(h.in.TenantID, invoice.Hold).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
+		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
 	}
 	switch {
 	case err != nil:
@@ -173,8 +173,9 @@ func HandleProviderEventID(tenant metering.TenantID, row metering.ProviderEventI
 	return fmt.Sprintf("provider-event/%d/%d", tenant, row)
 }
 
-func handleProviderEventStart(tenant metering.TenantID, row metering.ProviderEventID) start {
-	return start{
+// handleProviderEventStart is of an event about the customer; 0: about none of ours.
+func handleProviderEventStart(tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) start {
+	s := start{
 		workflow: HandleProviderEvent,
 		input:    HandleProviderEventInput{TenantID: tenant, RowID: row},
 		id:       HandleProviderEventID(tenant, row),
@@ -185,12 +186,17 @@ func handleProviderEventStart(tenant metering.TenantID, row metering.ProviderEve
 		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider))},
 		priority:   interactive,
 	}
+	if customer != 0 {
+		s.details += " " + inAPI(customer)
+		s.attributes = append(s.attributes, customerAttribute.ValueSet(customer.String()))
+	}
+	return s
 }
 
 // StartHandleProviderEvent makes sure that a run acts on the event, whose row
-// was committed before.
-func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, row metering.ProviderEventID) error {
-	return handleProviderEventStart(tenant, row).by(ctx, c)
+// was committed before. The customer is who it is about; 0: none of ours.
+func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) error {
+	return handleProviderEventStart(tenant, customer, row).by(ctx, c)
 }
 
 func (in HandleProviderEventInput) unindexed() any { in.Unindexed = true; return in }

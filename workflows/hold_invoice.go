@@ -246,39 +246,36 @@ func HoldInvoiceID(tenant metering.TenantID, hold metering.HoldID) string {
 	return fmt.Sprintf("hold-invoice/%d/%d", tenant, hold)
 }
 
-func holdInvoiceStart(tenant metering.TenantID, hold metering.HoldID) start {
+func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID) start {
 	return start{
 		workflow: HoldInvoice,
 		input:    HoldInvoiceInput{TenantID: tenant, HoldID: hold},
 		id:       HoldInvoiceID(tenant, hold),
-		summary:  fmt.Sprintf("Hold an invoice of %s until it is compared", tenant),
+		summary:  fmt.Sprintf("Hold an invoice of %s until it is compared", customer),
 		details: "Keeps a draft invoice from becoming final until its period's usage is reported, counted and compared, and then releases it. " +
 			"What disagrees waits for POST /v1/billing/holds/" + hold.String() + "/release, or leaves at its deadline, which the provider keeps. " +
-			"The update retry-now looks at it at once. A run that is cancelled is begun again.",
-		tenant:     tenant,
-		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running)},
-		priority:   interactive,
-		signal:     holdChanged,
+			"The update retry-now looks at it at once. A run that is cancelled is begun again. " + inAPI(customer),
+		tenant: tenant,
+		attributes: []temporal.SearchAttributeUpdate{
+			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running),
+		},
+		priority: interactive,
+		signal:   holdChanged,
 	}
 }
 
-// StartHoldInvoice makes sure that a run looks at a held invoice after now.
-func StartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
-	return holdInvoiceStart(tenant, hold).by(ctx, c)
-}
-
-// RestartHoldInvoice makes sure that a run looks after a held invoice. It leaves
+// RestartHoldInvoice makes sure that a run looks after a customer's held invoice. It leaves
 // a run that is open alone.
-func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID) error {
-	s := holdInvoiceStart(tenant, hold)
+func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID) error {
+	s := holdInvoiceStart(tenant, customer, hold)
 	s.signal = ""
 	return s.by(ctx, c)
 }
 
 // ReleaseHeldInvoice has the invoice's run release it, as was written down
 // before by whom the API knows. CodeUnavailable when nobody answers: it happens all the same.
-func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, hold metering.HoldID, by metering.Asked) error {
-	if err := RestartHoldInvoice(ctx, c, tenant, hold); err != nil {
+func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID, by metering.Asked) error {
+	if err := RestartHoldInvoice(ctx, c, tenant, customer, hold); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

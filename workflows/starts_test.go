@@ -11,7 +11,7 @@ import (
 // Whoever begins a run, operators see the same.
 func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
 	for _, s := range []start{
-		syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), closePeriodStart(1), handleProviderEventStart(1, 7),
+		syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), closePeriodStart(1), handleProviderEventStart(1, 2, 7), handleProviderEventStart(1, 0, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2),
 		backfillMeterStart(1, 3), rotateCredentialStart(1, 4), deliverWebhooksStart(1, 6),
 		rotateSecretsStart("key"), maintainStart(), auditUsageStart(),
 	} {
@@ -35,7 +35,7 @@ func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
 }
 
 func TestARunBegunWithoutAttributesSetsNone(t *testing.T) {
-	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), handleProviderEventStart(1, 7), backfillMeterStart(1, 3)} {
+	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), handleProviderEventStart(1, 2, 7), backfillMeterStart(1, 3)} {
 		plain := s.withoutAttributes(true)
 		require.Zero(t, plain.clientOptions().TypedSearchAttributes.Size())
 		require.Equal(t, s.clientOptions().Priority, plain.clientOptions().Priority)
@@ -43,7 +43,18 @@ func TestARunBegunWithoutAttributesSetsNone(t *testing.T) {
 	}
 	require.Equal(t, []any{SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: true}}, syncCustomerStart(1, 2, metering.Manual).withoutAttributes(true).args())
 	require.Equal(t, []any{AutoSyncInput{TenantID: 1, Unindexed: true}}, autoSyncStart(1).withoutAttributes(true).args())
-	require.Equal(t, []any{HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true}}, handleProviderEventStart(1, 7).withoutAttributes(true).args())
+	require.Equal(t, []any{HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true}}, handleProviderEventStart(1, 2, 7).withoutAttributes(true).args())
+}
+
+func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
+	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), handleProviderEventStart(1, 2, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2)} {
+		customer, _ := s.searchAttributes().GetKeyword(customerAttribute)
+		require.Equal(t, "cus_2", customer, s.id)
+		require.Contains(t, s.details, "/v1/customers/by-id?id=cus_2", s.id)
+	}
+	stranger := handleProviderEventStart(1, 0, 7)
+	require.False(t, stranger.searchAttributes().ContainsKey(customerAttribute))
+	require.NotContains(t, stranger.details, "cus_")
 }
 
 // What a person asked for, or an invoice waits for, comes before what a

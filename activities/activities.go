@@ -3,7 +3,7 @@
 //
 // Every one of them may run twice, or twice at once. Their inputs and results
 // stay in Temporal's history, so they hold internal ids and numbers, never a
-// secret, an external id or a URL. They decide neither when nor how often they
+// secret, an external id or a URL, but for those of our own API. They decide neither when nor how often they
 // run.
 package activities
 
@@ -19,9 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// Activities are the effects and what they reach: the database, the keys of
-// its sealed secrets, tenants' webhooks, the billing providers, how long events
-// are kept, what is counted, and the clock.
+// Activities are the effects and what they reach.
 type Activities struct {
 	store     *db.DB
 	keyring   db.Keyring
@@ -30,6 +28,19 @@ type Activities struct {
 	keep      metering.Retention
 	metrics   Metrics
 	now       func() time.Time
+	base      string
+}
+
+// Config is what the activities of a worker reach.
+type Config struct {
+	Store     *db.DB
+	Keyring   db.Keyring // of sealed secrets
+	Webhook   deliverer  // to tenants' webhooks
+	Providers providers.Registry
+	Retention metering.Retention
+	Metrics   Metrics
+	Now       func() time.Time
+	BaseURL   string // where clients reach the API; "": that is not known
 }
 
 // deliverer sends a message to a webhook and says what the answer means.
@@ -38,8 +49,17 @@ type deliverer interface {
 }
 
 // New makes the activities of a worker.
-func New(store *db.DB, keyring db.Keyring, webhook deliverer, registry providers.Registry, keep metering.Retention, metrics Metrics, now func() time.Time) *Activities {
-	return &Activities{store, keyring, webhook, registry, keep, metrics, now}
+func New(c Config) *Activities {
+	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL}
+}
+
+// pageOf is where a browser finds the customer in the API; "" where the worker
+// was not told where that is.
+func (a *Activities) pageOf(customer metering.CustomerID) string {
+	if a.base == "" || customer == 0 {
+		return ""
+	}
+	return a.base + "/v1/customers/by-id?id=" + customer.String()
 }
 
 // Beat is how often an activity shows that its worker lives, and how far it has come.

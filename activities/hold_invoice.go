@@ -52,6 +52,7 @@ func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (mete
 // LookAtHoldResult is what was found, and what is to be done.
 type LookAtHoldResult struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
+	Page       string              `json:"page,omitempty"` // of the customer in the API
 	State      billing.HoldState   `json:"state"`
 	Found      []string            `json:"found"` // in words, with internal ids
 	Deadline   time.Time           `json:"deadline"`
@@ -70,7 +71,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 	}
 	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, sync, a.now())
 	if err != nil || look.State.Ended() {
-		return found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
+		return a.found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
 	}
 	frame := func() (billing.Framed, error) {
 		return billing.Framed{}, errors.New("a hold of another connection releases nothing")
@@ -90,15 +91,15 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 	if decision.State == billing.HoldRefused {
 		activity.GetLogger(ctx).Warn("an invoice is not held", "tenant", in.TenantID.String(), "hold", in.HoldID.String(), "response", look.Hold.Hold.Response)
 	}
-	result := found(look, decision)
+	result := a.found(look, decision)
 	if send != (uuid.UUID{}) {
 		result.Send = &send
 	}
 	return result, nil
 }
 
-func found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
-	result := LookAtHoldResult{CustomerID: look.CustomerID, State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
+func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
+	result := LookAtHoldResult{CustomerID: look.CustomerID, Page: a.pageOf(look.CustomerID), State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
 	for _, r := range d.Reasons {
 		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
 	}

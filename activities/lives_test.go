@@ -279,7 +279,10 @@ func (l *life) productOf(a lives.Action) metering.ProductID {
 
 // activities are those of a worker who calls through the deliverer.
 func (l *life) activities(store *db.DB, client webhook.Deliverer) *activities.Activities {
-	return activities.New(store, l.keyring, nil, providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripeAt.URL))), 0, activities.NewMetrics(nil), func() time.Time { return l.now })
+	return activities.New(activities.Config{
+		Store: store, Keyring: l.keyring, Providers: providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripeAt.URL))),
+		Metrics: activities.NewMetrics(nil), Now: func() time.Time { return l.now },
+	})
 }
 
 // run executes an activity, as a worker does.

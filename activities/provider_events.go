@@ -18,15 +18,16 @@ type ProviderEventInput struct {
 
 // ReadEventResult is what has to be done about it.
 type ReadEventResult struct {
-	CustomerID metering.CustomerID `json:"customer_id"` // 0: it is about none of ours
-	Invoice    bool                `json:"invoice"`     // it is about an invoice, else about a subscription
+	CustomerID metering.CustomerID `json:"customer_id"`    // 0: it is about none of ours
+	Invoice    bool                `json:"invoice"`        // it is about an invoice, else about a subscription
+	Page       string              `json:"page,omitempty"` // of the customer in the API
 }
 
 // ReadEvent says what an event is about.
 func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (ReadEventResult, error) {
 	defer alive(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
-	return ReadEventResult{customer, event.Invoice}, err
+	return ReadEventResult{customer, event.Invoice, a.pageOf(customer)}, err
 }
 
 // ReadInvoiceResult is what has to be done about the invoice.

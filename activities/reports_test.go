@@ -61,7 +61,7 @@ func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	b := newBench(t)
 	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
 	require.NoError(t, err)
-	do := activities.New(b.store, other, b.far, b.far.registry(), 0, activities.NewMetrics(nil), clock.Now)
+	do := activities.New(activities.Config{Store: b.store, Keyring: other, Webhook: b.far, Providers: b.far.registry(), Metrics: activities.NewMetrics(nil), Now: clock.Now})
 	send := b.planned(t)
 	_, err = do.SendReport(t.Context(), send)
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
@@ -136,7 +136,7 @@ func (b *bench) dying(t *testing.T) *activities.Activities {
 	store, err := dbtest.Connect(context.WithoutCancel(t.Context()), dbtest.URL(t))
 	require.NoError(t, err)
 	b.far.onDeliver = store.Close
-	return activities.New(store, b.ring, b.far, b.far.registry(), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
+	return activities.New(activities.Config{Store: store, Keyring: b.ring, Webhook: b.far, Providers: b.far.registry(), Metrics: activities.NewMetrics(nil), Now: func() time.Time { return b.now }})
 }
 
 func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {

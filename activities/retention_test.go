@@ -25,7 +25,9 @@ func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
 		require.NoError(t, err)
 	}
 	drop := func(retention metering.Retention) activities.DropEventsResult {
-		do := activities.New(store, db.Keyring{}, b.far, b.far.registry(), retention, activities.NewMetrics(nil), func() time.Time { return b.now })
+		do := activities.New(activities.Config{
+			Store: store, Webhook: b.far, Providers: b.far.registry(), Retention: retention, Metrics: activities.NewMetrics(nil), Now: func() time.Time { return b.now },
+		})
 		var suite testsuite.WorkflowTestSuite
 		worker := suite.NewTestActivityEnvironment()
 		worker.RegisterActivity(do)

@@ -104,7 +104,10 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	s.of = func(store *db.DB) *activities.Activities {
-		return activities.New(store, ring, new(far), providers.Registered(stripe.NewProvider(stripe.New(server.URL))), 0, activities.NewMetrics(nil), s.fake.Now)
+		return activities.New(activities.Config{
+			Store: store, Keyring: ring, Webhook: new(far), Providers: providers.Registered(stripe.NewProvider(stripe.New(server.URL))),
+			Metrics: activities.NewMetrics(nil), Now: s.fake.Now,
+		})
 	}
 	s.do = s.of(store)
 	var suite testsuite.WorkflowTestSuite

@@ -24,13 +24,14 @@ type BeginSyncResult struct {
 	After  int64       `json:"after"`            // the number of the customer's last report before the pass
 	Reads  bool        `json:"reads"`            // what the customer is at the provider has to be read
 	Paused bool        `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
+	Page   string      `json:"page,omitempty"`   // of the customer in the API; "": it is not known where that is
 }
 
 // BeginSync takes all open requests of the customer.
 func (a *Activities) BeginSync(ctx context.Context, in CustomerInput) (BeginSyncResult, error) {
 	defer alive(ctx)()
 	begun, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
-	return BeginSyncResult(begun), err
+	return BeginSyncResult{begun.Syncs, begun.After, begun.Reads, begun.Paused, a.pageOf(in.CustomerID)}, err
 }
 
 // PlanReportsInput names the customer and the pass.

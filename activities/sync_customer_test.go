@@ -72,7 +72,10 @@ func newBench(t *testing.T) *bench {
 	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	b.ring = ring
-	b.do = activities.New(b.store, ring, b.far, b.far.registry(), 0, activities.NewMetrics(nil), func() time.Time { return b.now })
+	b.do = activities.New(activities.Config{
+		Store: b.store, Keyring: ring, Webhook: b.far, Providers: b.far.registry(), Metrics: activities.NewMetrics(nil), Now: func() time.Time { return b.now },
+		BaseURL: "https://usage.example.com",
+	})
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	b.TestActivityEnvironment = suite.NewTestActivityEnvironment()
@@ -136,6 +139,7 @@ func TestEachActivityMayRunTwice(t *testing.T) {
 	begun := run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who())
 	require.Equal(t, []uuid.UUID{b.sync}, begun.Syncs)
 	require.False(t, begun.Reads, "there is nothing to read of who takes statements")
+	require.Equal(t, "https://usage.example.com/v1/customers/by-id?id="+b.who().CustomerID.String(), begun.Page)
 	require.Equal(t, begun, run[activities.BeginSyncResult](t, b, b.do.BeginSync, b.who()))
 
 	plan := b.plan(t, begun.After)

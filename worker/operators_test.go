@@ -1,8 +1,10 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -111,6 +114,39 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
 }
 
+// Whoever follows the link of a run's details is at its customer.
+func TestTheDetailsOfARunLeadToItsCustomer(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t), Env: []string{"BASE_URL=https://usage.example.com/odometer/"}})
+	tenant, key := system.Tenant(t)
+	far := newFarEnd(t)
+	api := caller{system.API(t).URL, key}
+	system.Worker(t)
+	api.must(t, 201, http.MethodPost, "/v1/meters", map[string]any{"slug": "api-calls", "event_type": "api_call"})
+	api.must(t, 200, http.MethodPut, "/v1/billing/provider", map[string]any{"type": "webhook", "url": far.url + "/usage", "secret": webhookSecret})
+	api.must(t, 200, http.MethodPost, "/v1/events", map[string]any{"event_type": "api_call", "customer_id": "acme", "value": 1})
+	require.NoError(t, api.sync(t, "acme"))
+
+	customer := func(path string) (id string) {
+		status, answer, err := api.call(t.Context(), http.MethodGet, path, nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, status, "%s", answer)
+		return regexp.MustCompile(`"cus_[0-9]+"`).FindString(string(answer))
+	}
+	acme := customer("/v1/customers/acme")
+	temporal, err := client.Dial(client.Options{HostPort: temporalAddress(t), Namespace: system.Namespace, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	numbers := strings.NewReplacer("ten_", "", "cus_", "", `"`, "")
+	details, err := currentDetails(t.Context(), temporal, "sync-customer/"+numbers.Replace(tenant+"/"+acme))
+	require.NoError(t, err)
+	link := regexp.MustCompile(`^Pass 1 of \[cus_[0-9]+\]\(https://usage.example.com/odometer(/v1/[^)]+)\)
+`).FindStringSubmatch(details)
+	require.Len(t, link, 2, details)
+	require.Equal(t, acme, customer(link[1]))
+}
+
 // asks is what every operator says.
 var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
 
@@ -133,19 +169,22 @@ func (s *system) update(run, name string, args ...any) error {
 func (s *system) awaitDetails(run, text string) {
 	s.Helper()
 	dbtest.Eventually(s, 20*time.Second, func() error {
-		described, err := s.temporal.QueryWorkflow(s.Context(), run, "", "__temporal_workflow_metadata")
-		if err != nil {
-			return err
+		details, err := currentDetails(s.Context(), s.temporal, run)
+		if err == nil && !strings.Contains(details, text) {
+			err = fmt.Errorf("operators see %q", details)
 		}
-		var metadata sdkpb.WorkflowMetadata
-		if err := described.Get(&metadata); err != nil {
-			return err
-		}
-		if !strings.Contains(metadata.GetCurrentDetails(), text) {
-			return fmt.Errorf("operators see %q", metadata.GetCurrentDetails())
-		}
-		return nil
+		return err
 	})
+}
+
+func currentDetails(ctx context.Context, c client.Client, run string) (string, error) {
+	described, err := c.QueryWorkflow(ctx, run, "", "__temporal_workflow_metadata")
+	if err != nil {
+		return "", err
+	}
+	var metadata sdkpb.WorkflowMetadata
+	err = described.Get(&metadata)
+	return metadata.GetCurrentDetails(), err
 }
 
 func (s *system) awaitDeliveries(atLeast int) {

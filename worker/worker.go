@@ -33,6 +33,7 @@ type Config struct {
 	Providers              providers.Registry
 	Retention              metering.Retention
 	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
+	BaseURL                string  // where clients reach the API, for the details of runs; "": they have no links
 	Log                    *slog.Logger
 	Metrics                prometheus.Registerer // may be nil
 	Now                    func() time.Time      // nil: time.Now
@@ -53,7 +54,10 @@ func Run(ctx context.Context, config Config) error {
 	}
 	prepareNamespace(ctx, config)
 
-	do := activities.New(config.Store, config.Keyring, webhook.New(config.Guard), config.Providers, config.Retention, activities.NewMetrics(config.Metrics), config.Now)
+	do := activities.New(activities.Config{
+		Store: config.Store, Keyring: config.Keyring, Webhook: webhook.New(config.Guard), Providers: config.Providers, Retention: config.Retention,
+		Metrics: activities.NewMetrics(config.Metrics), Now: config.Now, BaseURL: config.BaseURL,
+	})
 	if config.Metrics != nil {
 		config.Metrics.MustRegister(&state{config.Store, config.Log, config.Now})
 	}

@@ -23,6 +23,21 @@ func detailsOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) string {
 	return metadata.GetCurrentDetails()
 }
 
+// Runs about one customer begin with it, and lead to it where a worker knows where the API is.
+func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
+	const page = "https://usage.example.com/v1/customers/by-id?id=cus_2"
+	for known, want := range map[string]string{"": "cus_2", page: "[cus_2](" + page + ")"} {
+		h := newHeldInvoice(t)
+		h.page = known
+		h.run(t)
+		require.Contains(t, detailsOf(t, h.TestWorkflowEnvironment), "| customer | "+want+" |\n")
+		e := newHappening(t)
+		e.event.Page = known
+		e.run(t)
+		require.Contains(t, detailsOf(t, e.TestWorkflowEnvironment), "It is about "+want+".")
+	}
+}
+
 func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
 	w := newWorld(t)
 	invoiced := metering.Whole(7)

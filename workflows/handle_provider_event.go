@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -50,12 +51,14 @@ type handleProviderEvent struct {
 
 func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err error) {
 	err = workflow.ExecuteActivity(storing(ctx, "read the event"), do.ReadEvent, h.row).Get(ctx, &h.event)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case h.event.CustomerID == 0:
+	}
+	if h.event.CustomerID == 0 {
 		return "it is about no customer of ours", nil
-	case !h.event.Invoice:
+	}
+	h.show(ctx)
+	if !h.event.Invoice {
 		return h.sync(ctx, workflow.Now(ctx), "the customer was synced with its items as they are now",
 			"the customer was not synced with its items as they are now")
 	}
@@ -145,7 +148,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			}
 			until = workflow.Now(ctx).Add(finalization)
 		}
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("The sync is %s; its end is awaited until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
+		h.show(ctx, fmt.Sprintf("The sync is %s; its end is awaited until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
 		ended, err := workflow.AwaitWithTimeout(ctx, min(pause, max(time.Second, until.Sub(workflow.Now(ctx)))),
 			func() bool { return run != nil && run.IsReady() })
 		if err != nil {
@@ -155,6 +158,12 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			run = nil // look once more; what another run answers is waited for
 		}
 	}
+}
+
+// show keeps whom the event is about, and what is waited for, before the operators' eyes.
+func (h *handleProviderEvent) show(ctx workflow.Context, waits ...string) {
+	about := fmt.Sprintf("It is about %s.", linked(h.event.CustomerID, h.event.Page))
+	workflow.SetCurrentDetails(ctx, strings.Join(append([]string{about}, waits...), " "))
 }
 
 // stillDraft says whether the event's invoice still takes usage, as far as the

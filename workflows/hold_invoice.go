@@ -204,7 +204,8 @@ var nexts = map[billing.HoldState]string{
 
 // show keeps what was found before the operators' eyes.
 func (h *holdInvoice) show(ctx workflow.Context) {
-	text := []string{fmt.Sprintf("| what | |\n|---|---|\n| state | **%s** |\n| deadline | %s |", h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
+	text := []string{fmt.Sprintf("| what | |\n|---|---|\n| customer | %s |\n| state | **%s** |\n| deadline | %s |",
+		linked(h.found.CustomerID, h.found.Page), h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
 	add := func(what, state string) {
 		if state != "" {
 			text = append(text, fmt.Sprintf("| %s | %s |", what, state))

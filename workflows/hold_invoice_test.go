@@ -38,6 +38,7 @@ type heldInvoice struct {
 	looks    []time.Time
 	sent     map[uuid.UUID][]time.Time
 	outcomes []string
+	page     string // of the customer
 }
 
 func newHeldInvoice(t *testing.T) *heldInvoice {
@@ -90,7 +91,7 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 
 // now is what a look at the invoice finds.
 func (h *heldInvoice) now(sync int) activities.LookAtHoldResult {
-	found := activities.LookAtHoldResult{CustomerID: 2, Deadline: h.deadline, Found: []string{}, State: billing.Held}
+	found := activities.LookAtHoldResult{CustomerID: 2, Page: h.page, Deadline: h.deadline, Found: []string{}, State: billing.Held}
 	switch {
 	case len(h.sent[releaseReport]) > 0:
 		found.State = billing.HoldReleased

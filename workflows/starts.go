@@ -53,6 +53,14 @@ func inAPI(customer metering.CustomerID) string {
 	return fmt.Sprintf("The customer: `GET /v1/customers/by-id?id=%s`.", customer)
 }
 
+// linked is the customer, with a link to its page in the API where that is known.
+func linked(customer metering.CustomerID, page string) string {
+	if page == "" {
+		return customer.String()
+	}
+	return fmt.Sprintf("[%s](%s)", customer, page)
+}
+
 func (s start) args() []any {
 	if s.input == nil {
 		return nil

@@ -77,6 +77,7 @@ type syncCustomer struct {
 	operators
 	requests workflow.ReceiveChannel
 	result   SyncCustomerResult
+	page     string   // of the customer in the API
 	failure  string   // of the last pass
 	waits    bool     // the customer is paused: the requests stay open for the run that begins when it is resumed
 	progress []string // rows of the table that operators see
@@ -88,7 +89,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
 	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync, customer).Get(ctx, &begun)
-	s.waits = begun.Paused && len(begun.Syncs) == 0
+	s.waits, s.page = begun.Paused && len(begun.Syncs) == 0, begun.Page
 	if err != nil || len(begun.Syncs) == 0 {
 		return false, err
 	}
@@ -340,8 +341,8 @@ func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 		s.progress = append(s.progress, row)
 	}
 	s.progress = s.progress[max(0, len(s.progress)-shown):]
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d\n\n| what | period | state |\n|---|---|---|\n%s\n",
-		s.result.Passes, strings.Join(s.progress, "\n")))
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d of %s\n\n| what | period | state |\n|---|---|---|\n%s\n",
+		s.result.Passes, linked(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
 }
 
 func (s *syncCustomer) index(ctx workflow.Context, update temporal.SearchAttributeUpdate) error {

@@ -39,7 +39,8 @@ Environment:
   API_KEY_PREFIX            svc when unset
   REDIS_URL                 shares the rate limit among replicas; when unset each counts alone
   TRUSTED_PROXIES           networks such as 10.0.0.0/8,… whose X-Forwarded-For says where a request comes from
-  BASE_URL                  where clients reach the API; http://LISTEN_ADDRESS when unset
+  BASE_URL                  where clients reach the API, for which it is http://LISTEN_ADDRESS when unset; for the
+                            worker, whose runs link to customers there when it is set
   ERROR_DOCS_BASE           BASE_URL/errors when unset
   TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
   TEMPORAL_UI_URL           where operators find the Temporal UI

@@ -21,7 +21,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
 	secret := env.secret()
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
-	stripeBase, retention := env.stripe(), env.retention()
+	stripeBase, retention, base := env.stripe(), env.retention(), env.baseURL("BASE_URL", "")
 	metrics := newRegistry()
 	temporal, namespace := env.temporal(log, metrics)
 	if err := env.err(); err != nil {
@@ -49,7 +49,7 @@ func runWorker(ctx context.Context, env *environment) error {
 		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, metrics)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, Log: log, Metrics: metrics, Now: now,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, BaseURL: base, Log: log, Metrics: metrics, Now: now,
 		Started: func() { started.Store(true) },
 	})
 	cancel()

@@ -63,7 +63,21 @@ type Reconciliation struct {
 // their way, and what the closed lines come to that they are about. Whoever reads
 // facts calls it once, before it is asked which usage a plan depends on.
 func (f *Facts) Reconcile() {
-	invoices := f.invoicedPeriods()
+	invoices := f.shareInvoices()
+	for f.resolve() { // what came of one report may show what came of another
+		invoices = f.shareInvoices()
+	}
+	f.Stored = slices.Clone(f.Stored)
+	for n := range f.Stored {
+		f.Stored[n].Subscription.Invoiced = f.Stored[n].Subscription.Invoiced || f.hasEnded(f.Stored[n].Subscription)
+		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
+		f.account(&f.Stored[n])
+	}
+}
+
+// shareInvoices notes in each series what of it is on final invoices, which it returns.
+func (f *Facts) shareInvoices() (invoices []invoiced) {
+	invoices = f.invoicedPeriods()
 	f.Beside = slices.Clone(f.Beside)
 	for r := range f.quantities() {
 		r.Invoiced = nil
@@ -75,28 +89,23 @@ func (f *Facts) Reconcile() {
 			}
 		}
 	}
-	f.resolve()
-	f.Stored = slices.Clone(f.Stored)
-	for n := range f.Stored {
-		f.Stored[n].Subscription.Invoiced = f.Stored[n].Subscription.Invoiced || f.hasEnded(f.Stored[n].Subscription)
-		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
-		f.account(&f.Stored[n])
-	}
+	return invoices
 }
 
 // resolve notes what invoices show of reports that are on their way, and that
-// nobody is sending at this moment.
-func (f *Facts) resolve() {
+// nobody is sending at this moment; found says that it was anything.
+func (f *Facts) resolve() (found bool) {
 	f.Open = slices.DeleteFunc(slices.Clone(f.Open), func(o Open) bool {
 		shown := State("")
 		if o.LeaseUntil == nil || !o.LeaseUntil.After(f.Now) {
 			shown = f.outcome(o)
 		}
 		if shown != "" {
-			f.Resolved = append(f.Resolved, Resolved{o.ID, shown})
+			f.Resolved, found = append(f.Resolved, Resolved{o.ID, shown}), true
 		}
 		return shown != ""
 	})
+	return found
 }
 
 // outcome is what final invoices show of a report: they bill what was taken with

@@ -466,3 +466,21 @@ func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 		require.Equal(t, []string{"10", want}, []string{f.Reported[0].Invoiced.String(), f.Reported[1].Invoiced.String()}, billed)
 	}
 }
+
+// What came of one report shows what came of the next: that one was never sent, so
+// that another one is what the invoice has more than was taken.
+func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
+	t.Parallel()
+	f := closedWith("0")
+	never, sent := f.Reported[0], counted(january, "0")
+	never.Standing.Added, never.Outstanding, never.State = metering.Whole(1), true, billing.Planned
+	sent.Last, sent.Window.Start, sent.Number = uuid.UUID{9}, january.Start.AddDate(0, 0, 20), 2
+	sent.Standing.Added, sent.Outstanding, sent.State = metering.Whole(10), true, billing.Sending
+	f.Reported = []billing.Reported{never, sent}
+	for _, r := range f.Reported {
+		f.Open = append(f.Open, billing.Open{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: r.State})
+	}
+	f.Invoices = []billing.Invoice{renewal("10")}
+	f.Reconcile()
+	require.Equal(t, []billing.Resolved{{ID: never.Last, State: billing.Rejected}, {ID: sent.Last, State: billing.Accepted}}, f.Resolved)
+}

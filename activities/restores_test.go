@@ -267,6 +267,24 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	}
 }
 
+// What was planned when the backup was made may have been sent since: that it is
+// refused once its month is over does not say that it did not arrive.
+func TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.ingest("record", "5")
+	d.read()
+	planned := d.planned(true)
+	require.Len(t, planned, 1)
+	backup := d.backUp()
+	require.True(t, d.sent(planned[0]))
+	d.restore(backup)
+	d.fake.Advance(d.first.End.Add(time.Hour).Sub(d.fake.Now()))
+	sent, err := d.do.SendReport(t.Context(), activities.SendReportInput{TenantID: d.tenant, ReportID: planned[0]})
+	require.NoError(t, err)
+	require.Equal(t, billing.InDoubt, sent.State, sent.Response)
+}
+
 // A line that was set, or made, after the backup was made is found again: as it
 // was set last while it is pending, and as an invoice has taken it.
 func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {

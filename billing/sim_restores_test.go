@@ -150,7 +150,8 @@ func (l *ledger) raise(now time.Time) {
 		case r.Kind != billing.QuantityReport && r.Counting != billing.Adds && l.reaches(r):
 			r.state, r.lease, r.settledAt = billing.Rejected, time.Time{}, now
 		default:
-			if r.state, r.lease = billing.InDoubt, (time.Time{}); r.firstSent.IsZero() {
+			r.state, r.lease, r.attempts = billing.InDoubt, time.Time{}, max(r.attempts, 1)
+			if r.firstSent.IsZero() {
 				r.firstSent = r.made
 			}
 		}

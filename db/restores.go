@@ -96,10 +96,11 @@ const (
 		  and k.retired_at is null
 		  and r.state in ('planned', 'sending', 'in_doubt')`
 	// doubtForgotten are the others: what was never sent when the backup was made
-	// may have been since.
+	// may have been since, so that what refuses it now says nothing of that attempt.
 	doubtForgotten = `
 		update billing_reports r
-		set state = 'in_doubt', response = 'it was on its way when the backup was made', lease_until = null, first_sent_at = coalesce(r.first_sent_at, r.recorded_at)
+		set state = 'in_doubt', response = 'it was on its way when the backup was made', lease_until = null,
+		    first_sent_at = coalesce(r.first_sent_at, r.recorded_at), attempts = greatest(r.attempts, 1)
 		where r.state in ('planned', 'sending', 'in_doubt')
 		  and not exists (
 		    select

@@ -45,7 +45,7 @@ func (f Facts) account(p *Period) {
 func (f Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
 	all := f.billed(p, func(r Reported) bool { return !r.Late && !stated(r.Series) })
-	last := (&planner{Facts: f}).lastStatement(p, State.Taken)
+	last := f.lastStatement(p, State.Taken)
 	for _, l := range last.Lines {
 		if l.Component() == UsageComponent && f.stands(last, p) {
 			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
@@ -155,7 +155,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		return nil, nil
 	}
 	billed, others := p.billedOf(period), p.billed(period, func(r Reported) bool { return !r.Late && !p.here(r.Series) })
-	lacking := len(billed) == 0
+	lacking := len(billed) == 0 || !p.lastStands(period)
 	for _, m := range p.Meters {
 		l, known := period.Line(m.ID)
 		if !known || !p.stated(l) {
@@ -205,7 +205,7 @@ func (f Facts) isComplete(p Period) bool {
 		return !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return l.Billed && l.Reconciled == nil })
 	}
 	billed := f.billedOf(p)
-	if f.Connection.Statements && len(billed) == 0 && slices.ContainsFunc(p.Closed, f.stated) {
+	if f.Connection.Statements && (len(billed) == 0 || !f.lastStands(p)) && slices.ContainsFunc(p.Closed, f.stated) {
 		return false // also that there is nothing to bill is said once
 	}
 	open := slices.ContainsFunc(f.Reported, func(r Reported) bool {

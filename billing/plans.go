@@ -274,8 +274,8 @@ func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exc
 	return kept, excluded
 }
 
-func (p *planner) lastStatement(period Period, is func(State) bool) (last Sent) {
-	for _, s := range p.Statements {
+func (f Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
+	for _, s := range f.Statements {
 		if s.Period.Equal(period.Start) && is(s.State) && s.Number > last.Number {
 			last = s
 		}

@@ -32,6 +32,18 @@ func (f Facts) stands(s Sent, p Period) bool {
 	return i < 0 || p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
 }
 
+// lastStands says whether it is known what the receiver has of a closed period: the
+// last statement of it stands, or there is none, and no restore has forgotten one.
+func (f Facts) lastStands(p Period) bool {
+	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
+		return f.stands(last, p)
+	}
+	return !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {
+		restored := time.Unix(epoch, 0)
+		return p.Start.Before(restored) && !p.ClosedAt.Before(restored)
+	})
+}
+
 // isReadFirst says whether what was on its way may be in what is to be read: it
 // does not overwrite what arrived of it.
 func (p *planner) isReadFirst(o Open) bool {

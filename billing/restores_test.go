@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -137,6 +138,24 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 		f.Epoch = f.Now.Unix()
 		f.Epochs = append(f.Epochs, f.Epoch)
 		require.Equal(t, want, again(), "restored once more: %s", restored)
+	}
+}
+
+// What a receiver was said since the backup is not known: a period that closes
+// after the restore is stated once more, though somebody else has billed all of it.
+func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
+	t.Parallel()
+	for restored, want := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
+		closed := closedAt(january, "3", "300")
+		closed.Closed[0].Scale = new(int32)
+		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+		f.Stored[0].Complete = false
+		f.Reported = []billing.Reported{counted(january, "3")}
+		f.Epoch = f.Stored[0].ClosedAt.Add(restored).Unix()
+		f.Epochs = []int64{f.Epoch}
+		plan := f.Plan()
+		require.Equal(t, want, len(plan.Complete) == 0, restored)
+		require.Equal(t, want, slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) }), restored)
 	}
 }
 

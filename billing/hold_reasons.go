@@ -252,7 +252,7 @@ func (f HoldFacts) disagreements() (all []HoldReason) {
 // afterTheBorder are the reasons for which a meter that is on the invoice is
 // not reported any more once its period is over.
 var afterTheBorder = []string{
-	ExcludedOver, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency, ExcludedOnInvoice, ExcludedNoLine, ExcludedLines,
+	ExcludedOver, ExcludedWindow, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency, ExcludedOnInvoice, ExcludedNoLine, ExcludedLines,
 }
 
 func (d Draft) bills(meter metering.MeterID) bool {

@@ -115,6 +115,8 @@ func (m *quantityPlanner) over() string {
 		return ExcludedInvoiced
 	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
 		return ExcludedOver
+	case m.destination.Window != "" && len(windowsOf(m.period.Range, m.part, m.destination.Window, m.part.End)) == 0:
+		return ExcludedWindow
 	}
 	return ""
 }
@@ -316,7 +318,8 @@ type window struct{ place, usage metering.Range }
 
 // windowsOf are the destination's windows of UTC that end in the part of the
 // period, as far as they have begun. One that the part's end cuts would be
-// billed with the next period, so its usage goes into the one before it.
+// billed with the next period, so its usage goes into the one before it; there is
+// none before it in a part that is shorter than a window.
 func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
 	width := time.Hour
 	if g == metering.Day {
@@ -331,11 +334,8 @@ func windowsOf(period, part metering.Range, g metering.Granularity, now time.Tim
 		windows = append(windows, window{metering.Range{Start: begin, End: end}, metering.Range{Start: from, End: end}})
 		begin, from = end, end
 	}
-	if len(windows) == 0 {
-		return []window{{part, period}}
-	}
-	if last := &windows[len(windows)-1]; last.place.End.Add(width).After(part.End) {
-		last.usage.End = period.End
+	if n := len(windows); n > 0 && windows[n-1].place.End.Add(width).After(part.End) {
+		windows[n-1].usage.End = period.End
 	}
 	return windows
 }

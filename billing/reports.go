@@ -148,6 +148,7 @@ const (
 	ExcludedEarlier     = "usage from before the customer's subscription is not billed with it"
 	ExcludedInvoiced    = "the period's invoice is final; what came after it is billed with the next period"
 	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last is billed with the next period"
+	ExcludedWindow      = "no window of the provider's ends in the period, so that its invoice would not bill it; it is billed with the next period"
 	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
 	ExcludedRestored    = "the ledger was restored from a backup: what was reported since that was made is read first, once the provider has surely counted it"
 	ExcludedCurrency    = "its late usage is in another currency than the customer's subscription: that alone is left out, and stays booked"

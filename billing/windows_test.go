@@ -66,9 +66,7 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 			[]string{"1", "6"},
 		},
 		"APeriodWithinADay": {
-			metering.Day, "01T08:00:00", "01T20:00:00", "01T09:00:00",
-			[]metering.Range{{Start: at("01T08:00:00"), End: at("01T20:00:00")}},
-			[]string{"1"},
+			metering.Day, "01T08:00:00", "01T20:00:00", "01T09:00:00", nil, nil,
 		},
 		"Hours": {
 			metering.Hour, "01T22:30:00", "02T01:00:00", "03T12:00:00",
@@ -244,6 +242,22 @@ func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 		require.Len(t, reports, want, hour)
 		if want > 0 {
 			require.Equal(t, "10", reports[0].Quantity.String())
+		}
+	}
+}
+
+// Of a period that is shorter than a window no invoice bills what a window is
+// reported: it is left to what is charged with the next period.
+func TestAPeriodThatNoWindowEndsInIsCharged(t *testing.T) {
+	t.Parallel()
+	period := metering.Range{Start: january.Start.Add(8 * time.Hour), End: january.Start.Add(20 * time.Hour)}
+	for window, want := range map[metering.Granularity]string{metering.Day: billing.ExcludedWindow, metering.Hour: ""} {
+		f := byWindow(window, knownOf(period.Start.Add(time.Hour), subscribed(period)), period)
+		f.Hours, f.Usage = []billing.HourUsage{usedAt(period, period.Start, "3")}, []billing.Usage{used(period, "3")}
+		plan := f.Plan()
+		require.Equal(t, want == "", len(plan.Reports) == 1)
+		if want != "" {
+			require.Equal(t, want, plan.Excluded[0].Reason)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (l *life) checkMost() {
 			key := l.key(m.ID, p.Start)
 			most := l.mostOf(key, l.used(m.ID, p.Range))
 			for _, test := range []bool{false, true} {
-				out := l.mostOut(m.ID, p.Place(), test)
+				out := l.mostOut(m.ID, p.Place(), test).Add(l.chargedBelowZero(m.ID, p))
 				if out.Cmp(most) > 0 && out.Cmp(most.Add(l.halves(test))) > 0 && out.Cmp(l.gross(m.ID, p.Range)) > 0 && !l.fitTogether(m.ID, p.Start, test) {
 					l.failf("%s of meter %d are out for the period from %s, of %s used; in test mode: %t", out, m.ID, p.Start, most, test)
 				}
@@ -149,6 +149,17 @@ func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test 
 		}
 	}
 	return out
+}
+
+// chargedBelowZero are the units that somebody was charged for in an amount when
+// they were less than none: who bills the meter next bills so many more.
+func (l *life) chargedBelowZero(meter metering.MeterID, p billing.Period) (least metering.Decimal) {
+	for _, r := range l.reports {
+		if r.Kind == billing.ChargeReport && !r.Late && r.state.Taken() && r.Period.Equal(p.Start) && meterOf(r.Report) == meter && r.Lines[0].Quantity.Cmp(least) < 0 {
+			least = r.Lines[0].Quantity
+		}
+	}
+	return least
 }
 
 // fitTogether says whether no more is out than was used of the periods that have

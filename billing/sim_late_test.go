@@ -62,12 +62,12 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 }
 
 // lostLater is what less of a closed line's charge is lacking if all that was
-// accepted of its units is billed.
+// accepted of its units is billed, though some of it came once the invoice was final.
 func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, (*call).given)))
+	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() })))
 	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line))), accepted)
 }
 

@@ -26,8 +26,50 @@ type bodyDecoder struct {
 }
 
 func newBodyDecoder(body io.Reader) bodyDecoder {
-	text := &recentText{from: body}
+	text := &recentText{from: &shortBlanks{from: body}}
 	return bodyDecoder{json.NewDecoder(text), text}
+}
+
+// maxBlanks of white space in a row are more than anybody indents by.
+const maxBlanks = 1 << 10
+
+// shortBlanks leaves out white space between tokens beyond so much of it in a
+// row: the decoder would keep all of it, and look at it again with every read.
+type shortBlanks struct {
+	from     io.Reader
+	blanks   int // in a row, up to here
+	inString bool
+	escaped  bool
+}
+
+// Read reads on where all that has come is left out.
+func (b *shortBlanks) Read(p []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		n, err = b.from.Read(p)
+		n = b.shorten(p[:n])
+	}
+	return n, err
+}
+
+// shorten moves what stays of a text to its beginning and returns its length.
+func (b *shortBlanks) shorten(text []byte) (n int) {
+	for _, c := range text {
+		switch {
+		case b.escaped:
+			b.escaped = false
+		case b.inString:
+			b.inString, b.escaped = c != '"', c == '\\'
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			if b.blanks++; b.blanks > maxBlanks {
+				continue
+			}
+		default:
+			b.inString, b.blanks = c == '"', 0
+		}
+		text[n] = c
+		n++
+	}
+	return n
 }
 
 // recentText keeps what was read since forget.

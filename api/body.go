@@ -155,8 +155,10 @@ func bodyProblem(err error, most int64) error {
 	if errors.As(err, &network) && network.Timeout() {
 		return metering.Errorf(codeTimeout, "the body did not arrive in time")
 	}
-	if errors.Is(err, errFull) {
-		return errFull
+	for _, busy := range []error{errFull, errBusy} {
+		if errors.Is(err, busy) {
+			return busy
+		}
 	}
 	return nil
 }

@@ -81,7 +81,9 @@ func rejected(r *metering.Rejection) error { return metering.Invalid("body."+r.F
 // ingestEvents stores the events of a batch that break no rule.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
-		batch, err := decodeBatch(body)
+		turns := s.inTurns(ctx, body)
+		batch, err := decodeBatch(turns)
+		turns.end()
 		if err != nil {
 			return ingestResult{}, err
 		}

@@ -72,6 +72,7 @@ type server struct {
 	bodies      bodies
 	requests    *db.Shares[metering.TenantID] // under way
 	exports     *db.Shares[metering.TenantID]
+	processors  *db.Shares[metering.TenantID] // for large bodies
 	largePages  *db.Shares[metering.TenantID]
 	failures    *failures
 	refusals    refusals
@@ -101,6 +102,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.pageKey, s.requestKey = pageKey, requestKey
 	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
+	s.processors = newProcessors()
 	s.metrics = newMetrics(deps.Metrics)
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}

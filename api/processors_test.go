@@ -1,0 +1,64 @@
+package api
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// TestLargeBodiesAreReadInTurns has another tenant keep the one processor.
+func TestLargeBodiesAreReadInTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		processors := db.NewShares[metering.TenantID](1)
+		read := func(size int) error {
+			body := &turns{ctx: t.Context(), body: strings.NewReader(strings.Repeat(" ", size)), processors: processors, tenant: 1}
+			defer body.end()
+			_, err := io.Copy(io.Discard, struct{ io.Reader }{body})
+			return err
+		}
+		require.True(t, processors.Take(2, 1))
+		began := time.Now()
+		require.NoError(t, read(atOnce), "what is small waits for nobody")
+		require.Equal(t, began, time.Now())
+		require.Equal(t, errBusy, read(atOnce+1))
+		require.Equal(t, processorWait, time.Since(began))
+
+		done := make(chan error)
+		go func() { done <- read(10 * atOnce) }()
+		synctest.Wait()
+		processors.Give(2, 1)
+		require.NoError(t, <-done)
+		require.True(t, processors.Take(2, 1), "the turn has ended")
+	})
+}
+
+// TestNobodyWaitsForABodyThatIsAwaited: a client that is slow holds no processor.
+func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		processors := db.NewShares[metering.TenantID](1)
+		arriving, client := io.Pipe()
+		body := &turns{ctx: t.Context(), body: arriving, processors: processors, tenant: 1}
+		read := func() { _, _ = body.Read(make([]byte, 2*atOnce)) }
+		go read()
+		_, err := client.Write(make([]byte, 2*atOnce))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.False(t, processors.Take(2, 1), "what has come is decoded")
+		go read()
+		synctest.Wait()
+		require.True(t, processors.Take(2, 1), "the rest has not come")
+		processors.Give(2, 1)
+		require.NoError(t, client.Close())
+		synctest.Wait()
+		body.end()
+	})
+}

@@ -8,7 +8,9 @@
 package db
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +84,15 @@ const (
 // defaultConnections of a process's pool, where the URL does not say.
 const defaultConnections = 16
 
+// unmarshal takes over raw JSON as it is: PostgreSQL has found it to be valid.
+func unmarshal(text []byte, into any) error {
+	if raw, is := into.(*json.RawMessage); is {
+		*raw = bytes.Clone(text)
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
 // in it bounds the pool. read reads prices of providers'; nil: of none.
 func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
@@ -115,6 +126,9 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC} // else the machine's
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
+		written := &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: written})
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
 		return nil
 	}
 	opened, err := pgxpool.NewWithConfig(ctx, config)

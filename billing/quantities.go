@@ -115,7 +115,7 @@ func (m *quantityPlanner) over() string {
 		return ExcludedInvoiced
 	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
 		return ExcludedOver
-	case m.destination.Window != "" && len(windowsOf(m.period.Range, m.part, m.destination.Window, m.part.End)) == 0:
+	case m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End):
 		return ExcludedWindow
 	}
 	return ""
@@ -321,23 +321,32 @@ type window struct{ place, usage metering.Range }
 // billed with the next period, so its usage goes into the one before it; there is
 // none before it in a part that is shorter than a window.
 func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
-	width := time.Hour
-	if g == metering.Day {
-		width = 24 * time.Hour
-	}
 	var windows []window
 	begin, from := part.Start, period.Start
-	for end := part.Start.Truncate(width).Add(width); !end.After(part.End) && !begin.After(now); end = end.Add(width) {
-		if end.Sub(begin) < leastWindow {
-			continue
-		}
+	for end := firstWindowEnd(part, g); !end.After(part.End) && !begin.After(now); end = end.Add(widthOf(g)) {
 		windows = append(windows, window{metering.Range{Start: begin, End: end}, metering.Range{Start: from, End: end}})
 		begin, from = end, end
 	}
-	if n := len(windows); n > 0 && windows[n-1].place.End.Add(width).After(part.End) {
+	if n := len(windows); n > 0 && windows[n-1].place.End.Add(widthOf(g)).After(part.End) {
 		windows[n-1].usage.End = period.End
 	}
 	return windows
+}
+
+func widthOf(g metering.Granularity) time.Duration {
+	if g == metering.Day {
+		return 24 * time.Hour
+	}
+	return time.Hour
+}
+
+// firstWindowEnd is where the first window of the part ends that holds a whole minute.
+func firstWindowEnd(part metering.Range, g metering.Granularity) time.Time {
+	end := part.Start.Truncate(widthOf(g)).Add(widthOf(g))
+	if end.Sub(part.Start) < leastWindow {
+		return end.Add(widthOf(g))
+	}
+	return end
 }
 
 // leastWindow holds a whole minute, which a timestamp has to lie in.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -39,9 +40,11 @@ func TestLives(t *testing.T) {
 	workers := runtime.GOMAXPROCS(0)
 	found := make([]covered, workers)
 	var living sync.WaitGroup
+	var lived atomic.Uint64 // how many have been begun: some take far longer than others
 	for w := range found {
 		living.Go(func() {
-			for seed := first + uint64(w); seed < first+lives && !t.Failed(); seed += uint64(workers) {
+			for n := lived.Add(1); n <= lives && !t.Failed(); n = lived.Add(1) {
+				seed := first + n - 1
 				if failure := found[w].liveOne(seed); failure != "" {
 					t.Error(failure)
 				}

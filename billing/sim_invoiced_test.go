@@ -139,6 +139,14 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 	}
 }
 
+// cutsWindows says whether none of a destination's windows ends in a part of a
+// period: its usage is charged, not reported.
+func cutsWindows(part metering.Range, d billing.Destination) bool {
+	width := map[metering.Granularity]time.Duration{metering.Day: 24 * time.Hour, metering.Hour: time.Hour}[d.Window]
+	end := part.Start.Add(2*time.Minute - 1).Truncate(width).Add(width)
+	return width > 0 && end.After(part.End)
+}
+
 // checkLast holds that a subscription which was cancelled at its period's end
 // has got all that was used in that, as far as it is known what came of reports.
 // One beside which another runs is not read any more.
@@ -153,7 +161,7 @@ func (l *life) checkLast(c *contract) {
 				of, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
 			}
 			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
-			if !last || of != c || d.Excluded != "" || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+			if !last || of != c || d.Excluded != "" || cutsWindows(p.Within(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
 			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))

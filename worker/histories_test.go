@@ -106,6 +106,13 @@ func TestHistories(t *testing.T) {
 		keep(name, "test-"+name)
 	}
 
+	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status, "who owes something is not erased")
+	_, err = s.store.Erasures.Begin(t.Context(), s.tenant, metering.Operator, s.customer.ExternalID, "it was asked for", time.Now())
+	require.NoError(t, err)
+	require.NoError(t, workflows.StartEraseCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+	keep("erase_customer", workflows.EraseCustomerID(s.tenant, s.customer.ID))
+	require.Equal(t, []string{"EraseGroups", "EraseEvents", "EraseMessages", "FinishErasure"}, activitiesOf(histories["erase_customer"]))
+
 	keepHistories(t, histories)
 }
 

@@ -1,9 +1,9 @@
 # Everything a contributor types. The work is in dev/up.
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
-# The client is a module of its own, so that those who import it inherit none of our dependencies; the
-# pictures are one, so that we inherit none of the browser's.
-modules = . $(wildcard client dev/pictures)
+# The client is a module of its own, so that those who import it inherit none of our dependencies; what
+# drives a browser is one, so that we inherit none of the browser's.
+modules = . $(wildcard client dev/browser)
 typescript = client/typescript
 python = cd client/python && ../../dev/python
 each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
@@ -34,13 +34,15 @@ attack: ## what a tenant notices of strangers and another tenant who attack, ROU
 	@dev/up test go run ./dev/attack
 
 pictures: ## those in docs, of the running system; needs Chromium or Chrome
+	@dev/up browser
 	@dev/up start >/dev/null
-	go build -C dev/pictures -o $(CURDIR)/.dev/bin/pictures . && .dev/bin/pictures
+	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
 
 build: ## bin/odometer
 	go build -o bin/odometer ./cmd/odometer
 
 test: ## all tests, against servers of their own
+	@dev/up browser
 	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
 
 # Those that take longest, and mostly wait, are begun first.

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/odometer-metering/odometer/dev/browser"
 )
 
 const (
@@ -112,10 +114,7 @@ type picture struct {
 }
 
 func take(ctx context.Context, pictures []picture) error {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("disable-background-networking", true))
-	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
-	defer cancel()
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel := browser.Open(ctx)
 	defer cancel()
 	for _, p := range pictures {
 		err := chromedp.Do(ctx, chromedp.EmulateViewport(width, p.height), chromedp.Navigate(p.url))

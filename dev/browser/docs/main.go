@@ -1,0 +1,163 @@
+// Command docs uses the page /docs of the API at URL as a person does who has
+// the key in ODOMETER_KEY: it looks at the operations, authorizes, and executes
+// one. It exits with 1 where the page does not do what it should, or complains.
+// It needs Chromium or Chrome.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/odometer-metering/odometer/dev/browser"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if len(os.Args) != 2 || os.Getenv("ODOMETER_KEY") == "" {
+		fmt.Fprintln(os.Stderr, "usage: ODOMETER_KEY=KEY docs URL")
+		os.Exit(2)
+	}
+	if err := run(ctx, os.Args[1], os.Getenv("ODOMETER_KEY")); err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, api, key string) error {
+	want, err := operations(ctx, api)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := browser.Open(ctx)
+	defer cancel()
+	if err := chromedp.Do(ctx); err != nil {
+		return fmt.Errorf("open the browser: %w", err)
+	}
+	heard := complaints{api: api}
+	if err := chromedp.Listen(ctx, heard.hear); err != nil {
+		return err
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(api+"/docs"), chromedp.WaitVisible(".opblock")); err != nil {
+		return errors.Join(fmt.Errorf("the page lists no operation: %w", err), heard.err())
+	}
+	listed, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll(".opblock").length`))
+	if err != nil {
+		return err
+	}
+	if listed != want {
+		return fmt.Errorf("the page lists %d operations of %d", listed, want)
+	}
+	if err := authorize(ctx, key); err != nil {
+		return errors.Join(fmt.Errorf("authorize: %w", err), heard.err())
+	}
+	if err := execute(ctx); err != nil {
+		return errors.Join(fmt.Errorf("execute: %w", err), heard.err())
+	}
+	return heard.err()
+}
+
+// operations is how many the API's document has, with the messages that it sends.
+func operations(ctx context.Context, api string) (n int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/openapi.json", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	var document struct {
+		Paths    map[string]map[string]json.RawMessage `json:"paths"`
+		Webhooks map[string]map[string]json.RawMessage `json:"webhooks"`
+	}
+	err = json.NewDecoder(response.Body).Decode(&document)
+	for _, listed := range []map[string]map[string]json.RawMessage{document.Paths, document.Webhooks} {
+		for _, methods := range listed {
+			n += len(methods)
+		}
+	}
+	return n, err
+}
+
+// authorize gives the page the key, as the first of its dialogue's fields wants it.
+func authorize(ctx context.Context, key string) error {
+	return chromedp.Do(ctx,
+		chromedp.Click(".btn.authorize"),
+		chromedp.WaitVisible("#auth-bearer-value"),
+		chromedp.SendKeys("#auth-bearer-value", key),
+		chromedp.Click(".auth-container .btn.authorize"),
+		chromedp.Click(".btn-done"),
+	)
+}
+
+// execute has the page read the tenant.
+func execute(ctx context.Context) error {
+	const operation = `[id$="-get-tenant"] `
+	err := chromedp.Do(ctx,
+		chromedp.Click(operation+".opblock-summary-control"),
+		chromedp.Click(operation+".execute"),
+		chromedp.WaitVisible(operation+".live-responses-table .response-col_status"),
+	)
+	if err != nil {
+		return err
+	}
+	answer, err := chromedp.Run(ctx, chromedp.Text(operation+".live-responses-table tbody .response"))
+	if err == nil && !(strings.HasPrefix(answer, "200") && strings.Contains(answer, `"ten_`)) {
+		err = fmt.Errorf("the page shows %q", answer)
+	}
+	return err
+}
+
+// complaints are what a browser's developer tools would show in red, and
+// requests to another origin than the API's.
+type complaints struct {
+	api string
+
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *complaints) hear(event any) {
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			c.add(fmt.Errorf("the browser says %q of %s", e.Entry.Text, e.Entry.URL))
+		}
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError && len(e.Args) > 0 {
+			c.add(fmt.Errorf("the page says %s", e.Args[0].Value))
+		}
+	case *runtime.EventExceptionThrown:
+		c.add(fmt.Errorf("the page fails: %s", e.ExceptionDetails.Text))
+	case *network.EventRequestWillBeSent:
+		if url := e.Request.URL; !strings.HasPrefix(url, c.api+"/") && !strings.HasPrefix(url, "data:") {
+			c.add(fmt.Errorf("the page asks for %s", url))
+		}
+	}
+}
+
+func (c *complaints) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *complaints) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.errs...)
+}

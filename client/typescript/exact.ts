@@ -1,0 +1,33 @@
+import type { Middleware } from "openapi-fetch";
+import { isLosslessNumber, LosslessNumber, parse, stringify } from "lossless-json";
+import { decimals, freeForm } from "./schema.gen.js";
+
+/** A body as JSON, in which decimals are numbers of as many digits. */
+export function serialize(body: unknown): string {
+  const asNumber = (value: unknown) => (typeof value === "string" ? new LosslessNumber(value) : value);
+  return stringify(eachDecimal(body, asNumber)) ?? "";
+}
+
+/** Puts decimals into quotes before the answer is parsed. */
+export const exactAnswers: Middleware = {
+  async onResponse({ response, options }) {
+    const json = /\bjson\b/.test(response.headers.get("Content-Type") ?? "");
+    if (!json || !response.body || (response.ok && options.parseAs !== "json")) return undefined;
+    const asText = (value: unknown) => (isLosslessNumber(value) ? value.toString() : value);
+    const exact = stringify(eachDecimal(parse(await response.text()), asText));
+    const headers = new Headers(response.headers);
+    headers.delete("Content-Length");
+    headers.delete("Content-Encoding");
+    return new Response(exact ?? null, { status: response.status, statusText: response.statusText, headers });
+  },
+};
+
+/** A copy of the tree with every decimal changed. */
+function eachDecimal(tree: unknown, change: (value: unknown) => unknown, name = ""): unknown {
+  if (Array.isArray(tree)) return tree.map((item) => eachDecimal(item, change, name));
+  if (typeof tree !== "object" || tree === null || Object.getPrototypeOf(tree) !== Object.prototype) {
+    return decimals.has(name) ? change(tree) : tree;
+  }
+  const fields = Object.entries(tree).map(([field, value]) => [field, freeForm.has(field) ? value : eachDecimal(value, change, field)]);
+  return Object.fromEntries(fields);
+}

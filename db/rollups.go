@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,13 @@ type rollups struct {
 	hours, months map[bucket]*tally
 	groups        map[groupName]metering.Group
 	zones         map[string]*zoneClock
+	recent        map[metering.MeterVersionID]grouped
+}
+
+// grouped is the group of some properties.
+type grouped struct {
+	properties json.RawMessage
+	group      metering.Group
 }
 
 // bucket is the key of a rollup row.
@@ -33,15 +41,16 @@ func newRollups() *rollups {
 	return &rollups{
 		hours: make(map[bucket]*tally), months: make(map[bucket]*tally),
 		groups: make(map[groupName]metering.Group), zones: make(map[string]*zoneClock),
+		recent: make(map[metering.MeterVersionID]grouped),
 	}
 }
 
 // add counts an event for its customer and for the whole tenant, and returns
 // the group that it counts in.
 func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Group, error) {
-	group, err := g.GroupOf(e.Properties)
+	group, err := r.groupOf(g, e.Properties)
 	if err != nil {
-		return group, fmt.Errorf("group event: %w", err)
+		return group, err
 	}
 	r.groups[groupName{g.ID, group.ID}] = group
 	clock, ok := r.zones[g.Timezone]
@@ -54,6 +63,20 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (me
 		addTo(r.hours, bucket{customer, g.ID, group.ID, hour}, e.Value, late)
 		addTo(r.months, bucket{customer, g.ID, group.ID, month}, e.Value, late)
 	}
+	return group, nil
+}
+
+// groupOf remembers the last group of each version: events that come together
+// often have the same properties, or none.
+func (r *rollups) groupOf(g metering.MeterVersion, properties json.RawMessage) (metering.Group, error) {
+	if last, known := r.recent[g.ID]; known && bytes.Equal(last.properties, properties) {
+		return last.group, nil
+	}
+	group, err := g.GroupOf(properties)
+	if err != nil {
+		return group, fmt.Errorf("group event: %w", err)
+	}
+	r.recent[g.ID] = grouped{properties, group}
 	return group, nil
 }
 

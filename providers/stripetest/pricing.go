@@ -29,8 +29,10 @@ type part struct {
 // one, and none is below zero
 // (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
 // So do invoices that were published; that volume prices have a line of their
-// own for the flat amount too is assumed.
+// own for the flat amount too is assumed. Less than nothing is billed as nothing
+// (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure).
 func (p *Price) parts(quantity metering.Decimal) []part {
+	quantity = notNegative(quantity)
 	if len(p.Tiers) == 0 {
 		return []part{{quantity: quantity, amount: decimalOf(halfUp(p.single(quantity)))}}
 	}

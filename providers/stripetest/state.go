@@ -109,7 +109,8 @@ func (f *Fake) Quantity(item string) metering.Decimal {
 	f.settle()
 	for _, a := range f.accounts {
 		if s, price := a.item(item); s != nil {
-			return used(a.spanOf(s, Item{item, price.ID}, s.start, s.end).lines)
+			u := a.spanOf(s, Item{item, price.ID}, s.start, s.end)
+			return a.usage(s, u.item, u.price, u.start, u.end).Sub(u.before)
 		}
 	}
 	return metering.Decimal{}

@@ -6,7 +6,8 @@ tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 modules = . $(wildcard client dev/browser)
 typescript = client/typescript
 python = cd client/python && ../../dev/python
-each = @for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
+in_each = for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
+each = @$(in_each)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -83,12 +84,15 @@ BASE = $(shell git describe --tags --abbrev=0 2>/dev/null)
 breaking: ## what would break clients of the last release, or of BASE=ref
 	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")
 
-lint: ## formatting, and what reads the code for mistakes
+GOVULNDB ?= https://vuln.go.dev
+lint: ## formatting, what reads the code for mistakes, and known vulnerabilities where GOVULNDB answers
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
 		{ echo "Not formatted (gofmt -w them):"; echo "$$unformatted"; exit 1; }
 	$(call each,go vet ./...)
 	$(call each,$(tool) golangci-lint run --allow-parallel-runners)
 	$(tool) workflowcheck ./workflows/...
+	@if curl -fsS --max-time 3 -o /dev/null $(GOVULNDB)/index/db.json 2>/dev/null; then $(call in_each,$(tool) govulncheck -db $(GOVULNDB) ./...); \
+		else echo "$(GOVULNDB) does not answer: known vulnerabilities are not looked for."; fi
 	$(python) ruff format --check --quiet
 	$(python) ruff check --quiet
 	$(python) mypy --no-error-summary

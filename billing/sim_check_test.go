@@ -212,10 +212,13 @@ func (l *life) mostOf(key usedKey, used metering.Decimal) metering.Decimal {
 	return m.most
 }
 
-// gross is what could be out of a meter that a destination keeps in windows: of
+// gross is what could be out of a meter that a destination has in windows: of
 // what moves from one to another, one may be late.
 func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Decimal) {
-	if !slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.Destination.MeterID == meter && r.Destination.Window != "" }) {
+	windowed := func(f *farSide) bool {
+		return slices.ContainsFunc(f.calls, func(c *call) bool { return c.Destination.MeterID == meter && c.Destination.Window != "" })
+	}
+	if !slices.ContainsFunc(l.farSides, windowed) {
 		return metering.Decimal{}
 	}
 	for _, e := range l.events {

@@ -32,7 +32,7 @@ type life struct {
 	stays      bool                 // at its first connection
 	charging   bool                 // in amounts, as a tenant has chosen who stays with its counter
 	stated     map[int64]bool       // by start, periods that closed at a receiver
-	dearest    map[usedKey]*big.Rat // the most that open periods ever came to
+	dearest    map[usedKey]*big.Rat // the most that periods ever came to
 	happened   []bool               // by kind
 	followed   coverage             // which kinds happened at once after which
 	most       map[usedKey]mostUsed

@@ -94,21 +94,35 @@ func (l *life) chargedAmounts(p billing.Period, line billing.ClosedLine) bool {
 	return line.Bills == metering.BillsAmounts && !l.stated[p.Start.UnixMicro()]
 }
 
-// tracksMoney notes what the open periods of a life that is all in money come to
-// by now: it may be billed, and what is on a final invoice is not given back.
+// tracksMoney notes what the periods of a life that is all in money come to by
+// now, closed ones with what came late: it may be billed, and what is on a final
+// invoice is not given back, nor once a restore has forgotten it.
 func (l *life) tracksMoney() {
+	if !l.own {
+		return
+	}
 	for _, p := range l.periods {
 		for _, m := range l.meters {
-			if !l.own || p.ClosedAt != nil {
-				continue
-			}
-			version, _ := l.versionAt(m.ID, p.Start)
-			key, worth := l.key(m.ID, p.Start), l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)))
-			if former := l.dearest[key]; former == nil || worth.Cmp(former) > 0 {
-				l.dearest[key] = worth
+			key := l.key(m.ID, p.Start)
+			for _, worth := range l.worthNow(p, m) {
+				if former := l.dearest[key]; former == nil || worth.Cmp(former) > 0 {
+					l.dearest[key] = worth
+				}
 			}
 		}
 	}
+}
+
+func (l *life) worthNow(p billing.Period, m metering.Meter) (all []*big.Rat) {
+	if p.ClosedAt == nil {
+		version, _ := l.versionAt(m.ID, p.Start)
+		return []*big.Rat{l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)))}
+	}
+	line, _ := p.Line(m.ID)
+	for _, b := range l.bookingsOf(p, line) {
+		all = append(all, rational(b.Charge))
+	}
+	return all
 }
 
 // moneyOf is what everybody of its mode bills of a closed line, with its period or

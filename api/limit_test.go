@@ -159,7 +159,7 @@ type model struct {
 
 // left is how long the window goes on, and whether a busy machine's clock may
 // say by now that it is over.
-func (m *model) left(now time.Duration) (left time.Duration, doubtful bool) {
+func (m *model) left(now time.Duration) (left time.Duration, near bool) {
 	left = limitWindow - (now - m.first)
 	return left, left > 0 && left <= time.Since(m.began)+100*time.Millisecond
 }
@@ -180,7 +180,7 @@ func TestLimitersKeepTheRule(t *testing.T) {
 					key, limit := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key"), rapid.IntRange(1, 4).Draw(rt, "limit")
 					m := known[key]
 					if m != nil {
-						if left, doubtful := m.left(now); doubtful {
+						if left, near := m.left(now); near {
 							now += left
 							s.advance(left)
 						}

@@ -136,6 +136,10 @@ func (s *server) lost(w http.ResponseWriter, r *http.Request, mux http.Handler) 
 		s.refuse(w, r, metering.Errorf(codeMethod, "this path has no such method"))
 		return
 	}
+	if isScreen(r) {
+		s.screen(w, r)
+		return
+	}
 	s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such path"))
 }
 

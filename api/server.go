@@ -61,6 +61,7 @@ type server struct {
 	Deps
 	*people
 	mux         *http.ServeMux
+	screen      http.HandlerFunc // the dashboard's page
 	api         huma.API
 	apiKeys     *coalescer[string, *db.Credential] // by their hash
 	signers     *coalescer[metering.TenantID, db.Signers]
@@ -283,6 +284,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs"), s.health)
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served"), s.readiness)
 
+	s.serveDashboard()
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
 	s.mux.HandleFunc("GET /docs", s.docs)
 	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/odometer-metering/odometer/dashboard"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// dashboardPolicy lets the dashboard call this API and nobody else. What makes
+// styles while it runs knows the answer's nonce.
+const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// serveDashboard lists what the dashboard consists of. Its screens have
+// addresses of their own, which no route knows: see isScreen.
+func (s *server) serveDashboard() {
+	files, built := dashboard.Files()
+	if !built {
+		s.screen = func(w http.ResponseWriter, r *http.Request) { answerPage(w, r, dashboard.Placeholder) }
+		s.mux.HandleFunc("GET /{$}", s.screen)
+		return
+	}
+	s.screen = s.screenOf(files)
+	s.mux.HandleFunc("GET /{$}", s.screen)
+	s.mux.HandleFunc("GET /icon.svg", s.fileOf(files, "max-age=3600"))
+	s.mux.HandleFunc("GET /scheme.js", s.fileOf(files, "max-age=3600"))
+	s.mux.HandleFunc("GET /assets/{file}", s.fileOf(files, "public, max-age=31536000, immutable")) // their names change with them
+}
+
+// isScreen tells a browser that goes to a screen's address from a program that
+// asks for a path that does not exist.
+func isScreen(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// screenOf answers with the one page of all screens.
+func (s *server) screenOf(files fs.FS) http.HandlerFunc {
+	page, err := fs.ReadFile(files, "index.html")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		answerPage(w, r, page)
+	}
+}
+
+// answerPage puts a nonce of this answer into the page and its policy.
+func answerPage(w http.ResponseWriter, r *http.Request, page []byte) {
+	nonce := rand.Text()
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(dashboardPolicy, nonce))
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	answerFile(w, r, "index.html", []byte(strings.ReplaceAll(string(page), "{{nonce}}", nonce)))
+}
+
+// fileOf answers with the file of the request's path, compressed where it is
+// there so and the client takes it.
+func (s *server) fileOf(files fs.FS, cached string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such path"))
+			return
+		}
+		if compressed, err := fs.ReadFile(files, name+".gz"); err == nil {
+			w.Header().Set("Vary", "Accept-Encoding")
+			if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+				w.Header().Set("Content-Encoding", "gzip")
+				content = compressed
+			}
+		}
+		w.Header().Set("Cache-Control", cached)
+		answerFile(w, r, name, content)
+	}
+}

@@ -1,0 +1,55 @@
+import { createClient, type Schema } from "@odometer-metering/client";
+
+export type { Schema };
+
+/** What went wrong, in the API's words where it has answered. */
+export class Failure extends Error {
+  override name = "Failure";
+
+  constructor(
+    readonly title: string,
+    readonly detail: string,
+    /** 0: there was no answer. */
+    readonly status: number,
+    readonly requestID: string | null,
+  ) {
+    super(`${title}: ${detail}`);
+  }
+}
+
+let csrfToken: string | undefined;
+
+/** With each request but a GET goes what only a page of this origin knows of the session. */
+export function sendCSRFToken(token: string | undefined): void {
+  csrfToken = token;
+}
+
+export const api = createClient({ baseUrl: location.origin });
+
+api.use({
+  onRequest({ request }) {
+    if (csrfToken !== undefined && request.method !== "GET") request.headers.set("X-CSRF-Token", csrfToken);
+  },
+});
+
+interface Exchange<Body> {
+  data?: Body;
+  error?: unknown;
+  response: Response;
+}
+
+/** The body of an answer, or a Failure. */
+export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<Body> {
+  const { data, error, response } = await exchange.catch((cause: unknown) => {
+    if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
+    throw new Failure("No answer", "The API could not be reached. Look at the connection, then try again.", 0, null);
+  });
+  if (response.ok && data !== undefined) return data;
+  const problem = (typeof error === "object" ? error : null) as Partial<Schema<"Problem">> | null;
+  throw new Failure(
+    problem?.title ?? `Answer ${response.status}`,
+    problem?.detail ?? "The answer says no more.",
+    response.status,
+    problem?.request_id ?? response.headers.get("X-Request-Id"),
+  );
+}

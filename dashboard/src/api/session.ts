@@ -1,0 +1,40 @@
+import { queryOptions, useQueryClient, useSuspenseQuery, type QueryClient } from "@tanstack/react-query";
+import { answer, api, sendCSRFToken, type Schema } from "./client";
+
+export type Session = Schema<"Session">;
+
+/** Who has signed in, where, and what they may do. */
+export const session = queryOptions({
+  queryKey: ["session"],
+  async queryFn({ signal }) {
+    const found = await answer(api.GET("/v1/auth/session", { signal }));
+    sendCSRFToken(found.csrf_token);
+    return found;
+  },
+  staleTime: 5 * 60_000,
+});
+
+export function useSession(): Session {
+  return useSuspenseQuery(session).data;
+}
+
+/** Signs in, or answers with the tenants to choose from. */
+export async function signIn(email: string, password: string, tenant?: string): Promise<Schema<"SessionTenant">[]> {
+  const body = tenant === undefined ? { email, password } : { email, password, tenant_id: tenant };
+  const { tenants } = await answer(api.POST("/v1/auth/login", { body }));
+  return tenants ?? [];
+}
+
+/** Ends the session and forgets everything that was read in it. */
+export function useSignOut(): () => Promise<void> {
+  const queries = useQueryClient();
+  return async () => {
+    await answer(api.POST("/v1/auth/logout"));
+    forget(queries);
+  };
+}
+
+export function forget(queries: QueryClient): void {
+  sendCSRFToken(undefined);
+  queries.clear();
+}

@@ -1,0 +1,45 @@
+import { Link, Outlet } from "@tanstack/react-router";
+import { Suspense } from "react";
+import { useSession } from "../api/session";
+import { offset } from "../values/instants";
+import styles from "./Frame.module.css";
+import { UserMenu } from "./UserMenu";
+
+/** What is around every screen: where one is, where one can go, and as whom. */
+export function Frame() {
+  const { tenant } = useSession();
+  return (
+    <div className={styles.frame}>
+      <a className={styles.skip} href="#content">
+        Skip to the content
+      </a>
+      <header className={styles.side}>
+        <Link to="/customers" className={styles.name}>
+          Odometer
+        </Link>
+        <p className={styles.tenant} title={tenant.id}>
+          {tenant.name}
+        </p>
+        <nav className={styles.screens} aria-label="Screens">
+          <Link to="/customers" className={styles.screen} activeProps={{ "aria-current": "page" }}>
+            Customers
+          </Link>
+          <a href="/docs" className={styles.screen}>
+            API reference
+          </a>
+        </nav>
+        <div className={styles.foot}>
+          <span className="muted small" title={`Times are those of ${tenant.timezone}`}>
+            {tenant.timezone} · {offset(tenant.timezone, new Date())}
+          </span>
+          <UserMenu />
+        </div>
+      </header>
+      <main className={styles.main} id="content" tabIndex={-1}>
+        <Suspense>
+          <Outlet />
+        </Suspense>
+      </main>
+    </div>
+  );
+}

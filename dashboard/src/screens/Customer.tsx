@@ -1,0 +1,66 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, Outlet, useParams } from "@tanstack/react-router";
+import { Failure } from "../api/client";
+import { customer as read } from "../api/customers";
+import { useTitle } from "../frame/useTitle";
+import { Allowed } from "../states/Allowed";
+import { Empty } from "../states/Empty";
+import { Failed } from "../states/Failed";
+import { LoadingText } from "../states/Loading";
+import { Identifier } from "../values/Identifier";
+import styles from "./Customer.module.css";
+
+const tabs = [
+  ["/customers/$customer/usage", "Usage"],
+  ["/customers/$customer/bill", "Bill"],
+] as const;
+
+/** What every screen about one customer begins with. */
+export function Customer() {
+  return (
+    <Allowed to="customers:read">
+      <Head />
+    </Allowed>
+  );
+}
+
+function Head() {
+  const params = useParams({ from: "/frame/customers/$customer" });
+  const { data, error, refetch } = useQuery(read(params.customer));
+  useTitle(data && (data.name || data.external_id));
+  if (error instanceof Failure && (error.status === 404 || error.status === 422)) {
+    return (
+      <Empty title={`There is no customer ${params.customer}`}>
+        <Link to="/customers">All customers</Link>
+      </Empty>
+    );
+  }
+  if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <nav aria-label="Where this is" className="muted small">
+        <Link to="/customers">Customers</Link> <span aria-hidden="true">/</span> {data?.external_id}
+      </nav>
+      <h1 className={styles.title}>{data ? data.name || data.external_id : <LoadingText />}</h1>
+      <p className={styles.ids}>{data ? <Ids id={data.id} externalID={data.external_id} linked={data.billing_provider_id} /> : <LoadingText />}</p>
+      <nav className={styles.tabs} aria-label="About this customer">
+        {tabs.map(([to, name]) => (
+          <Link key={to} to={to} params={params} className={styles.tab} activeProps={{ "aria-current": "page" }} activeOptions={{ includeSearch: false }}>
+            {name}
+          </Link>
+        ))}
+      </nav>
+      <Outlet />
+    </>
+  );
+}
+
+function Ids({ id, externalID, linked }: { id: string; externalID: string; linked: string | null }) {
+  return (
+    <>
+      <Identifier>{externalID}</Identifier>
+      <Identifier>{id}</Identifier>
+      {linked && <Identifier>{linked}</Identifier>}
+    </>
+  );
+}

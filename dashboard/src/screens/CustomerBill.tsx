@@ -1,0 +1,155 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { answer, api, type Schema } from "../api/client";
+import { customer as readCustomer } from "../api/customers";
+import { useSession } from "../api/session";
+import { Allowed } from "../states/Allowed";
+import { Empty } from "../states/Empty";
+import { Failed } from "../states/Failed";
+import { LoadingRows, LoadingText } from "../states/Loading";
+import { Amount, Quantity } from "../values/Amount";
+import { sum } from "../values/decimal";
+import { Instant } from "../values/Instant";
+import { range } from "../values/instants";
+import { cell, Table } from "../values/Table";
+import styles from "./CustomerBill.module.css";
+import { Working } from "./Working";
+
+const here = "/frame/customers/$customer/bill";
+
+/** What the running billing period comes to so far, each line with its working. */
+export function CustomerBill() {
+  const params = useParams({ from: here });
+  const { data: customer } = useQuery(readCustomer(params.customer));
+  return (
+    <Allowed to="billing:read">
+      {customer && (
+        <>
+          <Period customer={customer.external_id} />
+          <Lines customer={customer.external_id} />
+        </>
+      )}
+    </Allowed>
+  );
+}
+
+const states = { open: "open", in_grace: "over, and takes usage until it closes", closed: "closed" };
+
+function Period({ customer }: { customer: string }) {
+  const { tenant } = useSession();
+  const { data } = useQuery({
+    queryKey: ["period", customer],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/periods", { params: { query: { customer, page_size: 1 } }, signal })),
+  });
+  const period = data?.data[0];
+  return (
+    <p className={styles.period}>
+      {period ? (
+        <>
+          <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
+          <span className={styles[period.state]}>{states[period.state]}</span>
+          <span className="muted">
+            closes <Instant at={period.due_at} />
+          </span>
+        </>
+      ) : (
+        !data && <LoadingText />
+      )}
+    </p>
+  );
+}
+
+const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
+
+function Lines({ customer }: { customer: string }) {
+  const { meter } = useSearch({ from: here });
+  const { data, error, refetch } = useQuery({
+    queryKey: ["preview", customer],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/preview", { params: { query: { customer } }, signal })),
+  });
+  if (error) return <Failed what="The bill" error={error} retry={() => void refetch()} />;
+  if (data?.length === 0) {
+    return (
+      <Empty title="Nothing is billed yet">
+        <p>A line is here for each meter, with what its usage comes to at its price.</p>
+      </Empty>
+    );
+  }
+  return (
+    <Table caption="What this period comes to so far" columns={columns} busy={!data}>
+      {data ? (
+        <>
+          <tbody>
+            {data.map((line, index) => (
+              <Line key={index} customer={customer} line={line} open={meter === line.meter_slug && !line.late_for} />
+            ))}
+          </tbody>
+          <tfoot>
+            {totals(data).map(({ currency, amount }, index) => (
+              <tr key={currency}>
+                <td colSpan={3}>{index === 0 && "Total so far"}</td>
+                <td className={cell.number}>
+                  <Amount value={amount} currency={currency} />
+                </td>
+              </tr>
+            ))}
+          </tfoot>
+        </>
+      ) : (
+        <LoadingRows columns={4} rows={3} />
+      )}
+    </Table>
+  );
+}
+
+function Line({ customer, line, open }: { customer: string; line: Schema<"PreviewItem">; open: boolean }) {
+  const params = useParams({ from: here });
+  const { tenant } = useSession();
+  return (
+    <>
+      <tr>
+        <td>
+          {line.late_for ? (
+            <>
+              {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>
+            </>
+          ) : (
+            <Link
+              to="/customers/$customer/bill"
+              params={params}
+              search={open ? {} : { meter: line.meter_slug }}
+              replace
+              resetScroll={false}
+              className={styles.line}
+              role="button"
+              aria-expanded={open}
+            >
+              <span className={styles.mark} aria-hidden="true" />
+              {line.meter_slug}
+            </Link>
+          )}
+          {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
+        </td>
+        <td className={cell.number}>{line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}</td>
+        <td className={cell.number}>
+          <Quantity value={line.unit_price} />
+        </td>
+        <td className={cell.number}>
+          <Amount value={line.amount} currency={line.currency} />
+        </td>
+      </tr>
+      {open && (
+        <tr className={styles.opened}>
+          <td colSpan={4}>
+            <Working customer={customer} meter={line.meter_slug} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function totals(lines: Schema<"PreviewItem">[]): { currency: string; amount: string }[] {
+  const byCurrency = Map.groupBy(lines, (line) => line.currency);
+  return [...byCurrency].map(([currency, of]) => ({ currency, amount: sum(of.map((line) => line.amount)) }));
+}

@@ -1,0 +1,127 @@
+import { TextInput } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { answer, api } from "../api/client";
+import { useTitle } from "../frame/useTitle";
+import { Allowed } from "../states/Allowed";
+import { Empty } from "../states/Empty";
+import { Failed } from "../states/Failed";
+import { LoadingRows } from "../states/Loading";
+import { Identifier } from "../values/Identifier";
+import { Instant } from "../values/Instant";
+import { cell, Table } from "../values/Table";
+import styles from "./Customers.module.css";
+import { FirstEvent } from "./FirstEvent";
+
+const columns = [{ title: "Customer" }, { title: "External ID" }, { title: "At the provider" }, { title: "Since", number: true }];
+
+export function Customers() {
+  useTitle("Customers");
+  const { search = "" } = useSearch({ from: "/frame/customers" });
+  return (
+    <Allowed to="customers:read">
+      <div className={styles.head}>
+        <h1>Customers</h1>
+        <Search key={search} initial={search} />
+      </div>
+      <List />
+    </Allowed>
+  );
+}
+
+/** What is typed goes into the address, so that what it finds can be shared. */
+function Search({ initial }: { initial: string }) {
+  const navigate = useNavigate();
+  const [typed, setTyped] = useState(initial);
+  const find = useDebouncedCallback((search: string) => {
+    void navigate({ to: "/customers", search: search === "" ? {} : { search }, replace: true });
+  }, 250);
+  return (
+    <TextInput
+      className={styles.search}
+      type="search"
+      aria-label="Search customers"
+      placeholder="Name or ID"
+      autoFocus={initial !== ""}
+      value={typed}
+      onChange={(event) => {
+        setTyped(event.currentTarget.value);
+        find(event.currentTarget.value.trim());
+      }}
+    />
+  );
+}
+
+function List() {
+  const { search, page } = useSearch({ from: "/frame/customers" });
+  const { data, error, isPlaceholderData, refetch } = useQuery({
+    queryKey: ["customers", { search, page }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, ...(search && { search }), ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/customers", { params: { query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+  });
+  if (error) return <Failed what="The customers" error={error} retry={() => void refetch()} />;
+  if (data?.data.length === 0) {
+    if (!search) return <NoCustomers />;
+    return (
+      <Empty title={`Nobody has “${search}” in a name or an ID`}>
+        <p className="muted">Archived customers are not searched.</p>
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <Table caption="Customers" columns={columns} busy={!data || isPlaceholderData}>
+        {data ? (
+          <tbody>
+            {data.data.map((customer) => (
+              <tr key={customer.id}>
+                <td className={cell.main}>
+                  <Link to="/customers/$customer/usage" params={{ customer: customer.id }}>
+                    {customer.name || customer.external_id}
+                  </Link>
+                </td>
+                <td>
+                  <Identifier>{customer.external_id}</Identifier>
+                </td>
+                <td>{customer.billing_provider_id ? <Identifier>{customer.billing_provider_id}</Identifier> : <span className="muted">not linked</span>}</td>
+                <td className={cell.number}>
+                  <Instant at={customer.created_at} as="date" />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        ) : (
+          <LoadingRows columns={columns.length} />
+        )}
+      </Table>
+      {data && (page || data.next_page_token) && (
+        <nav className={styles.pages} aria-label="Pages">
+          {page && (
+            <Link to="/customers" search={search ? { search } : {}}>
+              First page
+            </Link>
+          )}
+          {data.next_page_token && (
+            <Link to="/customers" search={{ ...(search && { search }), page: data.next_page_token }}>
+              Next page
+            </Link>
+          )}
+        </nav>
+      )}
+    </>
+  );
+}
+
+function NoCustomers() {
+  return (
+    <Empty title="No customers yet">
+      <p>A customer is made by the first event that names it.</p>
+      <FirstEvent customer="acme" />
+    </Empty>
+  );
+}

@@ -1,0 +1,23 @@
+import { Button, CopyButton } from "@mantine/core";
+import styles from "./FirstEvent.module.css";
+
+/** The line that sends a customer's event, ready but for the key. */
+export function FirstEvent({ customer }: { customer: string }) {
+  const event = JSON.stringify({ customer_id: customer, event_type: "api_request", value: 1, idempotency_key: "first" });
+  const quoted = event.replaceAll("'", "'\\''");
+  const line = `curl ${location.origin}/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Content-Type: application/json' -d '${quoted}'`;
+  return (
+    <div className={styles.line}>
+      <pre className="mono" tabIndex={0} aria-label="A command that sends an event">
+        {line}
+      </pre>
+      <CopyButton value={line}>
+        {({ copied, copy }) => (
+          <Button variant="default" size="sm" onClick={copy}>
+            {copied ? "Copied" : "Copy"}
+          </Button>
+        )}
+      </CopyButton>
+    </div>
+  );
+}

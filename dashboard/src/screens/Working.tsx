@@ -1,0 +1,54 @@
+import { useQuery } from "@tanstack/react-query";
+import { Fragment } from "react";
+import { answer, api, type Schema } from "../api/client";
+import { Failed } from "../states/Failed";
+import { LoadingText } from "../states/Loading";
+import { Amount, Quantity } from "../values/Amount";
+import { arithmetic } from "./arithmetic";
+import styles from "./Working.module.css";
+
+type Step = Schema<"Step">;
+
+/** How a meter's amount is worked out: a line as on paper, and every step with its reason. */
+export function Working({ customer, meter }: { customer: string; meter: string }) {
+  const { data, error, refetch } = useQuery({
+    queryKey: ["explain", customer, meter],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
+  });
+  if (error) return <Failed what="The working" error={error} retry={() => void refetch()} />;
+  return (
+    <div className={styles.working} aria-busy={!data}>
+      {data ? (
+        <>
+          <p className={styles.paper}>
+            {arithmetic(data.steps).map((part, index) => (
+              <Fragment key={index}>
+                {index > 0 && <span className="muted"> → </span>}
+                <span className="number">{part}</span>
+              </Fragment>
+            ))}
+          </p>
+          <Steps steps={data.steps} />
+        </>
+      ) : (
+        <LoadingText />
+      )}
+    </div>
+  );
+}
+
+function Steps({ steps }: { steps: Step[] }) {
+  return (
+    <ol className={styles.steps}>
+      {steps.map((step, index) => (
+        <li key={index}>
+          <div className={styles.step}>
+            <span className="muted">{step.description}</span>
+            <span>{step.unit === "units" ? <Quantity value={step.amount} unit="units" /> : <Amount value={step.amount} currency={step.unit} />}</span>
+          </div>
+          {step.steps && step.steps.length > 0 && <Steps steps={step.steps} />}
+        </li>
+      ))}
+    </ol>
+  );
+}

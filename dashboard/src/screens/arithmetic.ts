@@ -1,0 +1,33 @@
+import type { Schema } from "../api/client";
+import { grouped, minorDigits } from "../values/decimal";
+
+type Step = Schema<"Step">;
+
+/**
+ * The working of a charge as one would write it on paper, part by part:
+ * "1,250 used", "1,000 included, 250 beyond", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
+ * Nothing for a working of another kind, such as a provider's own price; its
+ * steps say all of it.
+ */
+export function arithmetic(steps: Step[]): string[] {
+  const of = (name: Step["name"]) => steps.find((step) => step.name === name);
+  const [usage, included, overage, rate, overageCharge, base, exact, charge] = [
+    of("usage"),
+    of("included_units"),
+    of("overage_units"),
+    of("overage_rate"),
+    of("overage_charge"),
+    of("base_price"),
+    of("exact_charge"),
+    of("charge"),
+  ];
+  if (!usage || !included || !overage || !rate || !overageCharge || !base || !exact || !charge) return [];
+  const money = (step: Step) => grouped(step.amount, minorDigits(step.unit));
+  const units = (step: Step) => grouped(step.amount);
+  const parts = [`${units(usage)} used`];
+  if (included.amount !== "0") parts.push(`${units(included)} included, ${units(overage)} beyond`);
+  parts.push(`${units(overage)} × ${units(rate)} = ${money(overageCharge)}`);
+  if (base.amount !== "0") parts.push(`+ base ${money(base)} = ${money(exact)}`);
+  if (charge.amount !== exact.amount) parts.push(`rounded ${money(charge)}`);
+  return parts;
+}

@@ -1,0 +1,12 @@
+import type { ReactNode } from "react";
+import styles from "./states.module.css";
+
+/** One sentence, what will be here, and the next step. */
+export function Empty({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <div className={styles.state}>
+      <h2>{title}</h2>
+      {children}
+    </div>
+  );
+}

@@ -1,0 +1,23 @@
+import { Button } from "@mantine/core";
+import { Failure } from "../api/client";
+import { Identifier } from "../values/Identifier";
+import styles from "./states.module.css";
+
+/** What failed, what to tell the operator, and another attempt. */
+export function Failed({ what, error, retry }: { what: string; error: Error; retry: () => void }) {
+  const requestID = error instanceof Failure ? error.requestID : null;
+  return (
+    <div className={styles.state} role="alert">
+      <h2 className={styles.bad}>{what} could not be read</h2>
+      <p>{error instanceof Failure ? error.detail : "The dashboard has a fault here."}</p>
+      {requestID && (
+        <p className="muted small">
+          Request <Identifier>{requestID}</Identifier>
+        </p>
+      )}
+      <Button variant="default" size="sm" onClick={retry}>
+        Retry
+      </Button>
+    </div>
+  );
+}

@@ -1,0 +1,45 @@
+import { createTheme, type CSSVariablesResolver, type MantineColorsTuple, localStorageColorSchemeManager } from "@mantine/core";
+
+/** What Mantine draws with the accent takes it from tokens.css, as all else does. */
+const accent = Array.from({ length: 10 }, () => "var(--accent)") as unknown as MantineColorsTuple;
+
+export const theme = createTheme({
+  primaryColor: "accent",
+  colors: { accent },
+  fontFamily: "var(--sans)",
+  fontFamilyMonospace: "var(--mono)",
+  fontSizes: { xs: "12px", sm: "14px", md: "14px", lg: "20px", xl: "28px" },
+  lineHeights: { xs: "16px", sm: "20px", md: "20px", lg: "28px", xl: "36px" },
+  defaultRadius: "var(--radius)",
+  cursorType: "pointer",
+  respectReducedMotion: true,
+  variantColorResolver({ variant }) {
+    if (variant === "filled") {
+      return { background: "var(--accent)", hover: "var(--accent-hover)", color: "var(--on-accent)", border: "1px solid transparent" };
+    }
+    const border = variant === "default" ? "1px solid var(--line)" : "1px solid transparent";
+    return { background: variant === "default" ? "var(--surface)" : "transparent", hover: "var(--hover)", color: "var(--text)", border };
+  },
+});
+
+/** Mantine's own names for our tokens, the same in both schemes: the tokens change. */
+const tokens = {
+  "--mantine-color-body": "var(--ground)",
+  "--mantine-color-text": "var(--text)",
+  "--mantine-color-dimmed": "var(--muted)",
+  "--mantine-color-placeholder": "var(--muted)",
+  "--mantine-color-anchor": "var(--accent)",
+  "--mantine-color-error": "var(--bad)",
+  "--mantine-color-default": "var(--surface)",
+  "--mantine-color-default-hover": "var(--hover)",
+  "--mantine-color-default-color": "var(--text)",
+  "--mantine-color-default-border": "var(--line)",
+  "--mantine-primary-color-filled": "var(--accent)",
+};
+
+export const variables: CSSVariablesResolver = () => ({ variables: {}, light: tokens, dark: tokens });
+
+export const schemes = localStorageColorSchemeManager({ key: "scheme" });
+
+/** What api has put into the page, for the styles that are made while it runs. */
+export const nonce = document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.content ?? "";

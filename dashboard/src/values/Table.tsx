@@ -1,0 +1,29 @@
+import type { ReactNode } from "react";
+import styles from "./Table.module.css";
+
+export interface Column {
+  title: string;
+  /** Numbers stand under each other, to the right. */
+  number?: boolean;
+}
+
+/** A table over the full width; on narrow screens each row is a list of two lines. */
+export function Table({ caption, columns, children, busy }: { caption: string; columns: Column[]; children: ReactNode; busy?: boolean }) {
+  return (
+    <table className={styles.table} aria-busy={busy}>
+      <caption className="unseen">{caption}</caption>
+      <thead>
+        <tr>
+          {columns.map(({ title, number }) => (
+            <th key={title} scope="col" className={number ? styles.right : undefined}>
+              {title}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      {children}
+    </table>
+  );
+}
+
+export const cell = { number: styles.right, bar: styles.bar, main: styles.main };

@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { offset, range, written } from "./instants";
+
+test("a period ends with its last day, in the tenant's timezone", () => {
+  expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1–30 Nov 2026");
+  expect(range("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "Europe/Zurich")).toBe("1–30 Nov 2026");
+  expect(range("2026-12-15T00:00:00Z", "2027-01-15T00:00:00Z", "UTC")).toBe("15 Dec 2026 – 14 Jan 2027");
+});
+
+test("a time is the timezone's", () => {
+  expect(written("2026-11-30T23:30:00Z", "Asia/Kathmandu", "minute")).toBe("1 Dec 2026, 05:15");
+  expect(written("2026-11-30T23:30:00Z", "America/New_York", "date")).toBe("30 Nov 2026");
+});
+
+test("offsets follow the season", () => {
+  expect(offset("Europe/Zurich", new Date("2026-07-01T00:00:00Z"))).toBe("UTC+2");
+  expect(offset("Europe/Zurich", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+1");
+  expect(offset("Asia/Kathmandu", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+5:45");
+  expect(offset("UTC", new Date("2026-12-01T00:00:00Z"))).toBe("UTC");
+});

@@ -1,0 +1,38 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import react from "@vitejs/plugin-react";
+import type { Plugin } from "vite";
+import { defineConfig } from "vitest/config";
+
+const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** Beside each asset the same compressed, so that api compresses nothing. */
+const compressed: Plugin = {
+  name: "compressed",
+  apply: "build",
+  async closeBundle() {
+    const folder = at("dist/built/assets");
+    for (const name of await readdir(folder)) {
+      await writeFile(`${folder}/${name}.gz`, gzipSync(await readFile(`${folder}/${name}`), { level: 9 }));
+    }
+  },
+};
+
+export default defineConfig({
+  plugins: [react(), compressed],
+  resolve: {
+    // The client that we give to users is the dashboard's too, from its source.
+    alias: { "@odometer-metering/client": at("../client/typescript/client.ts") },
+    dedupe: ["openapi-fetch", "lossless-json"],
+  },
+  build: {
+    outDir: "dist/built",
+    assetsInlineLimit: 0, // the policy allows no data: URL
+    modulePreload: { polyfill: false }, // it would be a script in the page
+  },
+  server: {
+    proxy: { "/v1": "http://127.0.0.1:8080", "/docs": "http://127.0.0.1:8080" },
+  },
+  test: { environment: "jsdom", restoreMocks: true },
+});
